@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use error::{Class, Error, Result, fail};
 use settings::Settings;
 use sys::process::Process;
-use telemetry::Who;
+use telemetry::ProcessName;
 use transport::shm::{LocalRank, Segment};
 
 /// What this process is, by its environment.
@@ -78,7 +78,7 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     page.cpus.store(cpus.len() as u32, Ordering::Relaxed);
     page.cpu.store(cpus.first().map_or(0, |cpu| *cpu as u32), Ordering::Relaxed);
     telemetry::attach(&page.counters);
-    time(settings, Who::Proxy(proxy), false);
+    time(settings, ProcessName::Proxy(proxy), false);
     Ok(ProxyMembership { segment, proxy, parent, tuning: crate::tuning::of_process(segment, settings) })
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn simulate(settings: &Settings) {
 }
 
 /// Starts to time and to trace this process, as the settings say.
-pub(crate) fn time(settings: &Settings, who: Who, alone: bool) {
+pub(crate) fn time(settings: &Settings, who: ProcessName, alone: bool) {
     if let Some(file) = &settings.trace
         && let Err(error) = telemetry::event::trace(who, file, alone, settings.trace_events_max as usize)
     {

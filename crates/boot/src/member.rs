@@ -152,7 +152,7 @@ impl Membership {
             self.world().statistics.store(u32::from(settings.stats), Ordering::Relaxed);
         }
         crash::watch(settings.crash, &self.segment.name(self.rank.peer()));
-        claim::time(settings, telemetry::Who::Rank(self.rank.peer()), self.alone);
+        claim::time(settings, telemetry::ProcessName::Rank(self.rank.peer()), self.alone);
         cma::publish(self.segment, self.rank);
         page.set_state(State::Running);
         // The process that spawned this one waits for that.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use settings::{LargeProtocol, Settings};
 use transport::shm::{JobPage, Segment};
 use tuning::{
-    Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Source, Tuning, VECTOR_COPIES,
+    Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Tuning, VECTOR_COPIES, ValueSource,
     read_row,
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tun
 
 /// The values after the settings have overridden them.
 pub fn overruled(mut tuning: Tuning, settings: &Settings) -> Tuning {
-    let mut set = |row, value| tuning.set(row, value, Source::Setting);
+    let mut set = |row, value| tuning.set(row, value, ValueSource::Setting);
     if settings.inline_bytes_max > 0 {
         set(INLINE_BYTES_MAX, settings.inline_bytes_max);
         set(FLAT_BYTES_MAX, settings.inline_bytes_max);
@@ -62,17 +62,17 @@ mod tests {
             settings::parse(&pairs).unwrap()
         };
         let mut table = Tuning::default();
-        table.set(FLAT_BYTES_MAX, 4096, Source::Table);
+        table.set(FLAT_BYTES_MAX, 4096, ValueSource::Table);
         let row = read_row(Distance::L3, Load::Many);
         let told = |tuning: &Tuning, row| (tuning.get(row), tuning.source(row));
         let plain = overruled(table, &Settings::default());
         assert_eq!(plain, table);
         let inline = overruled(table, &given("OUTBOARD_INLINE_BYTES_MAX", "8KiB"));
-        assert_eq!(told(&inline, FLAT_BYTES_MAX), (8192, Source::Setting));
-        assert_eq!(told(&inline, INLINE_BYTES_MAX), (8192, Source::Setting));
+        assert_eq!(told(&inline, FLAT_BYTES_MAX), (8192, ValueSource::Setting));
+        assert_eq!(told(&inline, INLINE_BYTES_MAX), (8192, ValueSource::Setting));
         let eager = overruled(table, &given("OUTBOARD_EAGER_BYTES_MAX", "8KiB"));
-        assert_eq!(told(&eager, EAGER_BYTES_MAX), (8192, Source::Setting));
-        assert_eq!(told(&eager, row), (0, Source::Default));
+        assert_eq!(told(&eager, EAGER_BYTES_MAX), (8192, ValueSource::Setting));
+        assert_eq!(told(&eager, row), (0, ValueSource::Default));
         let cma = overruled(table, &given("OUTBOARD_LARGE_PROTOCOL", "cma"));
         assert!(cma.read(Distance::L3, Load::Many).unwrap().has(1 << 30));
     }

@@ -17,7 +17,7 @@ use crate::vector::{Backoff, Vector};
 use error::{Class, Result, fail};
 use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
-use tuning::{Distance, Load, Probes, Way};
+use tuning::{Distance, Load, Method, Probes};
 
 /// The distance between words: processors fetch cache lines in pairs.
 const WORD_BYTES: u64 = 128;
@@ -91,7 +91,7 @@ impl Bounds {
         let probes = Probes(&segment.job().probes);
         let class = tuning::class_of(4 * self.inline_bytes_max);
         let seen = Distance::ALL.map(|distance| probes.choice((distance, Load::Exchange, class)));
-        seen.contains(&Some(Way::Read)) && !seen.contains(&Some(Way::Cells))
+        seen.contains(&Some(Method::Read)) && !seen.contains(&Some(Method::Cells))
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering;
 use sys::Block;
 
 use transport::shm::{Allocator, Shape};
-use tuning::{Distance, Load, Probes, Way};
+use tuning::{Distance, Load, Method, Probes};
 
 /// The longest block that is not pulled. It makes blocks of either kind common.
 const INLINE_BYTES_MAX: u64 = 160;
@@ -536,8 +536,8 @@ fn messages_show_whether_to_pull() {
     let show = |distance, [cells, read]: [u64; 2]| {
         let (probes, at) = (Probes(&segment.job().probes), (distance, Load::Exchange, 4));
         for _ in 0..4 {
-            probes.record(at, Way::Cells, cells);
-            probes.record(at, Way::Read, read);
+            probes.record(at, Method::Cells, cells);
+            probes.record(at, Method::Read, read);
         }
     };
     assert!(!bounds.wants_pulls(&segment), "nothing is known");

@@ -57,7 +57,7 @@ use std::sync::Arc;
 use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
-use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Source, Tuning};
+use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
 use vector::LongBlock;
 
 /// Marks the context of schedules for long blocks (`vector.rs`). No comm's context has this bit.
@@ -97,10 +97,10 @@ impl Coll {
         let may_spin = executor.segment().job().may_spin();
         let bounds = Bounds {
             inline_bytes_max: match tuning.source(FLAT_BYTES_MAX) {
-                Source::Default if may_spin => Bounds::PROBED,
-                Source::Default => u64::MAX,
-                Source::Table if !may_spin => u64::MAX,
-                Source::Table | Source::Setting => tuning.get(FLAT_BYTES_MAX),
+                ValueSource::Default if may_spin => Bounds::PROBED,
+                ValueSource::Default => u64::MAX,
+                ValueSource::Table if !may_spin => u64::MAX,
+                ValueSource::Table | ValueSource::Setting => tuning.get(FLAT_BYTES_MAX),
             },
             near_bytes_max: tuning.get(NEAR_BYTES_MAX) as usize,
             is_probed: may_spin && !tuning.is_known(FLAT_BYTES_MAX),

@@ -242,7 +242,7 @@ impl Execution {
         let mut moved = false;
         let mut index = 0;
         while let Some(&step) = self.active.get(index) {
-            let begun = telemetry::begin();
+            let begun = telemetry::start_time();
             let did = self.drive(step, reach);
             let is_own = self.role(step) == Role::Own;
             if begun != 0 && is_own && matches!(did, Ok(Did::Something | Did::All)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Fortran procedures that MPI calls: C functions that convert the arguments and call them.
 //!
-//! Where C passes a state, the state is a `Record` of the procedures and Fortran's state. Operators and error
-//! handlers have no state, so each procedure gets one of `SLOTS` C functions for good. Records and slots are
-//! found again by their content, so a program that registers a procedure many times needs one.
+//! Where C passes a state, the state is a `CallbackRecord` of the procedures and Fortran's state. Operators
+//! and error handlers have no state, so each procedure gets one of `SLOTS` C functions for good. Records and
+//! slots are found again by their content, so a program that registers a procedure many times needs one.
 
 use crate::{attribute, c, logical};
 use std::collections::HashMap;
@@ -14,17 +14,17 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 /// The state of C's callbacks.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Record {
+pub struct CallbackRecord {
     procedures: [usize; 3],
     state: i64,
     /// Whether it is of the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
     narrow: bool,
 }
 
-static RECORDS: LazyLock<Mutex<HashMap<Record, Box<Record>>>> = LazyLock::new(Mutex::default);
+static RECORDS: LazyLock<Mutex<HashMap<CallbackRecord, Box<CallbackRecord>>>> = LazyLock::new(Mutex::default);
 
 fn record(procedures: &[usize], state: i64, narrow: bool) -> *mut c_void {
-    let mut record = Record { procedures: [0; 3], state, narrow };
+    let mut record = CallbackRecord { procedures: [0; 3], state, narrow };
     record.procedures[..procedures.len()].copy_from_slice(procedures);
     let mut records = RECORDS.lock().unwrap_or_else(PoisonError::into_inner);
     let place = records.entry(record).or_insert_with(|| Box::new(record));
@@ -43,9 +43,9 @@ pub fn narrow_state(procedures: &[usize], state: i32) -> *mut c_void {
 
 /// # Safety
 /// `state` comes from `record`.
-unsafe fn recorded(state: *mut c_void) -> Record {
+unsafe fn recorded(state: *mut c_void) -> CallbackRecord {
     // SAFETY: the caller's promise; records stay.
-    unsafe { *state.cast::<Record>() }
+    unsafe { *state.cast::<CallbackRecord>() }
 }
 
 type CopyProcedure =
@@ -184,7 +184,7 @@ attributes! {
 /// # Safety
 /// `into` and `flag` may be written.
 unsafe fn copy_value(
-    record: Record,
+    record: CallbackRecord,
     value: *mut c_void,
     into: *mut *mut c_void,
     flag: *mut c_int,

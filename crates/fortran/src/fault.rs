@@ -15,7 +15,7 @@ pub struct Error {
 }
 
 /// The handle whose error handler gets the error.
-pub enum On {
+pub enum ErrorTarget {
     Comm(i32),
     Win(i32),
     File(i32),
@@ -28,7 +28,7 @@ static CODES: LazyLock<Mutex<HashMap<String, i32>>> = LazyLock::new(Mutex::defau
 
 impl Error {
     /// Invokes the error handler. Returns the code for `ierror`.
-    pub fn raise(self, function: &str, on: On) -> i32 {
+    pub fn raise(self, function: &str, on: ErrorTarget) -> i32 {
         let sentence = format!("{function}: {}", self.sentence);
         let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
         let code = *codes.entry(sentence).or_insert_with_key(|sentence| code(self.class, sentence));
@@ -61,13 +61,13 @@ macro_rules! call {
     }};
 }
 
-fn invoke(on: On, code: i32) {
+fn invoke(on: ErrorTarget, code: i32) {
     match on {
-        On::Comm(number) => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler number, code),
-        On::Win(number) => call!(MPI_Win_fromint PMPI_Win_call_errhandler number, code),
-        On::File(number) => call!(MPI_File_fromint PMPI_File_call_errhandler number, code),
-        On::Session(number) => call!(MPI_Session_fromint PMPI_Session_call_errhandler number, code),
-        On::Nothing => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler c::COMM_SELF, code),
+        ErrorTarget::Comm(number) => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler number, code),
+        ErrorTarget::Win(number) => call!(MPI_Win_fromint PMPI_Win_call_errhandler number, code),
+        ErrorTarget::File(number) => call!(MPI_File_fromint PMPI_File_call_errhandler number, code),
+        ErrorTarget::Session(number) => call!(MPI_Session_fromint PMPI_Session_call_errhandler number, code),
+        ErrorTarget::Nothing => call!(MPI_Comm_fromint PMPI_Comm_call_errhandler c::COMM_SELF, code),
     }
 }
 

@@ -125,7 +125,7 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 }
 
 /// Sets these variables when the library is loaded. Another library of the standard ABI may lack them.
-extern "C" fn tell_c() {
+extern "C" fn set_ignored_statuses() {
     for (name, address) in ignored_statuses() {
         let variable = symbol(name).cast::<usize>();
         if !variable.is_null() {
@@ -137,7 +137,7 @@ extern "C" fn tell_c() {
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = tell_c;
+static AT_LOAD: extern "C" fn() = set_ignored_statuses;
 
 /// A choice buffer, or C's constant for a special one.
 #[inline]

@@ -6,7 +6,7 @@ use crate::c;
 use std::ffi::c_int;
 
 /// A side of a neighborhood collective.
-pub enum Side {
+pub enum NeighborSide {
     Send,
     Receive,
 }
@@ -27,7 +27,7 @@ pub fn of(comm: i32) -> c_int {
 }
 
 /// How many neighbours a rank has in the topology.
-pub fn neighbors(comm: i32, side: Side) -> c_int {
+pub fn neighbors(comm: i32, side: NeighborSide) -> c_int {
     let (mut kind, mut count, mut rank) = (c::UNDEFINED, 0, 0);
     // SAFETY: C takes every number.
     let handle = unsafe { c::MPI_Comm_fromint(comm) };
@@ -49,8 +49,8 @@ pub fn neighbors(comm: i32, side: Side) -> c_int {
         unsafe { c::PMPI_Dist_graph_neighbors_count(handle, &mut from, &mut to, &mut weighted) };
     }
     match side {
-        Side::Send => to,
-        Side::Receive => from,
+        NeighborSide::Send => to,
+        NeighborSide::Receive => from,
     }
 }
 

@@ -78,7 +78,7 @@ fn narrow(value: i64, to: &mut i32) -> i32 {
         let sentence =
             format!("an INTEGER cannot hold {value}; the call that replaced this one has a longer kind");
         let error = fault::Error { class: c::ERR_ARG, sentence };
-        return error.raise("a procedure that MPI-3.0 removed", fault::On::Nothing);
+        return error.raise("a procedure that MPI-3.0 removed", fault::ErrorTarget::Nothing);
     };
     *to = value;
     c::SUCCESS

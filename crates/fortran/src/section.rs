@@ -162,22 +162,22 @@ static ATTACH: LazyLock<Option<Attach>> = LazyLock::new(|| {
 });
 
 /// A copy of a section, or the array itself if it has no gaps.
-pub struct Copy {
+pub struct SectionCopy {
     view: View,
     bytes: Option<Vec<u8>>,
 }
 
-impl Copy {
+impl SectionCopy {
     /// # Safety
     /// `descriptor` is one.
-    pub unsafe fn new(descriptor: *const Descriptor) -> Copy {
+    pub unsafe fn new(descriptor: *const Descriptor) -> SectionCopy {
         // SAFETY: the caller's promise.
         let view = unsafe { View::of(descriptor) };
         if memory::is_special(view.address) || view.is_contiguous() || view.elements() == 0 {
-            return Copy { view, bytes: None };
+            return SectionCopy { view, bytes: None };
         }
         let bytes = vec![0; view.element_bytes as usize * view.elements() as usize];
-        let mut copy = Copy { view, bytes: Some(bytes) };
+        let mut copy = SectionCopy { view, bytes: Some(bytes) };
         copy.fill();
         copy
     }
@@ -186,13 +186,13 @@ impl Copy {
     ///
     /// # Safety
     /// `descriptor` is one.
-    pub unsafe fn lasting(descriptor: *const Descriptor) -> Result<Copy, Error> {
+    pub unsafe fn lasting(descriptor: *const Descriptor) -> Result<SectionCopy, Error> {
         if ATTACH.is_none() {
             // SAFETY: the caller's promise.
             unsafe { whole(descriptor) }?;
         }
         // SAFETY: as above.
-        Ok(unsafe { Copy::new(descriptor) })
+        Ok(unsafe { SectionCopy::new(descriptor) })
     }
 
     /// Leaves the copy to the request that the call has made. If `written`, the copy goes back to the section
@@ -251,18 +251,18 @@ impl Copy {
 }
 
 unsafe extern "C" fn fill(copy: *mut c_void) {
-    // SAFETY: `Copy::attach` passed it; nobody else uses it while the request is not active.
-    unsafe { &mut *copy.cast::<Copy>() }.fill();
+    // SAFETY: `SectionCopy::attach` passed it; nobody else uses it while the request is not active.
+    unsafe { &mut *copy.cast::<SectionCopy>() }.fill();
 }
 
 unsafe extern "C" fn store(copy: *mut c_void) {
-    // SAFETY: `Copy::attach` passed it, and the operation is over.
-    unsafe { &*copy.cast::<Copy>() }.store();
+    // SAFETY: `SectionCopy::attach` passed it, and the operation is over.
+    unsafe { &*copy.cast::<SectionCopy>() }.store();
 }
 
 unsafe extern "C" fn release(copy: *mut c_void) {
-    // SAFETY: `Copy::attach` passed a box, which nothing uses any more.
-    drop(unsafe { Box::from_raw(copy.cast::<Copy>()) });
+    // SAFETY: `SectionCopy::attach` passed a box, which nothing uses any more.
+    drop(unsafe { Box::from_raw(copy.cast::<SectionCopy>()) });
 }
 
 /// The elements that a call moves, as C takes them.
@@ -295,9 +295,9 @@ impl Elements {
     ) -> Result<Elements, Error> {
         // SAFETY: the caller's promise.
         let view = unsafe { View::of(descriptor) };
-        let plain = Elements { address: memory::buffer(view.address), count, datatype, made: false };
+        let unchanged = Elements { address: memory::buffer(view.address), count, datatype, made: false };
         if !used || count <= 0 || memory::is_special(view.address) {
-            return Ok(plain);
+            return Ok(unchanged);
         }
         let elements = view.elements();
         if elements == 0 {
@@ -305,9 +305,9 @@ impl Elements {
             return Err(Error { class: c::ERR_BUFFER, sentence });
         }
         if view.is_contiguous() {
-            return Ok(plain);
+            return Ok(unchanged);
         }
-        let Some((block, blocks)) = blocks(&view, count, datatype)? else { return Ok(plain) };
+        let Some((block, blocks)) = blocks(&view, count, datatype)? else { return Ok(unchanged) };
         if blocks > elements {
             let sentence = format!(
                 "{count} elements of the datatype are {blocks} of the array section, which has {elements}"
@@ -325,9 +325,9 @@ impl Elements {
 
 /// A datatype that this file has made.
 #[derive(Clone, Copy)]
-struct Made(c::MPI_Datatype);
+struct MadeDatatype(c::MPI_Datatype);
 
-impl Made {
+impl MadeDatatype {
     fn free(mut self) {
         // SAFETY: made here, and used by nobody else.
         unsafe { c::PMPI_Type_free(&mut self.0) };
@@ -343,7 +343,7 @@ fn check(code: i32) -> Result<(), Error> {
 }
 
 /// A datatype of one element of the array, and how many elements the call moves; None if it moves no bytes.
-fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(Made, i64)>, Error> {
+fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(MadeDatatype, i64)>, Error> {
     let (mut bytes, mut lower, mut extent) = (0, 0, 0);
     // SAFETY: the address of a local; C checks the handle.
     check(unsafe { c::PMPI_Type_size_c(datatype, &mut bytes) })?;
@@ -372,11 +372,11 @@ fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(
     let mut block = datatype;
     // SAFETY: the address of a local.
     check(unsafe { c::PMPI_Type_contiguous_c(length, of, &mut block) })?;
-    Ok(Some((Made(block), count * bytes / element)))
+    Ok(Some((MadeDatatype(block), count * bytes / element)))
 }
 
 /// The first `elements` of an array with these dimensions. Takes `block`, the datatype of an element.
-fn first_of(dimensions: &[(i64, i64)], elements: i64, block: Made) -> Result<Made, Error> {
+fn first_of(dimensions: &[(i64, i64)], elements: i64, block: MadeDatatype) -> Result<MadeDatatype, Error> {
     let Some(((_, stride), inner)) = dimensions.split_last() else { return Ok(block) };
     let inner_elements: i64 = inner.iter().map(|(extent, _)| extent).product();
     let (full, rest) = (elements / inner_elements, elements % inner_elements);
@@ -394,9 +394,9 @@ fn first_of(dimensions: &[(i64, i64)], elements: i64, block: Made) -> Result<Mad
     check(unsafe { c::PMPI_Type_create_hvector_c(full, 1, *stride, row.0, &mut rows) })?;
     row.free();
     if rest == 0 {
-        return Ok(Made(rows));
+        return Ok(MadeDatatype(rows));
     }
-    let last = first_of(inner, rest, Made(copy))?;
+    let last = first_of(inner, rest, MadeDatatype(copy))?;
     let (mut lengths, mut places, mut parts) = ([1, 1], [0, full * stride], [rows, last.0]);
     let mut both = rows;
     // SAFETY: arrays of two elements, which C reads.
@@ -409,7 +409,7 @@ fn first_of(dimensions: &[(i64, i64)], elements: i64, block: Made) -> Result<Mad
             &mut both,
         )
     })?;
-    Made(rows).free();
+    MadeDatatype(rows).free();
     last.free();
-    Ok(Made(both))
+    Ok(MadeDatatype(both))
 }

@@ -119,7 +119,7 @@ unsafe fn mpi_accumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Accumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Accumulate } else { c::MPI_Accumulate })(
         origin_addr_c.address,
@@ -159,7 +159,7 @@ unsafe fn mpi_accumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Accumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Accumulate_c } else { c::MPI_Accumulate_c })(
         origin_addr_c.address,
@@ -244,9 +244,9 @@ unsafe fn mpi_allgather_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allgather } else { c::MPI_Allgather })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -277,9 +277,9 @@ unsafe fn mpi_allgather_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allgather_c } else { c::MPI_Allgather_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -340,10 +340,14 @@ unsafe fn mpi_allgather_init_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgather_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgather_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allgather_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgather_init } else { c::MPI_Allgather_init })(
         sendbuf_c.address,
@@ -380,10 +384,14 @@ unsafe fn mpi_allgather_init_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgather_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgather_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allgather_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgather_init_c } else { c::MPI_Allgather_init_c })(
         sendbuf_c.address,
@@ -443,9 +451,9 @@ unsafe fn mpi_allgatherv_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allgatherv } else { c::MPI_Allgatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -478,9 +486,9 @@ unsafe fn mpi_allgatherv_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allgatherv_c } else { c::MPI_Allgatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -545,10 +553,14 @@ unsafe fn mpi_allgatherv_init_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgatherv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgatherv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allgatherv_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgatherv_init } else { c::MPI_Allgatherv_init })(
         sendbuf_c.address,
@@ -587,10 +599,14 @@ unsafe fn mpi_allgatherv_init_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Allgatherv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allgatherv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allgatherv_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allgatherv_init_c } else { c::MPI_Allgatherv_init_c })(
         sendbuf_c.address,
@@ -655,8 +671,8 @@ unsafe fn mpi_allreduce_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allreduce } else { c::MPI_Allreduce })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -681,8 +697,8 @@ unsafe fn mpi_allreduce_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Allreduce_c } else { c::MPI_Allreduce_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -735,10 +751,18 @@ unsafe fn mpi_allreduce_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allreduce_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Allreduce_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allreduce_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allreduce_init } else { c::MPI_Allreduce_init })(
         sendbuf_c.address(),
@@ -770,10 +794,18 @@ unsafe fn mpi_allreduce_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Allreduce_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Allreduce_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Allreduce_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Allreduce_init_c } else { c::MPI_Allreduce_init_c })(
         sendbuf_c.address(),
@@ -826,8 +858,8 @@ unsafe fn mpi_alltoall_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Alltoall } else { c::MPI_Alltoall })(
         sendbuf_c.address(),
         *sendcount,
@@ -854,8 +886,8 @@ unsafe fn mpi_alltoall_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Alltoall_c } else { c::MPI_Alltoall_c })(
         sendbuf_c.address(),
         *sendcount,
@@ -912,10 +944,18 @@ unsafe fn mpi_alltoall_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoall_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoall_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoall_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoall_init } else { c::MPI_Alltoall_init })(
         sendbuf_c.address(),
@@ -949,10 +989,18 @@ unsafe fn mpi_alltoall_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoall_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoall_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoall_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoall_init_c } else { c::MPI_Alltoall_init_c })(
         sendbuf_c.address(),
@@ -1012,8 +1060,8 @@ unsafe fn mpi_alltoallv_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Alltoallv } else { c::MPI_Alltoallv })(
         sendbuf_c.address(),
         sendcounts,
@@ -1044,8 +1092,8 @@ unsafe fn mpi_alltoallv_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Alltoallv_c } else { c::MPI_Alltoallv_c })(
         sendbuf_c.address(),
         sendcounts,
@@ -1110,10 +1158,18 @@ unsafe fn mpi_alltoallv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallv_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoallv_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoallv_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallv_init } else { c::MPI_Alltoallv_init })(
         sendbuf_c.address(),
@@ -1151,10 +1207,18 @@ unsafe fn mpi_alltoallv_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallv_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoallv_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoallv_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallv_init_c } else { c::MPI_Alltoallv_init_c })(
         sendbuf_c.address(),
@@ -1218,9 +1282,9 @@ unsafe fn mpi_alltoallw_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let code = (if P { c::PMPI_Alltoallw } else { c::MPI_Alltoallw })(
         sendbuf_c.address(),
@@ -1252,9 +1316,9 @@ unsafe fn mpi_alltoallw_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let code = (if P { c::PMPI_Alltoallw_c } else { c::MPI_Alltoallw_c })(
         sendbuf_c.address(),
@@ -1322,11 +1386,19 @@ unsafe fn mpi_alltoallw_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoallw_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallw_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoallw_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallw_init } else { c::MPI_Alltoallw_init })(
@@ -1365,11 +1437,19 @@ unsafe fn mpi_alltoallw_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Alltoallw_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Alltoallw_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Alltoallw_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Alltoallw_init_c } else { c::MPI_Alltoallw_init_c })(
@@ -1445,7 +1525,7 @@ unsafe fn mpi_bcast_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Bcast",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Bcast } else { c::MPI_Bcast })(
         buffer_c.address,
@@ -1472,7 +1552,7 @@ unsafe fn mpi_bcast_c_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Bcast_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Bcast_c } else { c::MPI_Bcast_c })(
         buffer_c.address,
@@ -1525,7 +1605,7 @@ unsafe fn mpi_bcast_init_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Bcast_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Bcast_init } else { c::MPI_Bcast_init })(
@@ -1558,7 +1638,7 @@ unsafe fn mpi_bcast_init_c_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Bcast_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Bcast_init_c } else { c::MPI_Bcast_init_c })(
@@ -1610,7 +1690,7 @@ unsafe fn mpi_bsend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Bsend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Bsend } else { c::MPI_Bsend })(
         buf_c.address,
@@ -1639,7 +1719,7 @@ unsafe fn mpi_bsend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Bsend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Bsend_c } else { c::MPI_Bsend_c })(
         buf_c.address,
@@ -1693,7 +1773,7 @@ unsafe fn mpi_bsend_init_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Bsend_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Bsend_init } else { c::MPI_Bsend_init })(
@@ -1726,7 +1806,7 @@ unsafe fn mpi_bsend_init_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Bsend_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Bsend_init_c } else { c::MPI_Bsend_init_c })(
@@ -1755,7 +1835,7 @@ unsafe fn mpi_buffer_attach_f08ts<const P: bool>(
     size: *const i32,
     ierror: *mut i32,
 ) {
-    let buffer_c = or_end!(section::whole(buffer), ierror, "MPI_Buffer_attach", fault::On::Nothing);
+    let buffer_c = or_end!(section::whole(buffer), ierror, "MPI_Buffer_attach", fault::ErrorTarget::Nothing);
     let code = (if P { c::PMPI_Buffer_attach } else { c::MPI_Buffer_attach })(buffer_c, *size);
     fault::end(ierror, code)
 }
@@ -1768,7 +1848,8 @@ unsafe fn mpi_buffer_attach_c_f08ts<const P: bool>(
     size: *const i64,
     ierror: *mut i32,
 ) {
-    let buffer_c = or_end!(section::whole(buffer), ierror, "MPI_Buffer_attach_c", fault::On::Nothing);
+    let buffer_c =
+        or_end!(section::whole(buffer), ierror, "MPI_Buffer_attach_c", fault::ErrorTarget::Nothing);
     let code = (if P { c::PMPI_Buffer_attach_c } else { c::MPI_Buffer_attach_c })(buffer_c, *size);
     fault::end(ierror, code)
 }
@@ -2003,7 +2084,8 @@ unsafe fn mpi_comm_attach_buffer_f08ts<const P: bool>(
     size: *const i32,
     ierror: *mut i32,
 ) {
-    let buffer_c = or_end!(section::whole(buffer), ierror, "MPI_Comm_attach_buffer", fault::On::Comm(*comm));
+    let buffer_c =
+        or_end!(section::whole(buffer), ierror, "MPI_Comm_attach_buffer", fault::ErrorTarget::Comm(*comm));
     let code = (if P { c::PMPI_Comm_attach_buffer } else { c::MPI_Comm_attach_buffer })(
         c::MPI_Comm_fromint(*comm),
         buffer_c,
@@ -2022,7 +2104,7 @@ unsafe fn mpi_comm_attach_buffer_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let buffer_c =
-        or_end!(section::whole(buffer), ierror, "MPI_Comm_attach_buffer_c", fault::On::Comm(*comm));
+        or_end!(section::whole(buffer), ierror, "MPI_Comm_attach_buffer_c", fault::ErrorTarget::Comm(*comm));
     let code = (if P { c::PMPI_Comm_attach_buffer_c } else { c::MPI_Comm_attach_buffer_c })(
         c::MPI_Comm_fromint(*comm),
         buffer_c,
@@ -2617,11 +2699,11 @@ unsafe fn mpi_compare_and_swap_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let origin_addr_c =
-        or_end!(section::whole(origin_addr), ierror, "MPI_Compare_and_swap", fault::On::Win(*win));
+        or_end!(section::whole(origin_addr), ierror, "MPI_Compare_and_swap", fault::ErrorTarget::Win(*win));
     let compare_addr_c =
-        or_end!(section::whole(compare_addr), ierror, "MPI_Compare_and_swap", fault::On::Win(*win));
+        or_end!(section::whole(compare_addr), ierror, "MPI_Compare_and_swap", fault::ErrorTarget::Win(*win));
     let result_addr_c =
-        or_end!(section::whole(result_addr), ierror, "MPI_Compare_and_swap", fault::On::Win(*win));
+        or_end!(section::whole(result_addr), ierror, "MPI_Compare_and_swap", fault::ErrorTarget::Win(*win));
     let code = (if P { c::PMPI_Compare_and_swap } else { c::MPI_Compare_and_swap })(
         origin_addr_c,
         compare_addr_c,
@@ -2803,8 +2885,8 @@ unsafe fn mpi_exscan_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Exscan } else { c::MPI_Exscan })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -2829,8 +2911,8 @@ unsafe fn mpi_exscan_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Exscan_c } else { c::MPI_Exscan_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -2883,10 +2965,18 @@ unsafe fn mpi_exscan_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Exscan_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Exscan_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Exscan_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Exscan_init } else { c::MPI_Exscan_init })(
         sendbuf_c.address(),
@@ -2918,10 +3008,18 @@ unsafe fn mpi_exscan_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Exscan_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Exscan_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Exscan_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Exscan_init_c } else { c::MPI_Exscan_init_c })(
         sendbuf_c.address(),
@@ -2975,9 +3073,9 @@ unsafe fn mpi_fetch_and_op_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let origin_addr_c =
-        or_end!(section::whole(origin_addr), ierror, "MPI_Fetch_and_op", fault::On::Win(*win));
+        or_end!(section::whole(origin_addr), ierror, "MPI_Fetch_and_op", fault::ErrorTarget::Win(*win));
     let result_addr_c =
-        or_end!(section::whole(result_addr), ierror, "MPI_Fetch_and_op", fault::On::Win(*win));
+        or_end!(section::whole(result_addr), ierror, "MPI_Fetch_and_op", fault::ErrorTarget::Win(*win));
     let code = (if P { c::PMPI_Fetch_and_op } else { c::MPI_Fetch_and_op })(
         origin_addr_c,
         result_addr_c,
@@ -3205,7 +3303,7 @@ unsafe fn mpi_file_iread_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread } else { c::MPI_File_iread })(
@@ -3234,7 +3332,7 @@ unsafe fn mpi_file_iread_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_c } else { c::MPI_File_iread_c })(
@@ -3283,7 +3381,7 @@ unsafe fn mpi_file_iread_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_all } else { c::MPI_File_iread_all })(
@@ -3312,7 +3410,7 @@ unsafe fn mpi_file_iread_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_all_c } else { c::MPI_File_iread_all_c })(
@@ -3364,7 +3462,7 @@ unsafe fn mpi_file_iread_at_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_at",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_at } else { c::MPI_File_iread_at })(
@@ -3395,7 +3493,7 @@ unsafe fn mpi_file_iread_at_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_at_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_at_c } else { c::MPI_File_iread_at_c })(
@@ -3448,7 +3546,7 @@ unsafe fn mpi_file_iread_at_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_at_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_at_all } else { c::MPI_File_iread_at_all })(
@@ -3479,7 +3577,7 @@ unsafe fn mpi_file_iread_at_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_at_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_at_all_c } else { c::MPI_File_iread_at_all_c })(
@@ -3529,7 +3627,7 @@ unsafe fn mpi_file_iread_shared_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_shared",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_shared } else { c::MPI_File_iread_shared })(
@@ -3558,7 +3656,7 @@ unsafe fn mpi_file_iread_shared_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iread_shared_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iread_shared_c } else { c::MPI_File_iread_shared_c })(
@@ -3607,7 +3705,7 @@ unsafe fn mpi_file_iwrite_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite } else { c::MPI_File_iwrite })(
@@ -3636,7 +3734,7 @@ unsafe fn mpi_file_iwrite_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_c } else { c::MPI_File_iwrite_c })(
@@ -3685,7 +3783,7 @@ unsafe fn mpi_file_iwrite_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_all } else { c::MPI_File_iwrite_all })(
@@ -3714,7 +3812,7 @@ unsafe fn mpi_file_iwrite_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_all_c } else { c::MPI_File_iwrite_all_c })(
@@ -3766,7 +3864,7 @@ unsafe fn mpi_file_iwrite_at_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_at",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_at } else { c::MPI_File_iwrite_at })(
@@ -3797,7 +3895,7 @@ unsafe fn mpi_file_iwrite_at_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_at_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_at_c } else { c::MPI_File_iwrite_at_c })(
@@ -3850,7 +3948,7 @@ unsafe fn mpi_file_iwrite_at_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_at_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_at_all } else { c::MPI_File_iwrite_at_all })(
@@ -3881,7 +3979,7 @@ unsafe fn mpi_file_iwrite_at_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_at_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_at_all_c } else { c::MPI_File_iwrite_at_all_c })(
@@ -3931,7 +4029,7 @@ unsafe fn mpi_file_iwrite_shared_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_shared",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_shared } else { c::MPI_File_iwrite_shared })(
@@ -3960,7 +4058,7 @@ unsafe fn mpi_file_iwrite_shared_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_iwrite_shared_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_File_iwrite_shared_c } else { c::MPI_File_iwrite_shared_c })(
@@ -4035,7 +4133,7 @@ unsafe fn mpi_file_read_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read } else { c::MPI_File_read })(
         c::MPI_File_fromint(*fh),
@@ -4062,7 +4160,7 @@ unsafe fn mpi_file_read_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_c } else { c::MPI_File_read_c })(
         c::MPI_File_fromint(*fh),
@@ -4107,7 +4205,7 @@ unsafe fn mpi_file_read_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_all } else { c::MPI_File_read_all })(
         c::MPI_File_fromint(*fh),
@@ -4134,7 +4232,7 @@ unsafe fn mpi_file_read_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_all_c } else { c::MPI_File_read_all_c })(
         c::MPI_File_fromint(*fh),
@@ -4176,7 +4274,7 @@ unsafe fn mpi_file_read_all_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_all_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_all_begin } else { c::MPI_File_read_all_begin })(
         c::MPI_File_fromint(*fh),
@@ -4201,7 +4299,7 @@ unsafe fn mpi_file_read_all_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_all_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_all_begin_c } else { c::MPI_File_read_all_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -4279,7 +4377,7 @@ unsafe fn mpi_file_read_at_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at } else { c::MPI_File_read_at })(
         c::MPI_File_fromint(*fh),
@@ -4308,7 +4406,7 @@ unsafe fn mpi_file_read_at_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at_c } else { c::MPI_File_read_at_c })(
         c::MPI_File_fromint(*fh),
@@ -4357,7 +4455,7 @@ unsafe fn mpi_file_read_at_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at_all } else { c::MPI_File_read_at_all })(
         c::MPI_File_fromint(*fh),
@@ -4386,7 +4484,7 @@ unsafe fn mpi_file_read_at_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at_all_c } else { c::MPI_File_read_at_all_c })(
         c::MPI_File_fromint(*fh),
@@ -4432,7 +4530,7 @@ unsafe fn mpi_file_read_at_all_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at_all_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at_all_begin } else { c::MPI_File_read_at_all_begin })(
         c::MPI_File_fromint(*fh),
@@ -4459,7 +4557,7 @@ unsafe fn mpi_file_read_at_all_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_at_all_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_at_all_begin_c } else { c::MPI_File_read_at_all_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -4535,7 +4633,7 @@ unsafe fn mpi_file_read_ordered_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_ordered",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_ordered } else { c::MPI_File_read_ordered })(
         c::MPI_File_fromint(*fh),
@@ -4562,7 +4660,7 @@ unsafe fn mpi_file_read_ordered_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_ordered_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_ordered_c } else { c::MPI_File_read_ordered_c })(
         c::MPI_File_fromint(*fh),
@@ -4604,7 +4702,7 @@ unsafe fn mpi_file_read_ordered_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_ordered_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_ordered_begin } else { c::MPI_File_read_ordered_begin })(
         c::MPI_File_fromint(*fh),
@@ -4629,7 +4727,7 @@ unsafe fn mpi_file_read_ordered_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_ordered_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_ordered_begin_c } else { c::MPI_File_read_ordered_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -4704,7 +4802,7 @@ unsafe fn mpi_file_read_shared_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_shared",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_shared } else { c::MPI_File_read_shared })(
         c::MPI_File_fromint(*fh),
@@ -4731,7 +4829,7 @@ unsafe fn mpi_file_read_shared_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_read_shared_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_read_shared_c } else { c::MPI_File_read_shared_c })(
         c::MPI_File_fromint(*fh),
@@ -4858,7 +4956,7 @@ unsafe fn mpi_file_write_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write } else { c::MPI_File_write })(
         c::MPI_File_fromint(*fh),
@@ -4885,7 +4983,7 @@ unsafe fn mpi_file_write_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_c } else { c::MPI_File_write_c })(
         c::MPI_File_fromint(*fh),
@@ -4930,7 +5028,7 @@ unsafe fn mpi_file_write_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_all } else { c::MPI_File_write_all })(
         c::MPI_File_fromint(*fh),
@@ -4957,7 +5055,7 @@ unsafe fn mpi_file_write_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_all_c } else { c::MPI_File_write_all_c })(
         c::MPI_File_fromint(*fh),
@@ -4999,7 +5097,7 @@ unsafe fn mpi_file_write_all_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_all_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_all_begin } else { c::MPI_File_write_all_begin })(
         c::MPI_File_fromint(*fh),
@@ -5024,7 +5122,7 @@ unsafe fn mpi_file_write_all_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_all_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_all_begin_c } else { c::MPI_File_write_all_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -5102,7 +5200,7 @@ unsafe fn mpi_file_write_at_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at } else { c::MPI_File_write_at })(
         c::MPI_File_fromint(*fh),
@@ -5131,7 +5229,7 @@ unsafe fn mpi_file_write_at_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at_c } else { c::MPI_File_write_at_c })(
         c::MPI_File_fromint(*fh),
@@ -5180,7 +5278,7 @@ unsafe fn mpi_file_write_at_all_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at_all",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at_all } else { c::MPI_File_write_at_all })(
         c::MPI_File_fromint(*fh),
@@ -5209,7 +5307,7 @@ unsafe fn mpi_file_write_at_all_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at_all_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at_all_c } else { c::MPI_File_write_at_all_c })(
         c::MPI_File_fromint(*fh),
@@ -5255,7 +5353,7 @@ unsafe fn mpi_file_write_at_all_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at_all_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at_all_begin } else { c::MPI_File_write_at_all_begin })(
         c::MPI_File_fromint(*fh),
@@ -5282,7 +5380,7 @@ unsafe fn mpi_file_write_at_all_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_at_all_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_at_all_begin_c } else { c::MPI_File_write_at_all_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -5358,7 +5456,7 @@ unsafe fn mpi_file_write_ordered_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_ordered",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_ordered } else { c::MPI_File_write_ordered })(
         c::MPI_File_fromint(*fh),
@@ -5385,7 +5483,7 @@ unsafe fn mpi_file_write_ordered_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_ordered_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_ordered_c } else { c::MPI_File_write_ordered_c })(
         c::MPI_File_fromint(*fh),
@@ -5427,7 +5525,7 @@ unsafe fn mpi_file_write_ordered_begin_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_ordered_begin",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_ordered_begin } else { c::MPI_File_write_ordered_begin })(
         c::MPI_File_fromint(*fh),
@@ -5452,7 +5550,7 @@ unsafe fn mpi_file_write_ordered_begin_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_ordered_begin_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_ordered_begin_c } else { c::MPI_File_write_ordered_begin_c })(
         c::MPI_File_fromint(*fh),
@@ -5527,7 +5625,7 @@ unsafe fn mpi_file_write_shared_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_shared",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_shared } else { c::MPI_File_write_shared })(
         c::MPI_File_fromint(*fh),
@@ -5554,7 +5652,7 @@ unsafe fn mpi_file_write_shared_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_File_write_shared_c",
-        fault::On::File(*fh)
+        fault::ErrorTarget::File(*fh)
     );
     let code = (if P { c::PMPI_File_write_shared_c } else { c::MPI_File_write_shared_c })(
         c::MPI_File_fromint(*fh),
@@ -5638,7 +5736,7 @@ unsafe fn mpi_gather_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -5649,7 +5747,7 @@ unsafe fn mpi_gather_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Gather } else { c::MPI_Gather })(
         sendbuf_c.address,
@@ -5687,7 +5785,7 @@ unsafe fn mpi_gather_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -5698,7 +5796,7 @@ unsafe fn mpi_gather_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Gather_c } else { c::MPI_Gather_c })(
         sendbuf_c.address,
@@ -5768,7 +5866,7 @@ unsafe fn mpi_gather_init_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -5779,7 +5877,7 @@ unsafe fn mpi_gather_init_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gather_init } else { c::MPI_Gather_init })(
@@ -5823,7 +5921,7 @@ unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -5834,7 +5932,7 @@ unsafe fn mpi_gather_init_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gather_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gather_init_c } else { c::MPI_Gather_init_c })(
@@ -5903,9 +6001,9 @@ unsafe fn mpi_gatherv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Gatherv } else { c::MPI_Gatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -5945,9 +6043,9 @@ unsafe fn mpi_gatherv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Gatherv_c } else { c::MPI_Gatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -6021,10 +6119,14 @@ unsafe fn mpi_gatherv_init_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gatherv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Gatherv_init", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Gatherv_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gatherv_init } else { c::MPI_Gatherv_init })(
         sendbuf_c.address,
@@ -6070,10 +6172,14 @@ unsafe fn mpi_gatherv_init_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Gatherv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Gatherv_init_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Gatherv_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Gatherv_init_c } else { c::MPI_Gatherv_init_c })(
         sendbuf_c.address,
@@ -6140,7 +6246,7 @@ unsafe fn mpi_get_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Get } else { c::MPI_Get })(
         origin_addr_c.address,
@@ -6178,7 +6284,7 @@ unsafe fn mpi_get_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Get_c } else { c::MPI_Get_c })(
         origin_addr_c.address,
@@ -6252,7 +6358,7 @@ unsafe fn mpi_get_accumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get_accumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let result_addr_c = or_end!(
         section::Elements::new(
@@ -6263,7 +6369,7 @@ unsafe fn mpi_get_accumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get_accumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Get_accumulate } else { c::MPI_Get_accumulate })(
         origin_addr_c.address,
@@ -6309,7 +6415,7 @@ unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get_accumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let result_addr_c = or_end!(
         section::Elements::new(
@@ -6320,7 +6426,7 @@ unsafe fn mpi_get_accumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Get_accumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Get_accumulate_c } else { c::MPI_Get_accumulate_c })(
         origin_addr_c.address,
@@ -6834,10 +6940,14 @@ unsafe fn mpi_iallgather_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Iallgather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgather", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallgather",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgather } else { c::MPI_Iallgather })(
         sendbuf_c.address,
@@ -6872,10 +6982,14 @@ unsafe fn mpi_iallgather_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Iallgather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallgather_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgather_c } else { c::MPI_Iallgather_c })(
         sendbuf_c.address,
@@ -6939,10 +7053,14 @@ unsafe fn mpi_iallgatherv_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Iallgatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallgatherv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgatherv } else { c::MPI_Iallgatherv })(
         sendbuf_c.address,
@@ -6979,10 +7097,14 @@ unsafe fn mpi_iallgatherv_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Iallgatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallgatherv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallgatherv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallgatherv_c } else { c::MPI_Iallgatherv_c })(
         sendbuf_c.address,
@@ -7037,10 +7159,18 @@ unsafe fn mpi_iallreduce_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallreduce", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iallreduce",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallreduce",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallreduce } else { c::MPI_Iallreduce })(
         sendbuf_c.address(),
@@ -7070,10 +7200,18 @@ unsafe fn mpi_iallreduce_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iallreduce_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iallreduce_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iallreduce_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iallreduce_c } else { c::MPI_Iallreduce_c })(
         sendbuf_c.address(),
@@ -7130,10 +7268,18 @@ unsafe fn mpi_ialltoall_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoall", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoall",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoall",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoall } else { c::MPI_Ialltoall })(
         sendbuf_c.address(),
@@ -7165,10 +7311,18 @@ unsafe fn mpi_ialltoall_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoall_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoall_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoall_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoall_c } else { c::MPI_Ialltoall_c })(
         sendbuf_c.address(),
@@ -7232,10 +7386,18 @@ unsafe fn mpi_ialltoallv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallv", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoallv",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoallv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallv } else { c::MPI_Ialltoallv })(
         sendbuf_c.address(),
@@ -7271,10 +7433,18 @@ unsafe fn mpi_ialltoallv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoallv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoallv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallv_c } else { c::MPI_Ialltoallv_c })(
         sendbuf_c.address(),
@@ -7342,11 +7512,19 @@ unsafe fn mpi_ialltoallw_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoallw",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallw", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoallw",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallw } else { c::MPI_Ialltoallw })(
@@ -7383,11 +7561,19 @@ unsafe fn mpi_ialltoallw_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ialltoallw_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(sendtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ialltoallw_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ialltoallw_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(recvtypes, peers::of(*comm) as i64, c::MPI_Type_fromint);
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ialltoallw_c } else { c::MPI_Ialltoallw_c })(
@@ -7454,7 +7640,7 @@ unsafe fn mpi_ibcast_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Ibcast",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ibcast } else { c::MPI_Ibcast })(
@@ -7485,7 +7671,7 @@ unsafe fn mpi_ibcast_c_f08ts<const P: bool>(
         section::Elements::new(buffer, *count as i64, c::MPI_Type_fromint(*datatype), *root != c::PROC_NULL),
         ierror,
         "MPI_Ibcast_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ibcast_c } else { c::MPI_Ibcast_c })(
@@ -7541,7 +7727,7 @@ unsafe fn mpi_ibsend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ibsend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ibsend } else { c::MPI_Ibsend })(
@@ -7574,7 +7760,7 @@ unsafe fn mpi_ibsend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ibsend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ibsend_c } else { c::MPI_Ibsend_c })(
@@ -7627,10 +7813,18 @@ unsafe fn mpi_iexscan_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iexscan", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iexscan",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iexscan",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iexscan } else { c::MPI_Iexscan })(
         sendbuf_c.address(),
@@ -7660,10 +7854,18 @@ unsafe fn mpi_iexscan_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iexscan_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iexscan_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iexscan_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iexscan_c } else { c::MPI_Iexscan_c })(
         sendbuf_c.address(),
@@ -7732,10 +7934,14 @@ unsafe fn mpi_igather_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Igather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igather", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Igather",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igather } else { c::MPI_Igather })(
         sendbuf_c.address,
@@ -7777,10 +7983,14 @@ unsafe fn mpi_igather_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Igather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Igather_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igather_c } else { c::MPI_Igather_c })(
         sendbuf_c.address,
@@ -7853,10 +8063,14 @@ unsafe fn mpi_igatherv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Igatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Igatherv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igatherv } else { c::MPI_Igatherv })(
         sendbuf_c.address,
@@ -7900,10 +8114,14 @@ unsafe fn mpi_igatherv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Igatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Igatherv_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Igatherv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Igatherv_c } else { c::MPI_Igatherv_c })(
         sendbuf_c.address,
@@ -7983,7 +8201,7 @@ unsafe fn mpi_imrecv_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Imrecv",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let mut message_c = c::MPI_Message_fromint(*message);
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -8014,7 +8232,7 @@ unsafe fn mpi_imrecv_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Imrecv_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let mut message_c = c::MPI_Message_fromint(*message);
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -8074,10 +8292,14 @@ unsafe fn mpi_ineighbor_allgather_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Ineighbor_allgather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgather", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_allgather",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgather } else { c::MPI_Ineighbor_allgather })(
         sendbuf_c.address,
@@ -8112,10 +8334,14 @@ unsafe fn mpi_ineighbor_allgather_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Ineighbor_allgather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgather_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_allgather_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgather_c } else { c::MPI_Ineighbor_allgather_c })(
         sendbuf_c.address,
@@ -8179,10 +8405,14 @@ unsafe fn mpi_ineighbor_allgatherv_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Ineighbor_allgatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_allgatherv", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_allgatherv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgatherv } else { c::MPI_Ineighbor_allgatherv })(
         sendbuf_c.address,
@@ -8219,13 +8449,13 @@ unsafe fn mpi_ineighbor_allgatherv_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Ineighbor_allgatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Ineighbor_allgatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_allgatherv_c } else { c::MPI_Ineighbor_allgatherv_c })(
@@ -8284,10 +8514,18 @@ unsafe fn mpi_ineighbor_alltoall_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoall", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoall",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoall",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoall } else { c::MPI_Ineighbor_alltoall })(
         sendbuf_c.address(),
@@ -8319,10 +8557,18 @@ unsafe fn mpi_ineighbor_alltoall_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoall_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoall_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoall_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoall_c } else { c::MPI_Ineighbor_alltoall_c })(
         sendbuf_c.address(),
@@ -8386,10 +8632,18 @@ unsafe fn mpi_ineighbor_alltoallv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallv", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallv",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallv } else { c::MPI_Ineighbor_alltoallv })(
         sendbuf_c.address(),
@@ -8425,10 +8679,18 @@ unsafe fn mpi_ineighbor_alltoallv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ineighbor_alltoallv_c } else { c::MPI_Ineighbor_alltoallv_c })(
         sendbuf_c.address(),
@@ -8466,12 +8728,12 @@ unsafe fn mpi_ineighbor_alltoallw<const P: bool>(
 ) {
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -8504,18 +8766,26 @@ unsafe fn mpi_ineighbor_alltoallw_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallw",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallw", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallw",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -8553,18 +8823,26 @@ unsafe fn mpi_ineighbor_alltoallw_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallw_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ineighbor_alltoallw_c", fault::On::Comm(*comm));
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ineighbor_alltoallw_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -8888,7 +9166,7 @@ unsafe fn mpi_irecv_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Irecv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Irecv } else { c::MPI_Irecv })(
@@ -8921,7 +9199,7 @@ unsafe fn mpi_irecv_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Irecv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Irecv_c } else { c::MPI_Irecv_c })(
@@ -8977,10 +9255,18 @@ unsafe fn mpi_ireduce_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce } else { c::MPI_Ireduce })(
         sendbuf_c.address(),
@@ -9012,10 +9298,18 @@ unsafe fn mpi_ireduce_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_c } else { c::MPI_Ireduce_c })(
         sendbuf_c.address(),
@@ -9070,10 +9364,18 @@ unsafe fn mpi_ireduce_scatter_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce_scatter",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce_scatter",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter } else { c::MPI_Ireduce_scatter })(
         sendbuf_c.address(),
@@ -9103,10 +9405,18 @@ unsafe fn mpi_ireduce_scatter_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce_scatter_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce_scatter_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_c } else { c::MPI_Ireduce_scatter_c })(
         sendbuf_c.address(),
@@ -9160,10 +9470,18 @@ unsafe fn mpi_ireduce_scatter_block_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Ireduce_scatter_block", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Ireduce_scatter_block",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Ireduce_scatter_block",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_block } else { c::MPI_Ireduce_scatter_block })(
         sendbuf_c.address(),
@@ -9194,16 +9512,16 @@ unsafe fn mpi_ireduce_scatter_block_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Ireduce_scatter_block_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Ireduce_scatter_block_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ireduce_scatter_block_c } else { c::MPI_Ireduce_scatter_block_c })(
@@ -9262,7 +9580,7 @@ unsafe fn mpi_irsend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Irsend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Irsend } else { c::MPI_Irsend })(
@@ -9295,7 +9613,7 @@ unsafe fn mpi_irsend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Irsend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Irsend_c } else { c::MPI_Irsend_c })(
@@ -9355,8 +9673,10 @@ unsafe fn mpi_iscan_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
-    let mut recvbuf_c = or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iscan", fault::On::Comm(*comm));
+    let mut sendbuf_c =
+        or_end!(section::SectionCopy::lasting(sendbuf), ierror, "MPI_Iscan", fault::ErrorTarget::Comm(*comm));
+    let mut recvbuf_c =
+        or_end!(section::SectionCopy::lasting(recvbuf), ierror, "MPI_Iscan", fault::ErrorTarget::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscan } else { c::MPI_Iscan })(
         sendbuf_c.address(),
@@ -9386,10 +9706,18 @@ unsafe fn mpi_iscan_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Iscan_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iscan_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Iscan_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscan_c } else { c::MPI_Iscan_c })(
         sendbuf_c.address(),
@@ -9449,8 +9777,12 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatter", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iscatter",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9460,7 +9792,7 @@ unsafe fn mpi_iscatter_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Iscatter",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatter } else { c::MPI_Iscatter })(
@@ -9494,8 +9826,12 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatter_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iscatter_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9505,7 +9841,7 @@ unsafe fn mpi_iscatter_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Iscatter_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatter_c } else { c::MPI_Iscatter_c })(
@@ -9570,8 +9906,12 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatterv", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iscatterv",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9581,7 +9921,7 @@ unsafe fn mpi_iscatterv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Iscatterv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatterv } else { c::MPI_Iscatterv })(
@@ -9617,8 +9957,12 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Iscatterv_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Iscatterv_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -9628,7 +9972,7 @@ unsafe fn mpi_iscatterv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Iscatterv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Iscatterv_c } else { c::MPI_Iscatterv_c })(
@@ -9689,7 +10033,7 @@ unsafe fn mpi_isend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Isend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isend } else { c::MPI_Isend })(
@@ -9722,7 +10066,7 @@ unsafe fn mpi_isend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Isend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isend_c } else { c::MPI_Isend_c })(
@@ -9799,7 +10143,7 @@ unsafe fn mpi_isendrecv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -9810,7 +10154,7 @@ unsafe fn mpi_isendrecv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isendrecv } else { c::MPI_Isendrecv })(
@@ -9858,7 +10202,7 @@ unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -9869,7 +10213,7 @@ unsafe fn mpi_isendrecv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isendrecv_c } else { c::MPI_Isendrecv_c })(
@@ -9942,7 +10286,7 @@ unsafe fn mpi_isendrecv_replace_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv_replace",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isendrecv_replace } else { c::MPI_Isendrecv_replace })(
@@ -9984,7 +10328,7 @@ unsafe fn mpi_isendrecv_replace_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Isendrecv_replace_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Isendrecv_replace_c } else { c::MPI_Isendrecv_replace_c })(
@@ -10043,7 +10387,7 @@ unsafe fn mpi_issend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Issend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Issend } else { c::MPI_Issend })(
@@ -10076,7 +10420,7 @@ unsafe fn mpi_issend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Issend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Issend_c } else { c::MPI_Issend_c })(
@@ -10166,7 +10510,7 @@ unsafe fn mpi_mrecv_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Mrecv",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let mut message_c = c::MPI_Message_fromint(*message);
     let code = (if P { c::PMPI_Mrecv } else { c::MPI_Mrecv })(
@@ -10195,7 +10539,7 @@ unsafe fn mpi_mrecv_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Mrecv_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let mut message_c = c::MPI_Message_fromint(*message);
     let code = (if P { c::PMPI_Mrecv_c } else { c::MPI_Mrecv_c })(
@@ -10248,9 +10592,9 @@ unsafe fn mpi_neighbor_allgather_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgather",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_allgather } else { c::MPI_Neighbor_allgather })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -10281,9 +10625,9 @@ unsafe fn mpi_neighbor_allgather_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgather_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_allgather_c } else { c::MPI_Neighbor_allgather_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -10344,13 +10688,13 @@ unsafe fn mpi_neighbor_allgather_init_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgather_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_allgather_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgather_init } else { c::MPI_Neighbor_allgather_init })(
@@ -10388,13 +10732,13 @@ unsafe fn mpi_neighbor_allgather_init_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgather_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_allgather_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgather_init_c } else { c::MPI_Neighbor_allgather_init_c })(
@@ -10455,9 +10799,9 @@ unsafe fn mpi_neighbor_allgatherv_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgatherv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_allgatherv } else { c::MPI_Neighbor_allgatherv })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -10490,9 +10834,9 @@ unsafe fn mpi_neighbor_allgatherv_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgatherv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_allgatherv_c } else { c::MPI_Neighbor_allgatherv_c })(
         sendbuf_c.address,
         sendbuf_c.count as _,
@@ -10557,13 +10901,13 @@ unsafe fn mpi_neighbor_allgatherv_init_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgatherv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_allgatherv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgatherv_init } else { c::MPI_Neighbor_allgatherv_init })(
@@ -10603,13 +10947,13 @@ unsafe fn mpi_neighbor_allgatherv_init_c_f08ts<const P: bool>(
         section::Elements::new(sendbuf, *sendcount as i64, c::MPI_Type_fromint(*sendtype), true),
         ierror,
         "MPI_Neighbor_allgatherv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_allgatherv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_allgatherv_init_c } else { c::MPI_Neighbor_allgatherv_init_c })(
@@ -10664,8 +11008,8 @@ unsafe fn mpi_neighbor_alltoall_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_alltoall } else { c::MPI_Neighbor_alltoall })(
         sendbuf_c.address(),
         *sendcount,
@@ -10692,8 +11036,8 @@ unsafe fn mpi_neighbor_alltoall_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_alltoall_c } else { c::MPI_Neighbor_alltoall_c })(
         sendbuf_c.address(),
         *sendcount,
@@ -10751,16 +11095,16 @@ unsafe fn mpi_neighbor_alltoall_init_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoall_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoall_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoall_init } else { c::MPI_Neighbor_alltoall_init })(
@@ -10796,16 +11140,16 @@ unsafe fn mpi_neighbor_alltoall_init_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoall_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoall_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoall_init_c } else { c::MPI_Neighbor_alltoall_init_c })(
@@ -10866,8 +11210,8 @@ unsafe fn mpi_neighbor_alltoallv_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_alltoallv } else { c::MPI_Neighbor_alltoallv })(
         sendbuf_c.address(),
         sendcounts,
@@ -10898,8 +11242,8 @@ unsafe fn mpi_neighbor_alltoallv_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Neighbor_alltoallv_c } else { c::MPI_Neighbor_alltoallv_c })(
         sendbuf_c.address(),
         sendcounts,
@@ -10965,16 +11309,16 @@ unsafe fn mpi_neighbor_alltoallv_init_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoallv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoallv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallv_init } else { c::MPI_Neighbor_alltoallv_init })(
@@ -11014,16 +11358,16 @@ unsafe fn mpi_neighbor_alltoallv_init_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoallv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoallv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Neighbor_alltoallv_init_c } else { c::MPI_Neighbor_alltoallv_init_c })(
@@ -11062,12 +11406,12 @@ unsafe fn mpi_neighbor_alltoallw<const P: bool>(
 ) {
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let code = (if P { c::PMPI_Neighbor_alltoallw } else { c::MPI_Neighbor_alltoallw })(
@@ -11096,16 +11440,16 @@ unsafe fn mpi_neighbor_alltoallw_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let code = (if P { c::PMPI_Neighbor_alltoallw } else { c::MPI_Neighbor_alltoallw })(
@@ -11138,16 +11482,16 @@ unsafe fn mpi_neighbor_alltoallw_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let code = (if P { c::PMPI_Neighbor_alltoallw_c } else { c::MPI_Neighbor_alltoallw_c })(
@@ -11184,12 +11528,12 @@ unsafe fn mpi_neighbor_alltoallw_init<const P: bool>(
 ) {
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -11225,25 +11569,25 @@ unsafe fn mpi_neighbor_alltoallw_init_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoallw_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoallw_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -11284,25 +11628,25 @@ unsafe fn mpi_neighbor_alltoallw_init_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Neighbor_alltoallw_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut sendtypes_c = handles::Handles::new(
         sendtypes,
-        peers::neighbors(*comm, peers::Side::Send) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Send) as i64,
         c::MPI_Type_fromint,
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Neighbor_alltoallw_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvtypes_c = handles::Handles::new(
         recvtypes,
-        peers::neighbors(*comm, peers::Side::Receive) as i64,
+        peers::neighbors(*comm, peers::NeighborSide::Receive) as i64,
         c::MPI_Type_fromint,
     );
     let mut request_c = c::MPI_Request_fromint(*request);
@@ -11426,9 +11770,9 @@ unsafe fn mpi_pack_f08ts<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack } else { c::MPI_Pack })(
         inbuf_c.address,
         inbuf_c.count as _,
@@ -11459,9 +11803,9 @@ unsafe fn mpi_pack_c_f08ts<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack_c } else { c::MPI_Pack_c })(
         inbuf_c.address,
         inbuf_c.count as _,
@@ -11519,9 +11863,9 @@ unsafe fn mpi_pack_external_f08ts_mixed<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack_external",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack_external } else { c::MPI_Pack_external })(
         datarep_c.as_ptr(),
         inbuf_c.address,
@@ -11551,9 +11895,9 @@ unsafe fn mpi_pack_external_f08ts<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack_external",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack_external } else { c::MPI_Pack_external })(
         datarep_c.as_ptr(),
         inbuf_c.address,
@@ -11585,9 +11929,9 @@ unsafe fn mpi_pack_external_c_f08ts_mixed<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack_external_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack_external_c } else { c::MPI_Pack_external_c })(
         datarep_c.as_ptr(),
         inbuf_c.address,
@@ -11617,9 +11961,9 @@ unsafe fn mpi_pack_external_c_f08ts<const P: bool>(
         section::Elements::new(inbuf, *incount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Pack_external_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
-    let mut outbuf_c = section::Copy::new(outbuf);
+    let mut outbuf_c = section::SectionCopy::new(outbuf);
     let code = (if P { c::PMPI_Pack_external_c } else { c::MPI_Pack_external_c })(
         datarep_c.as_ptr(),
         inbuf_c.address,
@@ -11801,7 +12145,7 @@ unsafe fn mpi_precv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let buf_c = or_end!(section::whole(buf), ierror, "MPI_Precv_init", fault::On::Comm(*comm));
+    let buf_c = or_end!(section::whole(buf), ierror, "MPI_Precv_init", fault::ErrorTarget::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Precv_init } else { c::MPI_Precv_init })(
         buf_c,
@@ -11877,7 +12221,7 @@ unsafe fn mpi_psend_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let buf_c = or_end!(section::whole(buf), ierror, "MPI_Psend_init", fault::On::Comm(*comm));
+    let buf_c = or_end!(section::whole(buf), ierror, "MPI_Psend_init", fault::ErrorTarget::Comm(*comm));
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Psend_init } else { c::MPI_Psend_init })(
         buf_c,
@@ -11959,7 +12303,7 @@ unsafe fn mpi_put_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Put",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Put } else { c::MPI_Put })(
         origin_addr_c.address,
@@ -11997,7 +12341,7 @@ unsafe fn mpi_put_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Put_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let code = (if P { c::PMPI_Put_c } else { c::MPI_Put_c })(
         origin_addr_c.address,
@@ -12072,7 +12416,7 @@ unsafe fn mpi_raccumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Raccumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Raccumulate } else { c::MPI_Raccumulate })(
@@ -12116,7 +12460,7 @@ unsafe fn mpi_raccumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Raccumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Raccumulate_c } else { c::MPI_Raccumulate_c })(
@@ -12174,7 +12518,7 @@ unsafe fn mpi_recv_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Recv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Recv } else { c::MPI_Recv })(
         buf_c.address,
@@ -12205,7 +12549,7 @@ unsafe fn mpi_recv_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Recv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Recv_c } else { c::MPI_Recv_c })(
         buf_c.address,
@@ -12260,7 +12604,7 @@ unsafe fn mpi_recv_init_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Recv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Recv_init } else { c::MPI_Recv_init })(
@@ -12293,7 +12637,7 @@ unsafe fn mpi_recv_init_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *source != c::PROC_NULL),
         ierror,
         "MPI_Recv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Recv_init_c } else { c::MPI_Recv_init_c })(
@@ -12344,8 +12688,8 @@ unsafe fn mpi_reduce_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce } else { c::MPI_Reduce })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12372,8 +12716,8 @@ unsafe fn mpi_reduce_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce_c } else { c::MPI_Reduce_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12430,10 +12774,18 @@ unsafe fn mpi_reduce_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_init } else { c::MPI_Reduce_init })(
         sendbuf_c.address(),
@@ -12467,10 +12819,18 @@ unsafe fn mpi_reduce_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_init_c } else { c::MPI_Reduce_init_c })(
         sendbuf_c.address(),
@@ -12518,8 +12878,8 @@ unsafe fn mpi_reduce_local_f08ts<const P: bool>(
     op: *const i32,
     ierror: *mut i32,
 ) {
-    let mut inbuf_c = section::Copy::new(inbuf);
-    let mut inoutbuf_c = section::Copy::new(inoutbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
+    let mut inoutbuf_c = section::SectionCopy::new(inoutbuf);
     let code = (if P { c::PMPI_Reduce_local } else { c::MPI_Reduce_local })(
         inbuf_c.address(),
         inoutbuf_c.address(),
@@ -12542,8 +12902,8 @@ unsafe fn mpi_reduce_local_c_f08ts<const P: bool>(
     op: *const i32,
     ierror: *mut i32,
 ) {
-    let mut inbuf_c = section::Copy::new(inbuf);
-    let mut inoutbuf_c = section::Copy::new(inoutbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
+    let mut inoutbuf_c = section::SectionCopy::new(inoutbuf);
     let code = (if P { c::PMPI_Reduce_local_c } else { c::MPI_Reduce_local_c })(
         inbuf_c.address(),
         inoutbuf_c.address(),
@@ -12587,8 +12947,8 @@ unsafe fn mpi_reduce_scatter_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce_scatter } else { c::MPI_Reduce_scatter })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12613,8 +12973,8 @@ unsafe fn mpi_reduce_scatter_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce_scatter_c } else { c::MPI_Reduce_scatter_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12659,8 +13019,8 @@ unsafe fn mpi_reduce_scatter_block_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce_scatter_block } else { c::MPI_Reduce_scatter_block })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12685,8 +13045,8 @@ unsafe fn mpi_reduce_scatter_block_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Reduce_scatter_block_c } else { c::MPI_Reduce_scatter_block_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -12740,16 +13100,16 @@ unsafe fn mpi_reduce_scatter_block_init_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Reduce_scatter_block_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Reduce_scatter_block_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_block_init } else { c::MPI_Reduce_scatter_block_init })(
@@ -12783,16 +13143,16 @@ unsafe fn mpi_reduce_scatter_block_init_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let mut sendbuf_c = or_end!(
-        section::Copy::lasting(sendbuf),
+        section::SectionCopy::lasting(sendbuf),
         ierror,
         "MPI_Reduce_scatter_block_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut recvbuf_c = or_end!(
-        section::Copy::lasting(recvbuf),
+        section::SectionCopy::lasting(recvbuf),
         ierror,
         "MPI_Reduce_scatter_block_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_block_init_c } else { c::MPI_Reduce_scatter_block_init_c })(
@@ -12851,10 +13211,18 @@ unsafe fn mpi_reduce_scatter_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_scatter_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_scatter_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_scatter_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_init } else { c::MPI_Reduce_scatter_init })(
         sendbuf_c.address(),
@@ -12886,10 +13254,18 @@ unsafe fn mpi_reduce_scatter_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Reduce_scatter_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Reduce_scatter_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Reduce_scatter_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Reduce_scatter_init_c } else { c::MPI_Reduce_scatter_init_c })(
         sendbuf_c.address(),
@@ -13108,7 +13484,7 @@ unsafe fn mpi_rget_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rget } else { c::MPI_Rget })(
@@ -13150,7 +13526,7 @@ unsafe fn mpi_rget_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rget_c } else { c::MPI_Rget_c })(
@@ -13232,7 +13608,7 @@ unsafe fn mpi_rget_accumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget_accumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let result_addr_c = or_end!(
         section::Elements::new(
@@ -13243,7 +13619,7 @@ unsafe fn mpi_rget_accumulate_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget_accumulate",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rget_accumulate } else { c::MPI_Rget_accumulate })(
@@ -13293,7 +13669,7 @@ unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget_accumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let result_addr_c = or_end!(
         section::Elements::new(
@@ -13304,7 +13680,7 @@ unsafe fn mpi_rget_accumulate_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rget_accumulate_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rget_accumulate_c } else { c::MPI_Rget_accumulate_c })(
@@ -13378,7 +13754,7 @@ unsafe fn mpi_rput_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rput",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rput } else { c::MPI_Rput })(
@@ -13420,7 +13796,7 @@ unsafe fn mpi_rput_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Rput_c",
-        fault::On::Win(*win)
+        fault::ErrorTarget::Win(*win)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rput_c } else { c::MPI_Rput_c })(
@@ -13474,7 +13850,7 @@ unsafe fn mpi_rsend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Rsend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Rsend } else { c::MPI_Rsend })(
         buf_c.address,
@@ -13503,7 +13879,7 @@ unsafe fn mpi_rsend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Rsend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Rsend_c } else { c::MPI_Rsend_c })(
         buf_c.address,
@@ -13557,7 +13933,7 @@ unsafe fn mpi_rsend_init_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Rsend_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rsend_init } else { c::MPI_Rsend_init })(
@@ -13590,7 +13966,7 @@ unsafe fn mpi_rsend_init_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Rsend_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Rsend_init_c } else { c::MPI_Rsend_init_c })(
@@ -13638,8 +14014,8 @@ unsafe fn mpi_scan_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Scan } else { c::MPI_Scan })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -13664,8 +14040,8 @@ unsafe fn mpi_scan_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
-    let mut recvbuf_c = section::Copy::new(recvbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
+    let mut recvbuf_c = section::SectionCopy::new(recvbuf);
     let code = (if P { c::PMPI_Scan_c } else { c::MPI_Scan_c })(
         sendbuf_c.address(),
         recvbuf_c.address(),
@@ -13718,10 +14094,18 @@ unsafe fn mpi_scan_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Scan_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scan_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Scan_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scan_init } else { c::MPI_Scan_init })(
         sendbuf_c.address(),
@@ -13753,10 +14137,18 @@ unsafe fn mpi_scan_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
-    let mut recvbuf_c =
-        or_end!(section::Copy::lasting(recvbuf), ierror, "MPI_Scan_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scan_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
+    let mut recvbuf_c = or_end!(
+        section::SectionCopy::lasting(recvbuf),
+        ierror,
+        "MPI_Scan_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scan_init_c } else { c::MPI_Scan_init_c })(
         sendbuf_c.address(),
@@ -13812,7 +14204,7 @@ unsafe fn mpi_scatter_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13822,7 +14214,7 @@ unsafe fn mpi_scatter_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatter",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Scatter } else { c::MPI_Scatter })(
         sendbuf_c.address(),
@@ -13851,7 +14243,7 @@ unsafe fn mpi_scatter_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13861,7 +14253,7 @@ unsafe fn mpi_scatter_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatter_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Scatter_c } else { c::MPI_Scatter_c })(
         sendbuf_c.address(),
@@ -13922,8 +14314,12 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatter_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scatter_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13933,7 +14329,7 @@ unsafe fn mpi_scatter_init_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatter_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatter_init } else { c::MPI_Scatter_init })(
@@ -13969,8 +14365,12 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatter_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scatter_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -13980,7 +14380,7 @@ unsafe fn mpi_scatter_init_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatter_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatter_init_c } else { c::MPI_Scatter_init_c })(
@@ -14041,7 +14441,7 @@ unsafe fn mpi_scatterv_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -14051,7 +14451,7 @@ unsafe fn mpi_scatterv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatterv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Scatterv } else { c::MPI_Scatterv })(
         sendbuf_c.address(),
@@ -14082,7 +14482,7 @@ unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c = section::Copy::new(sendbuf);
+    let mut sendbuf_c = section::SectionCopy::new(sendbuf);
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -14092,7 +14492,7 @@ unsafe fn mpi_scatterv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatterv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Scatterv_c } else { c::MPI_Scatterv_c })(
         sendbuf_c.address(),
@@ -14157,8 +14557,12 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatterv_init", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scatterv_init",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -14168,7 +14572,7 @@ unsafe fn mpi_scatterv_init_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatterv_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatterv_init } else { c::MPI_Scatterv_init })(
@@ -14206,8 +14610,12 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
     request: *mut i32,
     ierror: *mut i32,
 ) {
-    let mut sendbuf_c =
-        or_end!(section::Copy::lasting(sendbuf), ierror, "MPI_Scatterv_init_c", fault::On::Comm(*comm));
+    let mut sendbuf_c = or_end!(
+        section::SectionCopy::lasting(sendbuf),
+        ierror,
+        "MPI_Scatterv_init_c",
+        fault::ErrorTarget::Comm(*comm)
+    );
     let recvbuf_c = or_end!(
         section::Elements::new(
             recvbuf,
@@ -14217,7 +14625,7 @@ unsafe fn mpi_scatterv_init_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Scatterv_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Scatterv_init_c } else { c::MPI_Scatterv_init_c })(
@@ -14274,7 +14682,7 @@ unsafe fn mpi_send_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Send",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Send } else { c::MPI_Send })(
         buf_c.address,
@@ -14303,7 +14711,7 @@ unsafe fn mpi_send_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Send_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Send_c } else { c::MPI_Send_c })(
         buf_c.address,
@@ -14357,7 +14765,7 @@ unsafe fn mpi_send_init_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Send_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Send_init } else { c::MPI_Send_init })(
@@ -14390,7 +14798,7 @@ unsafe fn mpi_send_init_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Send_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Send_init_c } else { c::MPI_Send_init_c })(
@@ -14465,7 +14873,7 @@ unsafe fn mpi_sendrecv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -14476,7 +14884,7 @@ unsafe fn mpi_sendrecv_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Sendrecv } else { c::MPI_Sendrecv })(
         sendbuf_c.address,
@@ -14522,7 +14930,7 @@ unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let recvbuf_c = or_end!(
         section::Elements::new(
@@ -14533,7 +14941,7 @@ unsafe fn mpi_sendrecv_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Sendrecv_c } else { c::MPI_Sendrecv_c })(
         sendbuf_c.address,
@@ -14602,7 +15010,7 @@ unsafe fn mpi_sendrecv_replace_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv_replace",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Sendrecv_replace } else { c::MPI_Sendrecv_replace })(
         buf_c.address,
@@ -14642,7 +15050,7 @@ unsafe fn mpi_sendrecv_replace_c_f08ts<const P: bool>(
         ),
         ierror,
         "MPI_Sendrecv_replace_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Sendrecv_replace_c } else { c::MPI_Sendrecv_replace_c })(
         buf_c.address,
@@ -14681,8 +15089,12 @@ unsafe fn mpi_session_attach_buffer_f08ts<const P: bool>(
     size: *const i32,
     ierror: *mut i32,
 ) {
-    let buffer_c =
-        or_end!(section::whole(buffer), ierror, "MPI_Session_attach_buffer", fault::On::Session(*session));
+    let buffer_c = or_end!(
+        section::whole(buffer),
+        ierror,
+        "MPI_Session_attach_buffer",
+        fault::ErrorTarget::Session(*session)
+    );
     let code = (if P { c::PMPI_Session_attach_buffer } else { c::MPI_Session_attach_buffer })(
         c::MPI_Session_fromint(*session),
         buffer_c,
@@ -14700,8 +15112,12 @@ unsafe fn mpi_session_attach_buffer_c_f08ts<const P: bool>(
     size: *const i64,
     ierror: *mut i32,
 ) {
-    let buffer_c =
-        or_end!(section::whole(buffer), ierror, "MPI_Session_attach_buffer_c", fault::On::Session(*session));
+    let buffer_c = or_end!(
+        section::whole(buffer),
+        ierror,
+        "MPI_Session_attach_buffer_c",
+        fault::ErrorTarget::Session(*session)
+    );
     let code = (if P { c::PMPI_Session_attach_buffer_c } else { c::MPI_Session_attach_buffer_c })(
         c::MPI_Session_fromint(*session),
         buffer_c,
@@ -14956,7 +15372,7 @@ unsafe fn mpi_ssend_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ssend",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Ssend } else { c::MPI_Ssend })(
         buf_c.address,
@@ -14985,7 +15401,7 @@ unsafe fn mpi_ssend_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ssend_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Ssend_c } else { c::MPI_Ssend_c })(
         buf_c.address,
@@ -15039,7 +15455,7 @@ unsafe fn mpi_ssend_init_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ssend_init",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ssend_init } else { c::MPI_Ssend_init })(
@@ -15072,7 +15488,7 @@ unsafe fn mpi_ssend_init_c_f08ts<const P: bool>(
         section::Elements::new(buf, *count as i64, c::MPI_Type_fromint(*datatype), *dest != c::PROC_NULL),
         ierror,
         "MPI_Ssend_init_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let mut request_c = c::MPI_Request_fromint(*request);
     let code = (if P { c::PMPI_Ssend_init_c } else { c::MPI_Ssend_init_c })(
@@ -16215,12 +16631,12 @@ unsafe fn mpi_unpack_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Unpack } else { c::MPI_Unpack })(
         inbuf_c.address(),
@@ -16247,12 +16663,12 @@ unsafe fn mpi_unpack_c_f08ts<const P: bool>(
     comm: *const i32,
     ierror: *mut i32,
 ) {
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack_c",
-        fault::On::Comm(*comm)
+        fault::ErrorTarget::Comm(*comm)
     );
     let code = (if P { c::PMPI_Unpack_c } else { c::MPI_Unpack_c })(
         inbuf_c.address(),
@@ -16306,12 +16722,12 @@ unsafe fn mpi_unpack_external_f08ts_mixed<const P: bool>(
     datarep_len: usize,
 ) {
     let datarep_c = text::to_c(datarep, datarep_len, false);
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack_external",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let code = (if P { c::PMPI_Unpack_external } else { c::MPI_Unpack_external })(
         datarep_c.as_ptr(),
@@ -16337,12 +16753,12 @@ unsafe fn mpi_unpack_external_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let datarep_c = text::described(datarep, false);
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack_external",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let code = (if P { c::PMPI_Unpack_external } else { c::MPI_Unpack_external })(
         datarep_c.as_ptr(),
@@ -16370,12 +16786,12 @@ unsafe fn mpi_unpack_external_c_f08ts_mixed<const P: bool>(
     datarep_len: usize,
 ) {
     let datarep_c = text::to_c(datarep, datarep_len, false);
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack_external_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let code = (if P { c::PMPI_Unpack_external_c } else { c::MPI_Unpack_external_c })(
         datarep_c.as_ptr(),
@@ -16401,12 +16817,12 @@ unsafe fn mpi_unpack_external_c_f08ts<const P: bool>(
     ierror: *mut i32,
 ) {
     let datarep_c = text::described(datarep, false);
-    let mut inbuf_c = section::Copy::new(inbuf);
+    let mut inbuf_c = section::SectionCopy::new(inbuf);
     let outbuf_c = or_end!(
         section::Elements::new(outbuf, *outcount as i64, c::MPI_Type_fromint(*datatype), true),
         ierror,
         "MPI_Unpack_external_c",
-        fault::On::Nothing
+        fault::ErrorTarget::Nothing
     );
     let code = (if P { c::PMPI_Unpack_external_c } else { c::MPI_Unpack_external_c })(
         datarep_c.as_ptr(),
@@ -16623,7 +17039,7 @@ unsafe fn mpi_win_attach_f08ts<const P: bool>(
     size: *const i64,
     ierror: *mut i32,
 ) {
-    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_attach", fault::On::Win(*win));
+    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_attach", fault::ErrorTarget::Win(*win));
     let code =
         (if P { c::PMPI_Win_attach } else { c::MPI_Win_attach })(c::MPI_Win_fromint(*win), base_c, *size);
     fault::end(ierror, code)
@@ -16676,7 +17092,7 @@ unsafe fn mpi_win_create_f08ts<const P: bool>(
     win: *mut i32,
     ierror: *mut i32,
 ) {
-    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_create", fault::On::Comm(*comm));
+    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_create", fault::ErrorTarget::Comm(*comm));
     let mut win_c = c::MPI_Win_fromint(*win);
     let code = (if P { c::PMPI_Win_create } else { c::MPI_Win_create })(
         base_c,
@@ -16702,7 +17118,7 @@ unsafe fn mpi_win_create_c_f08ts<const P: bool>(
     win: *mut i32,
     ierror: *mut i32,
 ) {
-    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_create_c", fault::On::Comm(*comm));
+    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_create_c", fault::ErrorTarget::Comm(*comm));
     let mut win_c = c::MPI_Win_fromint(*win);
     let code = (if P { c::PMPI_Win_create_c } else { c::MPI_Win_create_c })(
         base_c,
@@ -16782,7 +17198,7 @@ unsafe fn mpi_win_detach<const P: bool>(win: *const i32, base: *mut c_void, ierr
 }
 export!(mpi_win_detach(win: *const i32, base: *mut c_void, ierror: *mut i32) (); mpi_win_detach_ pmpi_win_detach_);
 unsafe fn mpi_win_detach_f08ts<const P: bool>(win: *const i32, base: *const Descriptor, ierror: *mut i32) {
-    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_detach", fault::On::Win(*win));
+    let base_c = or_end!(section::whole(base), ierror, "MPI_Win_detach", fault::ErrorTarget::Win(*win));
     let code = (if P { c::PMPI_Win_detach } else { c::MPI_Win_detach })(c::MPI_Win_fromint(*win), base_c);
     fault::end(ierror, code)
 }

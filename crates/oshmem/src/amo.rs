@@ -9,7 +9,7 @@ use crate::element::Word;
 use crate::fault::mpi;
 use crate::memory::{Update, apply, at, store};
 use crate::numbers as n;
-use crate::process::{Place, get as process, handle};
+use crate::process::{ObjectPlace, get as process, handle};
 use crate::seen::Call;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -76,8 +76,8 @@ fn operate(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int, fet
     let process = process();
     process.seen.call(Call::Atomic, pe, 0, || {
         let found = match process.place(dest, bytes, pe) {
-            Place::Mapped(address) => apply(address, bytes, update, value),
-            Place::Window(win, offset) => by_window((win, offset), bytes, update, value, pe, fetches),
+            ObjectPlace::Mapped(address) => apply(address, bytes, update, value),
+            ObjectPlace::Window(win, offset) => by_window((win, offset), bytes, update, value, pe, fetches),
         };
         if update != Update::Fetch {
             bell::ring(process, pe);

@@ -6,7 +6,7 @@
 //! `shmem_ptr` look at no word. So a sleep is short, and a missing ring costs its length.
 
 use crate::memory::at;
-use crate::process::Process;
+use crate::process::PeState;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Bell {
 
 /// The bell of a PE of this host.
 #[inline]
-fn of(process: &Process, pe: c_int) -> Option<&Bell> {
+fn of(process: &PeState, pe: c_int) -> Option<&Bell> {
     match *process.heap.mapped.get(pe as usize)? {
         0 => None,
         // SAFETY: the heap's memory has room for it behind the heap, begins with zeros, and stays mapped.
@@ -34,7 +34,7 @@ fn of(process: &Process, pe: c_int) -> Option<&Bell> {
 
 /// Wakes a PE whose memory this PE has changed.
 #[inline]
-pub fn ring(process: &Process, pe: c_int) {
+pub fn ring(process: &PeState, pe: c_int) {
     if let Some(bell) = of(process, pe)
         && bell.sleepers.load(Ordering::Relaxed) > 0
     {
@@ -50,7 +50,7 @@ fn wake(bell: &Bell) {
 }
 
 /// Sleeps until this PE's bell rings, at most `longest`; not at all if `is_so` holds already.
-pub fn sleep(process: &Process, longest: Duration, mut is_so: impl FnMut() -> bool) {
+pub fn sleep(process: &PeState, longest: Duration, mut is_so: impl FnMut() -> bool) {
     let Some(bell) = of(process, process.me) else { return };
     let rings = bell.rings.load(Ordering::Acquire);
     bell.sleepers.fetch_add(1, Ordering::SeqCst);

@@ -3,7 +3,7 @@
 //! its context. So a context is just the team whose PE numbers it uses.
 
 use crate::memory::{at, store};
-use crate::process::Process;
+use crate::process::PeState;
 use crate::team::{self, Team};
 use std::ffi::{c_int, c_long};
 
@@ -22,7 +22,7 @@ fn of(ctx: usize) -> &'static Context {
 
 /// The PE of the world for a PE of a context.
 #[inline]
-pub fn pe(process: &'static Process, ctx: usize, pe: c_int) -> c_int {
+pub fn pe(process: &'static PeState, ctx: usize, pe: c_int) -> c_int {
     match ctx {
         DEFAULT => pe,
         INVALID => crate::fault::fail("the context is SHMEM_CTX_INVALID"),

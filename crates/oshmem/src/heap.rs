@@ -15,23 +15,23 @@ const ALIGN: usize = 64;
 
 /// Free and used parts by offset, with their lengths. Two free parts never touch.
 #[derive(Default)]
-struct Parts {
+struct HeapParts {
     free: BTreeMap<usize, usize>,
     used: BTreeMap<usize, usize>,
 }
 
-static PARTS: Mutex<Option<Parts>> = Mutex::new(None);
+static PARTS: Mutex<Option<HeapParts>> = Mutex::new(None);
 
-fn lock() -> MutexGuard<'static, Option<Parts>> {
+fn lock() -> MutexGuard<'static, Option<HeapParts>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Makes a heap of `bytes` bytes, all free.
 pub fn open(bytes: usize) {
-    *lock() = Some(Parts { free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() });
+    *lock() = Some(HeapParts { free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() });
 }
 
-impl Parts {
+impl HeapParts {
     /// Takes the first free part that is long enough.
     fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;

@@ -3,7 +3,7 @@
 //!
 //! | part of a lock (a `long` of each PE) | value |
 //! |---|---|
-//! | upper half, on the PE that the address chooses (home) | the queue's last PE plus 1; 0 while the lock is free |
+//! | upper half, on the home PE (from the address) | the queue's last PE plus 1; 0 if the lock is free |
 //! | lower half, on each PE in the queue | the next PE plus 1, or 0; and the bit WAITS |
 //! | lower half, on other PEs | 0 |
 

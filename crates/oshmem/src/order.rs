@@ -5,7 +5,7 @@ use crate::context;
 use crate::fault::mpi;
 use crate::memory::load;
 use crate::numbers as n;
-use crate::process::{Process, get, handle};
+use crate::process::{PeState, get, handle};
 use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
@@ -48,6 +48,6 @@ pub fn pe_quiet(ctx: usize, target_pes: usize, npes: usize) {
     }
 }
 
-fn windows(process: &Process) -> impl Iterator<Item = usize> {
+fn windows(process: &PeState) -> impl Iterator<Item = usize> {
     [process.heap.win, process.statics.win].into_iter().filter(|&win| win != handle(n::WIN_NULL))
 }

@@ -32,7 +32,7 @@ impl Region {
     }
 }
 
-pub struct Process {
+pub struct PeState {
     pub me: c_int,
     pub n: c_int,
     /// The process id: a fork of the process is no PE.
@@ -55,15 +55,15 @@ pub struct Process {
     session: MPI_Session,
 }
 
-static PROCESS: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
+static PROCESS: AtomicPtr<PeState> = AtomicPtr::new(std::ptr::null_mut());
 
-pub fn try_get() -> Option<&'static Process> {
+pub fn try_get() -> Option<&'static PeState> {
     // SAFETY: null, or a process that `start()` has leaked.
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
 }
 
 #[inline]
-pub fn get() -> &'static Process {
+pub fn get() -> &'static PeState {
     match try_get() {
         Some(process) => process,
         None => fail("shmem_init has not been called, or shmem_finalize has been"),
@@ -76,14 +76,14 @@ pub fn handle(number: c_int) -> usize {
 }
 
 /// How an operation reaches its object.
-pub enum Place {
-    /// By the address in this process.
+pub enum ObjectPlace {
+    /// The object is at an address in this process.
     Mapped(usize),
-    /// By the window and the offset in it.
+    /// The object is in a window, at an offset.
     Window(MPI_Win, i64),
 }
 
-impl Process {
+impl PeState {
     /// The region that holds the range, and the offset there.
     #[inline]
     fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
@@ -92,17 +92,17 @@ impl Process {
 
     /// How an object at a symmetric address is reached on a PE. Ends the job if there is no such object.
     #[inline]
-    pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> Place {
+    pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         let Some(found) = self.find(address, bytes, pe) else { self.refuse(address, bytes, pe) };
         found
     }
 
     #[inline]
-    pub fn find(&self, address: usize, bytes: usize, pe: c_int) -> Option<Place> {
+    pub fn find(&self, address: usize, bytes: usize, pe: c_int) -> Option<ObjectPlace> {
         let (region, offset) = self.region(address, bytes)?;
         Some(match *region.mapped.get(usize::try_from(pe).ok()?)? {
-            0 => Place::Window(region.win, offset as i64),
-            base => Place::Mapped(base + offset),
+            0 => ObjectPlace::Window(region.win, offset as i64),
+            base => ObjectPlace::Mapped(base + offset),
         })
     }
 
@@ -148,7 +148,7 @@ pub fn start(threads: c_int) {
     let (heap, shared_win) = heap(comm, &shared, n);
     let statics = statics(comm, n);
     heap::open(heap.bytes);
-    let process = Process {
+    let process = PeState {
         me,
         n,
         pid: std::process::id(),
@@ -167,7 +167,7 @@ pub fn start(threads: c_int) {
     };
     PROCESS.store(Box::into_raw(Box::new(process)), Ordering::Release);
     mpi!(MPI_Barrier(comm));
-    setting::tell(me);
+    setting::print_wanted(me);
 }
 
 /// The ranks in a communicator, by PE.

@@ -5,7 +5,7 @@ use crate::c::MPI_Win;
 use crate::fault::mpi;
 use crate::memory::{buffer, copy, load, store};
 use crate::numbers as n;
-use crate::process::{Place, Process, get as process, handle};
+use crate::process::{ObjectPlace, PeState, get as process, handle};
 use crate::seen::Call;
 use crate::{bell, context};
 use std::ffi::c_int;
@@ -23,12 +23,12 @@ fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
     process().given.fetch_add(1, Ordering::Relaxed);
 }
 
-impl Process {
+impl PeState {
     /// Like `place`, but this PE's own memory counts as mapped.
     #[inline]
-    fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> Place {
+    fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         match self.place(address, bytes, pe) {
-            Place::Window(..) if pe == self.me => Place::Mapped(address),
+            ObjectPlace::Window(..) if pe == self.me => ObjectPlace::Mapped(address),
             place => place,
         }
     }
@@ -36,13 +36,13 @@ impl Process {
 
 /// Starts to put bytes. Returns the window that has them, if one is used.
 #[inline]
-pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
+pub fn start_put(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
     let used = match process.place_for_bytes(dest, bytes, pe) {
-        Place::Mapped(to) => {
+        ObjectPlace::Mapped(to) => {
             copy(to, source, bytes);
             None
         }
-        Place::Window(win, at) => {
+        ObjectPlace::Window(win, at) => {
             put_window(win, at, source, bytes, pe);
             Some(win)
         }
@@ -52,13 +52,13 @@ pub fn start_put(process: &Process, dest: usize, source: usize, bytes: usize, pe
 }
 
 #[inline]
-fn start_get(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
+fn start_get(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
     match process.place_for_bytes(source, bytes, pe) {
-        Place::Mapped(from) => {
+        ObjectPlace::Mapped(from) => {
             copy(dest, from, bytes);
             None
         }
-        Place::Window(win, at) => {
+        ObjectPlace::Window(win, at) => {
             get_window(win, at, dest, bytes, pe);
             Some(win)
         }
@@ -67,14 +67,14 @@ fn start_get(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_
 
 /// Puts bytes. `source` may change after the return.
 #[inline]
-fn put_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) {
+fn put_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) {
     if let Some(win) = start_put(process, dest, source, bytes, pe) {
         mpi!(MPI_Win_flush_local(pe, win));
     }
 }
 
 #[inline]
-fn get_bytes(process: &Process, dest: usize, source: usize, bytes: usize, pe: c_int) {
+fn get_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) {
     if let Some(win) = start_get(process, dest, source, bytes, pe) {
         mpi!(MPI_Win_flush(pe, win));
     }
@@ -92,7 +92,7 @@ fn block<T>(
     ctx: usize,
     elements: usize,
     pe: c_int,
-    body: impl FnOnce(&'static Process, usize, c_int),
+    body: impl FnOnce(&'static PeState, usize, c_int),
 ) {
     if elements > 0 {
         let process = process();
@@ -130,7 +130,7 @@ pub fn get_nbi<T>(ctx: usize, dest: usize, source: usize, elements: usize, pe: c
 #[inline]
 pub fn p<T: Copy>(ctx: usize, dest: usize, value: T, pe: c_int) {
     block::<T>(Call::Put, ctx, 1, pe, |process, bytes, pe| match process.place(dest, bytes, pe) {
-        Place::Mapped(to) => {
+        ObjectPlace::Mapped(to) => {
             store(to, value);
             bell::ring(process, pe);
         }
@@ -142,7 +142,7 @@ pub fn p<T: Copy>(ctx: usize, dest: usize, value: T, pe: c_int) {
 pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
     let mut value = T::default();
     block::<T>(Call::Get, ctx, 1, pe, |process, bytes, pe| match process.place(source, bytes, pe) {
-        Place::Mapped(from) => value = load(from),
+        ObjectPlace::Mapped(from) => value = load(from),
         _ => get_bytes(process, (&raw mut value).expose_provenance(), source, bytes, pe),
     });
     value
@@ -168,7 +168,7 @@ impl Strided {
     #[inline(always)]
     fn each(
         &self,
-        process: &Process,
+        process: &PeState,
         (there, here): (usize, usize),
         near: impl Fn(usize, usize),
         far: impl Fn(MPI_Win, i64, usize),
@@ -179,15 +179,15 @@ impl Strided {
         let mut here = here;
         for _ in 0..self.count {
             match place {
-                Place::Mapped(base) => near(base.wrapping_add_signed(offset), here),
-                Place::Window(win, at) => far(win, at + offset as i64, here),
+                ObjectPlace::Mapped(base) => near(base.wrapping_add_signed(offset), here),
+                ObjectPlace::Window(win, at) => far(win, at + offset as i64, here),
             }
             offset = offset.wrapping_add(self.strides.0);
             here = here.wrapping_add_signed(self.strides.1);
         }
         match place {
-            Place::Window(win, _) => Some(win),
-            Place::Mapped(_) => None,
+            ObjectPlace::Window(win, _) => Some(win),
+            ObjectPlace::Mapped(_) => None,
         }
     }
 }
@@ -200,7 +200,7 @@ fn strided<T>(
     strides: (isize, isize),
     (elements, count): (usize, usize),
     pe: c_int,
-    body: impl FnOnce(&'static Process, &Strided),
+    body: impl FnOnce(&'static PeState, &Strided),
 ) {
     if elements > 0 && count > 0 {
         let process = process();

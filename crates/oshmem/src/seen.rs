@@ -13,7 +13,7 @@ unsafe extern "C" {
     pub fn MPIX_Shmem_may_end() -> c_int;
     fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]);
     fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64;
-    fn MPIX_Shmem_leave(begun: u64);
+    fn MPIX_Shmem_leave(started: u64);
     fn MPIX_Shmem_show(what: c_int, since: u64) -> u64;
 }
 
@@ -63,27 +63,27 @@ impl Seen {
     pub fn call<T>(&self, what: Call, pe: c_int, bytes: usize, body: impl FnOnce() -> T) -> T {
         self.count(what.counted(), 1);
         self.count(Counted::Bytes, bytes as u64);
-        let begun = match self.timed.load(Ordering::Relaxed) {
+        let started = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
             true => unsafe { MPIX_Shmem_enter(what as c_int, pe, bytes as u64) },
             false => 0,
         };
         let value = body();
-        if begun != 0 {
+        if started != 0 {
             // SAFETY: as above.
-            unsafe { MPIX_Shmem_leave(begun) };
+            unsafe { MPIX_Shmem_leave(started) };
         }
         value
     }
 
     /// Notes the start of a wait that is not short. The wait lasts as long as the returned value.
     pub fn wait(&self, what: Call) -> Wait<'_> {
-        let begun = match self.timed.load(Ordering::Relaxed) {
+        let started = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
             true => unsafe { MPIX_Shmem_enter(what as c_int, -1, 0) },
             false => 0,
         };
-        Wait { seen: self, what, from: Instant::now(), begun, shown: 0 }
+        Wait { seen: self, what, from: Instant::now(), started, shown: 0 }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
     pub from: Instant,
-    begun: u64,
+    started: u64,
     /// The latest result of showing the wait; 0 before.
     shown: u64,
 }
@@ -108,7 +108,7 @@ impl Wait<'_> {
 impl Drop for Wait<'_> {
     fn drop(&mut self) {
         // SAFETY: the functions take any numbers.
-        unsafe { MPIX_Shmem_leave(self.begun) };
+        unsafe { MPIX_Shmem_leave(self.started) };
         if self.shown != 0 {
             // SAFETY: as above.
             unsafe { MPIX_Shmem_show(-1, self.shown) };

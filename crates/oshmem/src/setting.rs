@@ -41,7 +41,7 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 /// Prints what the user wants to see at the start, on one PE.
-pub fn tell(me: c_int) {
+pub fn print_wanted(me: c_int) {
     if me != 0 {
         return;
     }

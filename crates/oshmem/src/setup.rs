@@ -2,7 +2,7 @@
 //! Set-up, exit and queries.
 
 use crate::memory::store;
-use crate::process::{self, NAME, Place, get, try_get};
+use crate::process::{self, NAME, ObjectPlace, get, try_get};
 use std::ffi::{c_int, c_long, c_void};
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,14 +23,14 @@ pub fn init_thread(requested: c_int, provided: usize) -> c_int {
 }
 
 /// How many initialisations have not been finalized.
-static BEGUN: AtomicUsize = AtomicUsize::new(0);
+static INITIALISATIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn begin(level: c_int) {
     static ONCE: Once = Once::new();
     if try_get().is_none() {
         process::start(level);
     }
-    BEGUN.fetch_add(1, Ordering::Relaxed);
+    INITIALISATIONS.fetch_add(1, Ordering::Relaxed);
     // SAFETY: the function stays loaded to the end of the program.
     ONCE.call_once(|| unsafe { _ = on_exit(at_exit, std::ptr::null_mut()) });
 }
@@ -63,7 +63,7 @@ pub fn query_initialized(initialized: usize) {
 /// are barriers.
 pub fn finalize() {
     get();
-    match BEGUN.fetch_sub(1, Ordering::Relaxed) {
+    match INITIALISATIONS.fetch_sub(1, Ordering::Relaxed) {
         1 => process::stop(),
         _ => crate::coll::barrier_all(),
     }
@@ -95,8 +95,8 @@ pub fn addr_accessible(address: usize, pe: c_int) -> c_int {
 pub fn ptr(address: usize, pe: c_int) -> usize {
     let process = get();
     match process.find(address, 1, pe) {
-        Some(Place::Mapped(here)) => here,
-        Some(Place::Window(..)) if pe == process.me => address,
+        Some(ObjectPlace::Mapped(here)) => here,
+        Some(ObjectPlace::Window(..)) if pe == process.me => address,
         _ => 0,
     }
 }

@@ -6,7 +6,7 @@ use crate::c::MPI_Comm;
 use crate::fault::{fail, mpi};
 use crate::memory::{at, load, store};
 use crate::numbers as n;
-use crate::process::{Process, get, handle};
+use crate::process::{PeState, get, handle};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -39,7 +39,7 @@ fn made() -> MutexGuard<'static, Vec<usize>> {
 }
 
 #[inline]
-pub fn of(process: &'static Process, team: usize) -> &'static Team {
+pub fn of(process: &'static PeState, team: usize) -> &'static Team {
     match team {
         WORLD => &process.world,
         SHARED => &process.shared,

@@ -3,9 +3,9 @@
 //!
 //! The receiver chooses and answers the offer accordingly, so both sides need not agree beforehand. It
 //! chooses by the tuning table. Without a table, a rank's first long messages go both ways, in runs
-//! (`tuning::Judge`), and the first rank's result is stored in the job's header (`tuning::Probes`). The unit
-//! that is timed is a *busy period*: from the first message that a receiver fetches until it fetches none. So
-//! single messages are distinguished from streams.
+//! (`tuning::MethodTrial`), and the first rank's result is stored in the job's header (`tuning::Probes`). The
+//! unit that is timed is a *busy period*: from the first message that a receiver fetches until it fetches
+//! none. So single messages are distinguished from streams.
 //!
 //! Some eager messages in pieces are also read in the sender's memory, only to time the read (`pieces.rs`).
 //! Where reading is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use transport::route::Reach;
 use transport::shm::{Segment, cma};
 use tuning::{
-    CLASSES, Distance, EAGER_BYTES_MAX, Fetched, Judge, Load, Probes, SETTLING, Sizes, Source, Tuning, Way,
-    class_of, read_row,
+    CLASSES, Distance, EAGER_BYTES_MAX, Fetched, Load, Method, MethodTrial, Probes, SETTLING, Sizes, Tuning,
+    ValueSource, class_of, read_row,
 };
 
 /// The choices of one process.
@@ -39,13 +39,13 @@ pub(crate) struct Chooser {
     was_many: bool,
     period: Option<Period>,
     /// By distance, load and class of lengths; empty if nothing is measured.
-    judges: Vec<Judge>,
+    judges: Vec<MethodTrial>,
 }
 
 /// A busy period that is being timed.
 struct Period {
     at: (Distance, Load, usize),
-    way: Way,
+    way: Method,
     began: u64,
     bytes: u64,
     /// The messages that have ended, and when message number `tuning::SETTLING` of them had.
@@ -72,7 +72,7 @@ impl Chooser {
             fetched: 0,
             was_many: false,
             period: None,
-            judges: vec![Judge::default(); if is_learning { 3 * 3 * CLASSES } else { 0 }],
+            judges: vec![MethodTrial::default(); if is_learning { 3 * 3 * CLASSES } else { 0 }],
         }
     }
 
@@ -104,17 +104,17 @@ impl Chooser {
 
     /// Starts to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank also sends
     /// now. `readable`: the sender's memory may be read. Returns the way; the caller calls `end` afterwards.
-    pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Way {
+    pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Method {
         self.under_way += 1;
         self.fetched += 1;
         let class = class_of(bytes);
         if let Some(period) = &mut self.period {
             period.mixed |= !readable || (period.at.0, period.at.2) != (distance, class);
             period.bytes += bytes;
-            return if readable { period.way } else { Way::Cells };
+            return if readable { period.way } else { Method::Cells };
         }
         if !readable {
-            return Way::Cells;
+            return Method::Cells;
         }
         let is_first = self.under_way == 1;
         let load = match sends {
@@ -128,21 +128,21 @@ impl Chooser {
         // Senders follow the choice for messages that may be eager, and never measure again.
         let looks_again = bytes > self.tuning.get(EAGER_BYTES_MAX) && self.judge(at).looks_again();
         if !is_first || chosen.is_some() && !looks_again {
-            return chosen.unwrap_or(Way::Cells);
+            return chosen.unwrap_or(Method::Cells);
         }
         let (way, began) = (self.judge(at).way(), sys::clock::now());
         self.period = Some(Period { at, way, began, bytes, ended: 0, settled: began, mixed: false });
         way
     }
 
-    fn judge(&mut self, (distance, load, class): (Distance, Load, usize)) -> &mut Judge {
+    fn judge(&mut self, (distance, load, class): (Distance, Load, usize)) -> &mut MethodTrial {
         &mut self.judges[(distance as usize * Load::ALL.len() + load as usize) * CLASSES + class]
     }
 
-    fn by_table(&self, distance: Distance, load: Load, bytes: u64) -> Way {
+    fn by_table(&self, distance: Distance, load: Load, bytes: u64) -> Method {
         let read = |load| self.tuning.read(distance, load);
         let sizes = read(load).or_else(|| read(Load::Alone)).unwrap_or_default();
-        if sizes.has(bytes) { Way::Read } else { Way::Cells }
+        if sizes.has(bytes) { Method::Read } else { Method::Cells }
     }
 
     /// Counts a message as fetched.
@@ -176,10 +176,10 @@ impl Chooser {
         let at = (distance, load, class);
         let now = sys::clock::now();
         // Pieces of several messages come in turns, so the messages end at the same time.
-        let by_turns = way == Way::Cells || bytes > messages * READ_PIECE_BYTES as u64;
+        let by_turns = way == Method::Cells || bytes > messages * READ_PIECE_BYTES as u64;
         let settled_ns = (!by_turns).then_some(now - settled);
         let fetched = Fetched { way, messages, bytes, ns: now - began, settled_ns };
-        let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Way::Cells);
+        let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Method::Cells);
         let verdict = self.judge(at).end(fetched, chosen);
         if let (Some(way), Some(probes)) = (verdict, self.probes()) {
             probes.decide(at, way);
@@ -192,18 +192,18 @@ impl Chooser {
         period.mixed = true;
         let (distance, _, class) = period.at;
         for load in Load::ALL {
-            self.probes().iter().for_each(|probes| probes.refuse((distance, load, class), Way::Read));
+            self.probes().iter().for_each(|probes| probes.refuse((distance, load, class), Method::Read));
         }
     }
 
     /// The way that the next eager message in pieces tries, or None if such messages are already decided.
-    pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Way> {
+    pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Method> {
         let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
         probes.choice(at).is_none().then(|| probes.next(at))
     }
 
     /// Notes how long such a message took.
-    pub(crate) fn tried_eager(&self, distance: Distance, bytes: u64, way: Way, began: u64) {
+    pub(crate) fn tried_eager(&self, distance: Distance, bytes: u64, way: Method, began: u64) {
         if let Some(probes) = self.probes() {
             probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(began, bytes));
         }
@@ -223,7 +223,7 @@ impl Chooser {
     /// The longest eager message at this distance, and whether that may change.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
-        let is_set = |row| self.tuning.source(row) == Source::Setting;
+        let is_set = |row| self.tuning.source(row) == ValueSource::Setting;
         if is_set(EAGER_BYTES_MAX) || is_set(row) || !self.may_choose {
             return (most, false);
         }
@@ -232,7 +232,7 @@ impl Chooser {
         };
         // Messages in one packet are not timed; the next longer ones stand for them.
         let [short, long] = [1, 2].map(|class| probes.choice((distance, Load::Alone, class)));
-        let bit = |way: Option<Way>, bits| if way == Some(Way::Read) { bits } else { 0 };
+        let bit = |way: Option<Method>, bits| if way == Some(Method::Read) { bits } else { 0 };
         let sizes = Sizes::of_bits(bit(short, 0b011) | bit(long, 0b100));
         (sizes.below(most as u64) as usize, short.is_none() || long.is_none())
     }
@@ -263,12 +263,12 @@ mod tests {
 
     /// Fetches messages one by one. A message takes `cells` us through cells and `read` us by reading.
     /// Returns the way of the last.
-    fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Way {
-        let mut last = Way::Cells;
+    fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Method {
+        let mut last = Method::Cells;
         for _ in 0..messages {
             last = chooser.begin(HERE, false, 1 << 20, true);
             if let Some(period) = &mut chooser.period {
-                period.began -= 1000 * if last == Way::Read { read } else { cells };
+                period.began -= 1000 * if last == Method::Read { read } else { cells };
             }
             chooser.end();
         }
@@ -279,7 +279,7 @@ mod tests {
     // choice that no longer holds is corrected.
     #[test]
     fn messages_show_the_faster_way() {
-        for (times, way) in [([50_000, 10_000], Way::Read), ([10_000, 50_000], Way::Cells)] {
+        for (times, way) in [([50_000, 10_000], Method::Read), ([10_000, 50_000], Method::Cells)] {
             let reach = reach(1);
             let mut chooser = Chooser::new(&reach, Tuning::default());
             let mut other = Chooser::new(&reach, Tuning::default());
@@ -290,7 +290,7 @@ mod tests {
                 chooser.end();
             }
             assert!(
-                chooser.begin(HERE, true, 1 << 20, true) == Way::Cells && chooser.period.is_some(),
+                chooser.begin(HERE, true, 1 << 20, true) == Method::Cells && chooser.period.is_some(),
                 "an exchange is another matter"
             );
             chooser.end();
@@ -325,17 +325,17 @@ mod tests {
     #[test]
     fn what_is_refused_is_chosen_no_more() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        while chooser.begin(HERE, false, 1 << 20, true) == Way::Cells {
+        while chooser.begin(HERE, false, 1 << 20, true) == Method::Cells {
             chooser.end();
         }
         chooser.refused();
         chooser.end();
-        assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Way::Cells);
+        assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Method::Cells);
         assert!(chooser.period.is_none());
         // A message that cannot be read shows nothing about reading.
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
         for _ in 0..2 * JUDGED {
-            assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Way::Cells);
+            assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Method::Cells);
             chooser.end();
         }
         assert_eq!(chooser.probes().unwrap().choice((HERE, Load::Alone, 6)), None);
@@ -345,16 +345,16 @@ mod tests {
     #[test]
     fn a_table_decides() {
         let mut tuning = Tuning::default();
-        tuning.set(read_row(HERE, Load::Alone), 0b0_0100_0110, Source::Table);
-        tuning.set(read_row(HERE, Load::Many), 0b0_0000_1000, Source::Table);
+        tuning.set(read_row(HERE, Load::Alone), 0b0_0100_0110, ValueSource::Table);
+        tuning.set(read_row(HERE, Load::Many), 0b0_0000_1000, ValueSource::Table);
         let mut chooser = Chooser::new(&reach(1), tuning);
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (16 << 10, false));
-        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Read);
-        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Way::Cells, "there are two by now");
-        assert_eq!(chooser.begin(HERE, false, 1 << 17, true), Way::Read);
-        assert_eq!(chooser.begin(HERE, true, 1 << 20, true), Way::Read, "as alone: it does not tell");
+        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Method::Read);
+        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Method::Cells, "there are two by now");
+        assert_eq!(chooser.begin(HERE, false, 1 << 17, true), Method::Read);
+        assert_eq!(chooser.begin(HERE, true, 1 << 20, true), Method::Read, "as alone: it does not tell");
         assert!(chooser.period.is_none() && !chooser.is_learning);
-        assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Way::Cells);
+        assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Method::Cells);
     }
 
     // Goal: senders offer the messages that receivers have read faster; the user's bound stays.
@@ -365,14 +365,14 @@ mod tests {
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (64 << 10, true));
         for bytes in [32 << 10, 64 << 10] {
             while let Some(way) = chooser.try_eager(HERE, bytes) {
-                let took = if way == Way::Read { 2_000_000 } else { 9_000_000 };
+                let took = if way == Method::Read { 2_000_000 } else { 9_000_000 };
                 chooser.tried_eager(HERE, bytes, way, sys::clock::now() - took);
             }
         }
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));
         let sender = Chooser::new(&reach, Tuning::default());
         assert_eq!(sender.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));
-        chooser.tuning.set(EAGER_BYTES_MAX, 64 << 10, Source::Setting);
+        chooser.tuning.set(EAGER_BYTES_MAX, 64 << 10, ValueSource::Setting);
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (64 << 10, false));
     }
 

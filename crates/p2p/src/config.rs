@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The settings of this crate.
 
-use tuning::{EAGER_BYTES_MAX, Source, Tuning};
+use tuning::{EAGER_BYTES_MAX, Tuning, ValueSource};
 
 /// How long messages travel once the receive is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Config {
         Config {
             eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
             overlapped_bytes_max: match tuning.source(EAGER_BYTES_MAX) {
-                Source::Setting => 0,
+                ValueSource::Setting => 0,
                 _ => Config::default().overlapped_bytes_max,
             },
             credit_bytes: settings.eager_credit_bytes as usize,

@@ -90,7 +90,7 @@ impl Lane {
             Protocol::Offer => {
                 // The clock is read before the packet leaves: the peer may answer before this function
                 // continues.
-                let begun = telemetry::begin();
+                let begun = telemetry::start_time();
                 let mut address = if route.is_readable() { request.data.address() } else { 0 };
                 if device::on() && device::lend::is_lent(address as usize) {
                     address |= packet::ON_DEVICE;

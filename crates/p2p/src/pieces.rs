@@ -19,7 +19,7 @@ use matching::Envelope;
 use sys::Span;
 use telemetry::Counter;
 use transport::route::{Route, Sent, Taken};
-use tuning::Way;
+use tuning::Method;
 
 /// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
 /// begun. If the ring becomes full, stores in `next` how far it got. `mark` is `packet::COUNTED` or 0.
@@ -93,16 +93,16 @@ impl Matcher {
         }
         let distance = lane.distance(&self.chooser);
         match self.chooser.try_eager(distance, bytes)? {
-            Way::Cells => {
+            Method::Cells => {
                 let timed = Timed { distance, bytes, began: sys::clock::now() };
                 (!route.ready()).then_some(timed)
             }
-            Way::Read if address == 0 => None,
-            Way::Read => {
+            Method::Read if address == 0 => None,
+            Method::Read => {
                 let began = sys::clock::now();
                 let done = route.read(address as usize, buffer.slice(0, bytes as usize));
                 // A refusal counts as a read that took extremely long.
-                self.chooser.tried_eager(distance, bytes, Way::Read, if done { began } else { 0 });
+                self.chooser.tried_eager(distance, bytes, Method::Read, if done { began } else { 0 });
                 None
             }
         }
@@ -159,7 +159,7 @@ impl Matcher {
                 if left == 0 {
                     self.complete(ours);
                     if let Some(Timed { distance, bytes, began }) = incoming.timed {
-                        self.chooser.tried_eager(distance, bytes, Way::Cells, began);
+                        self.chooser.tried_eager(distance, bytes, Method::Cells, began);
                     }
                 }
             }

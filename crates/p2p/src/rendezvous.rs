@@ -26,7 +26,7 @@ use sys::{Block, Span};
 use telemetry::{Counter, Event};
 use transport::owned::Memory;
 use transport::route::{Header, RemoteRange, Route};
-use tuning::Way;
+use tuning::Method;
 
 /// The bytes that are read at a time for a receive buffer with gaps: they stay in the cache between the two
 /// copies (docs/measured/choices.md).
@@ -110,7 +110,7 @@ impl Matcher {
             LargeProtocol::Cells => Fetch::Cells,
             LargeProtocol::Cma => Fetch::Read,
             LargeProtocol::Auto if on_device => Fetch::Read,
-            LargeProtocol::Auto if way == Way::Read => Fetch::Read,
+            LargeProtocol::Auto if way == Method::Read => Fetch::Read,
             LargeProtocol::Auto => Fetch::CellsOrRead,
         }
     }

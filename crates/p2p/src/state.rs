@@ -17,7 +17,7 @@ use crate::tickets::Tickets;
 use error::{Class, Result, fail};
 use matching::{Posted, Unexpected};
 use std::collections::{HashMap, VecDeque};
-use telemetry::{Counter, Page};
+use telemetry::{Counter, CounterPage};
 use transport::owned::Memory;
 use transport::route::{Reach, Route};
 use transport::route_fabric::Port;
@@ -78,7 +78,7 @@ pub(crate) struct Matcher {
     pub(crate) handoffs: VecDeque<Handoff>,
     /// The number of channels named so far.
     pub(crate) channels: u32,
-    pub(crate) counters: &'static Page,
+    pub(crate) counters: &'static CounterPage,
 }
 
 impl P2p {

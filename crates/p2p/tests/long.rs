@@ -14,7 +14,7 @@ const CONTEXT: u64 = 3;
 fn exchange(reads: bool) -> tuning::Tuning {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
-    tuning.set(row, u64::from(reads), tuning::Source::Table);
+    tuning.set(row, u64::from(reads), tuning::ValueSource::Table);
     tuning
 }
 

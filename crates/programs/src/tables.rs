@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use tuning::{Machine, Table, Tuning};
+use tuning::{Machine, Tuning, TuningTable};
 
 /// The folder of tables for all users of a machine.
 const SYSTEM: &str = "/var/cache/outboard/tuning";
@@ -14,7 +14,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// The tuning with which a job starts.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundTuning {
     pub tuning: Tuning,
     /// The table from which it comes.
     pub path: Option<PathBuf>,
@@ -28,38 +28,38 @@ pub fn folder(for_all: bool) -> Option<PathBuf> {
 }
 
 /// The tuning for the value of OUTBOARD_TUNING. Fails if the value names a file that is no table.
-pub fn find(setting: &str) -> Result<Found, String> {
+pub fn find(setting: &str) -> Result<FoundTuning, String> {
     match setting {
-        "off" => Ok(Found::default()),
+        "off" => Ok(FoundTuning::default()),
         "auto" => Ok(find_in(&[folder(false), folder(true)].map(Option::unwrap_or_default))),
         path => {
             let path = PathBuf::from(path);
             let table = read(&path).map_err(|sentence| format!("OUTBOARD_TUNING: {sentence}"))?;
-            Ok(Found { tuning: table.tuning(), path: Some(path), complaint: None })
+            Ok(FoundTuning { tuning: table.tuning(), path: Some(path), complaint: None })
         }
     }
 }
 
 /// The first table of this machine in these folders.
-fn find_in(folders: &[PathBuf]) -> Found {
+fn find_in(folders: &[PathBuf]) -> FoundTuning {
     // The machine's name is needed only if there are tables.
     let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
     if folders.peek().is_none() {
-        return Found::default();
+        return FoundTuning::default();
     }
     let machine = Machine::this();
     for path in folders.map(|folder| folder.join(machine.file_name())).filter(|path| path.exists()) {
         match read(&path) {
             // A table of another machine with the same file name does not count.
             Ok(table) if table.machine != machine => continue,
-            Ok(table) => return Found { tuning: table.tuning(), path: Some(path), complaint: None },
-            Err(sentence) => return Found { complaint: Some(sentence), ..Found::default() },
+            Ok(table) => return FoundTuning { tuning: table.tuning(), path: Some(path), complaint: None },
+            Err(sentence) => return FoundTuning { complaint: Some(sentence), ..FoundTuning::default() },
         }
     }
-    Found::default()
+    FoundTuning::default()
 }
 
-fn read(path: &Path) -> Result<Table, String> {
+fn read(path: &Path) -> Result<TuningTable, String> {
     let shown = path.display();
     // Reading from a pipe would block.
     let is_file = fs::metadata(path)
@@ -71,7 +71,7 @@ fn read(path: &Path) -> Result<Table, String> {
     let mut bytes = Vec::new();
     let file = fs::File::open(path).and_then(|file| file.take(BYTES_MAX).read_to_end(&mut bytes));
     file.map_err(|error| format!("cannot read the tuning table {shown}: {error}"))?;
-    Table::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
+    TuningTable::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
 /// The values of this machine's table in a folder; empty if there is no such table.
@@ -82,7 +82,7 @@ pub fn values_in(folder: &Path) -> Vec<(usize, u64)> {
 }
 
 /// Writes a table. The file appears as a whole or not at all.
-pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
+pub fn write(folder: &Path, table: &TuningTable) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
     let aside = path.with_extension(format!("{}", std::process::id()));
     let put = || {
@@ -97,22 +97,26 @@ pub fn write(folder: &Path, table: &Table) -> Result<PathBuf, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tuning::{FLAT_BYTES_MAX, Source};
+    use tuning::{FLAT_BYTES_MAX, ValueSource};
 
     #[test]
     fn the_table_of_this_machine_is_found_and_no_other() {
         let folder = std::env::temp_dir().join(format!("outboard-tables-{}", std::process::id()));
         let folders = [folder.join("none"), folder.clone()];
         assert!(find_in(&folders).path.is_none());
-        let table = Table { machine: Machine::this(), values: vec![(FLAT_BYTES_MAX, 4096)] };
+        let table = TuningTable { machine: Machine::this(), values: vec![(FLAT_BYTES_MAX, 4096)] };
         let path = write(&folder, &table).unwrap();
         let found = find_in(&folders);
         assert_eq!((found.path.as_deref(), found.complaint), (Some(&*path), None));
         assert_eq!(found.tuning.get(FLAT_BYTES_MAX), 4096);
         assert_eq!(values_in(&folder), table.values);
-        assert_eq!(find(&path.display().to_string()).unwrap().tuning.source(FLAT_BYTES_MAX), Source::Table);
+        assert_eq!(
+            find(&path.display().to_string()).unwrap().tuning.source(FLAT_BYTES_MAX),
+            ValueSource::Table
+        );
         // The right file name, but the table of another machine.
-        let other = Table { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };
+        let other =
+            TuningTable { machine: Machine { kernel: "0.1".into(), ..table.machine.clone() }, ..table };
         fs::write(&path, other.text()).unwrap();
         assert!(find_in(&folders).path.is_none());
         // A broken table is ignored with a warning, and refused if a setting names it.

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use crate::record::{ANY_PEER, ANY_TAG, Event, Message, Process, Record, Who};
+use crate::record::{ANY_PEER, ANY_TAG, Event, ProcessName, TraceRecord, TracedMessage, TracedProcess};
 
 /// A point of an arrow: a record of a process, and one of its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(crate) struct Arrow {
 
 impl Point {
     /// The time of the point, and the thread of its process.
-    pub(crate) fn at(&self, processes: &[Process]) -> (u64, u64) {
+    pub(crate) fn at(&self, processes: &[TracedProcess]) -> (u64, u64) {
         let record = &processes[self.process].records[self.record];
         match self.moment {
             Moment::From => (record.from(), record.thread()),
@@ -52,18 +52,18 @@ impl Point {
 
 /// The numbers of a process's messages, partitioned messages and signals of windows, by record: 0 for all
 /// other records, and for receives whose message is not known.
-pub(crate) fn numbers(records: &[Record]) -> Vec<u32> {
+pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
     let mut signals: HashMap<(u64, u32, bool, bool), u32> = HashMap::new();
-    let mut number = |record: &Record| match record.event() {
+    let mut number = |record: &TraceRecord| match record.event() {
         Some(Event::Partition { number, .. }) => number,
         Some(Event::Signal { what, peer, context }) => {
-            let (is_post, tells) = signal(what);
-            let count = signals.entry((context, peer, is_post, tells)).or_default();
+            let (is_post, sends) = signal(what);
+            let count = signals.entry((context, peer, is_post, sends)).or_default();
             *count += 1;
             *count
         }
-        Some(Event::Message(Message { sends, peer, tag, context, .. }))
+        Some(Event::Message(TracedMessage { sends, peer, tag, context, .. }))
             if peer != ANY_PEER && tag != ANY_TAG =>
         {
             let count = counts.entry((context, peer, tag, sends)).or_default();
@@ -81,16 +81,18 @@ fn signal(what: &str) -> (bool, bool) {
 }
 
 /// All arrows between the records of processes. `numbers` has those of each process.
-pub(crate) fn all(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+pub(crate) fn all(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     let mut arrows = messages(processes, numbers);
     arrows.extend(partitions(processes));
     arrows.extend(signals(processes, numbers));
     arrows.extend(rendezvous(processes));
-    arrows.extend(handed_over(processes));
+    arrows.extend(offloads(processes));
     arrows
 }
 
-fn records(processes: &[Process]) -> impl Iterator<Item = (usize, usize, Who, &Record, Event<'_>)> {
+fn records(
+    processes: &[TracedProcess],
+) -> impl Iterator<Item = (usize, usize, ProcessName, &TraceRecord, Event<'_>)> {
     processes.iter().enumerate().flat_map(|(process, it)| {
         let events = it.records.iter().enumerate();
         events.filter_map(move |(at, record)| Some((process, at, it.who, record, record.event()?)))
@@ -98,18 +100,18 @@ fn records(processes: &[Process]) -> impl Iterator<Item = (usize, usize, Who, &R
 }
 
 /// An end of an arrow of two points: what both ends have alike, and whether this is the first.
-type End<K> = (K, bool);
+type ArrowEnd<K> = (K, bool);
 
 /// Arrows from one process to another. `end` finds their ends among the records of ranks.
 fn joined<K: Hash + Eq>(
-    processes: &[Process],
+    processes: &[TracedProcess],
     (name, last): (&'static str, Moment),
-    end: impl Fn(u32, (usize, usize), &Record, Event) -> Option<End<K>>,
+    end: impl Fn(u32, (usize, usize), &TraceRecord, Event) -> Option<ArrowEnd<K>>,
 ) -> Vec<Arrow> {
     let mut begun: HashMap<K, Point> = HashMap::new();
     let mut ends = Vec::new();
     for (process, record, who, kept, event) in records(processes) {
-        let Who::Rank(rank) = who else { continue };
+        let ProcessName::Rank(rank) = who else { continue };
         match end(rank, (process, record), kept, event) {
             Some((key, true)) => drop(begun.insert(key, Point { process, record, moment: Moment::From })),
             Some((key, false)) => ends.push((key, Point { process, record, moment: last })),
@@ -121,42 +123,46 @@ fn joined<K: Hash + Eq>(
 }
 
 /// The sender and the receiver.
-fn way(sends: bool, rank: u32, peer: u32) -> (u32, u32) {
+fn sender_and_receiver(sends: bool, rank: u32, peer: u32) -> (u32, u32) {
     if sends { (rank, peer) } else { (peer, rank) }
 }
 
-fn messages(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+fn messages(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("message", Moment::Found), |rank, (process, record), kept, event| {
-        let Event::Message(Message { context, sends, peer, tag, .. }) = event else { return None };
+        let Event::Message(TracedMessage { context, sends, peer, tag, .. }) = event else {
+            return None;
+        };
         let number = numbers[process][record];
         let is_whole = number != 0 && (sends || kept.until() != 0);
-        is_whole.then_some(((context, way(sends, rank, peer), tag, number), sends))
+        is_whole.then_some(((context, sender_and_receiver(sends, rank, peer), tag, number), sends))
     })
 }
 
 /// Arrows from where a partition is ready to where a call finds that it has arrived.
-fn partitions(processes: &[Process]) -> Vec<Arrow> {
+fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     joined(processes, ("partition", Moment::From), |rank, _, _, event| {
         let Event::Partition { what, peer, context, number, partition, .. } = event else { return None };
         let sends = what == "ready";
-        Some(((context, way(sends, rank, peer), number, partition), sends))
+        Some(((context, sender_and_receiver(sends, rank, peer), number, partition), sends))
     })
 }
 
 /// Arrows from a post to the start that needs it, and from a completion to the wait for it.
-fn signals(processes: &[Process], numbers: &[Vec<u32>]) -> Vec<Arrow> {
+fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
         let Event::Signal { what, peer, context } = event else { return None };
-        let (is_post, tells) = signal(what);
-        Some(((context, way(tells, rank, peer), is_post, numbers[process][record]), tells))
+        let (is_post, sends) = signal(what);
+        Some(((context, sender_and_receiver(sends, rank, peer), is_post, numbers[process][record]), sends))
     })
 }
 
 /// Arrows over an offer, its acceptance by the receiver, and the sender's receipt of that.
-fn rendezvous(processes: &[Process]) -> Vec<Arrow> {
+fn rendezvous(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut steps: HashMap<(u32, u64), [Option<Point>; 3]> = HashMap::new();
     for (process, record, who, _, event) in records(processes) {
-        let (Who::Rank(rank), Event::Rendezvous { what, peer, ticket, .. }) = (who, event) else { continue };
+        let (ProcessName::Rank(rank), Event::Rendezvous { what, peer, ticket, .. }) = (who, event) else {
+            continue;
+        };
         let (sender, step) = match what {
             "offer" => (rank, 0),
             "accept" => (peer, 1),
@@ -173,17 +179,17 @@ fn rendezvous(processes: &[Process]) -> Vec<Arrow> {
 }
 
 /// Arrows from an operation of a rank to the steps of the proxy, and back to the call that finds it complete.
-fn handed_over(processes: &[Process]) -> Vec<Arrow> {
+fn offloads(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut operations: HashMap<(u32, u64, u32), [Vec<Point>; 3]> = HashMap::new();
     for (process, record, who, kept, event) in records(processes) {
         let (rank, context, sequence, stage, moment) = match (who, event) {
-            (Who::Rank(rank), Event::HandOver { context, sequence, .. }) => {
+            (ProcessName::Rank(rank), Event::Offload { context, sequence, .. }) => {
                 (rank, context, sequence, 0, Moment::From)
             }
-            (Who::Proxy(_), Event::Step { rank, context, sequence, .. }) => {
+            (ProcessName::Proxy(_), Event::Step { rank, context, sequence, .. }) => {
                 (rank, context, sequence, 1, Moment::From)
             }
-            (Who::Rank(rank), Event::Operation { context, sequence, .. }) if kept.until() != 0 => {
+            (ProcessName::Rank(rank), Event::Operation { context, sequence, .. }) if kept.until() != 0 => {
                 (rank, context, sequence, 2, Moment::Found)
             }
             _ => continue,
@@ -202,7 +208,7 @@ fn handed_over(processes: &[Process]) -> Vec<Arrow> {
 
 /// Moves the clocks of hosts as little as possible so that no arrow points backwards. Errors of a clock that
 /// ran unevenly stay.
-pub(crate) fn align(processes: &mut [Process], arrows: &[Arrow]) {
+pub(crate) fn align(processes: &mut [TracedProcess], arrows: &[Arrow]) {
     // The least time by which the second clock must be later than the first.
     let mut lags: HashMap<(u32, u32), i64> = HashMap::new();
     for pair in arrows.iter().flat_map(|arrow| arrow.points.windows(2)) {
@@ -232,17 +238,17 @@ mod tests {
     use super::*;
     use crate::{Choice, Needs};
 
-    fn message(sends: bool, peer: u32, tag: i32, from: u64, until: u64) -> Record {
+    fn message(sends: bool, peer: u32, tag: i32, from: u64, until: u64) -> TraceRecord {
         let (name, context, bytes, site, choice) = ("MPI_Send", 7, 8, 0, Choice::Eager);
-        let message = Message { name, sends, peer, tag, context, bytes, site, choice };
-        Record::new(&Event::Message(message), from, until)
+        let message = TracedMessage { name, sends, peer, tag, context, bytes, site, choice };
+        TraceRecord::new(&Event::Message(message), from, until)
     }
 
-    fn rank(rank: u32, clock: u32, records: &[Record]) -> Process {
-        Process { who: Who::Rank(rank), clock, records: records.to_vec() }
+    fn rank(rank: u32, clock: u32, records: &[TraceRecord]) -> TracedProcess {
+        TracedProcess { who: ProcessName::Rank(rank), clock, records: records.to_vec() }
     }
 
-    fn arrows(processes: &[Process]) -> Vec<Arrow> {
+    fn arrows(processes: &[TracedProcess]) -> Vec<Arrow> {
         let numbers: Vec<Vec<u32>> = processes.iter().map(|it| numbers(&it.records)).collect();
         all(processes, &numbers)
     }
@@ -299,9 +305,9 @@ mod tests {
     fn partitions_and_signals_of_windows_are_joined_by_what_both_ends_count() {
         let part = |what, peer, number, partition, at| {
             let event = Event::Partition { what, peer, context: 7, number, partition, bytes: 1 };
-            Record::new(&event, at, 0)
+            TraceRecord::new(&event, at, 0)
         };
-        let signal = |what, peer, at| Record::new(&Event::Signal { what, peer, context: 8 }, at, 0);
+        let signal = |what, peer, at| TraceRecord::new(&Event::Signal { what, peer, context: 8 }, at, 0);
         let processes = [
             rank(
                 0,
@@ -347,12 +353,12 @@ mod tests {
     #[test]
     fn a_rendezvous_and_a_proxy_are_followed() {
         let step =
-            |what, peer, at| Record::new(&Event::Rendezvous { what, peer, ticket: 9, bytes: 1 }, at, 0);
+            |what, peer, at| TraceRecord::new(&Event::Rendezvous { what, peer, ticket: 9, bytes: 1 }, at, 0);
         let piece = |rank, at| {
             let event = Event::Step { kind: "recv", rank, peer: 1, context: 3, sequence: 4, bytes: 1 };
-            Record::new(&event, at, at + 1)
+            TraceRecord::new(&event, at, at + 1)
         };
-        let mut over = Record::new(
+        let mut over = TraceRecord::new(
             &Event::Operation {
                 name: "a",
                 number: 1,
@@ -366,11 +372,15 @@ mod tests {
             0,
         );
         over.end(50, 60);
-        let given = Record::new(&Event::HandOver { proxy: 0, context: 3, sequence: 4 }, 2, 0);
+        let given = TraceRecord::new(&Event::Offload { proxy: 0, context: 3, sequence: 4 }, 2, 0);
         let processes = [
             rank(0, 0, &[step("offer", 1, 5), step("taken", 1, 9), over, given]),
             rank(1, 0, &[step("accept", 0, 7)]),
-            Process { who: Who::Proxy(0), clock: 0, records: vec![piece(0, 30), piece(1, 25), piece(0, 20)] },
+            TracedProcess {
+                who: ProcessName::Proxy(0),
+                clock: 0,
+                records: vec![piece(0, 30), piece(1, 25), piece(0, 20)],
+            },
         ];
         let times = |name| {
             let found = arrows(&processes);

@@ -12,30 +12,31 @@ use std::io::{BufWriter, Result, Write};
 use std::path::Path;
 
 use crate::arrow::{self, Arrow};
-use crate::record::{ANY_PEER, ANY_TAG, About, Event, Message, Process, Record, Who};
+use crate::record::{
+    ANY_PEER, ANY_TAG, About, Event, ProcessName, TraceRecord, TracedMessage, TracedProcess,
+};
 use crate::{Choice, Needs, schema};
 
 /// The pid of proxy 0 in the picture.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
-/// The colour of waits, one of the format's own.
 const WAIT_COLOUR: &str = "thread_state_iowait";
 
 /// The most values of a process's counter track: more would not be visible.
 const SAMPLES_MAX: u64 = 4096;
 
-fn pid(who: Who) -> u64 {
+fn pid(who: ProcessName) -> u64 {
     match who {
-        Who::Rank(rank) => u64::from(rank),
-        Who::Proxy(proxy) => FIRST_PROXY_PID + u64::from(proxy),
+        ProcessName::Rank(rank) => u64::from(rank),
+        ProcessName::Proxy(proxy) => FIRST_PROXY_PID + u64::from(proxy),
     }
 }
 
 /// The position of a process in the picture: a proxy follows the first rank that it serves.
-fn place(process: &Process) -> u64 {
+fn place(process: &TracedProcess) -> u64 {
     match process.who {
-        Who::Rank(rank) => 2 * u64::from(rank),
-        Who::Proxy(_) => {
+        ProcessName::Rank(rank) => 2 * u64::from(rank),
+        ProcessName::Proxy(_) => {
             let served = process.records.iter().filter_map(|record| match record.event()? {
                 Event::Step { rank, .. } => Some(2 * u64::from(rank) + 1),
                 _ => None,
@@ -50,11 +51,10 @@ type Names = HashMap<(u64, u32), String>;
 
 /// What a process records about itself and its operations in separate records.
 #[derive(Default)]
-struct Told<'a> {
+struct ProcessFacts<'a> {
     about: BTreeMap<&'static str, String>,
-    /// The names of threads, by number.
+    /// The names of threads and of call sites, by number.
     threads: BTreeMap<u32, String>,
-    /// The names of call sites, by number.
     sites: HashMap<u32, String>,
     /// How operations were carried out, and by which algorithm, by the index of their record.
     carried: HashMap<usize, (Choice, &'a str)>,
@@ -62,22 +62,22 @@ struct Told<'a> {
     sources: HashMap<u32, Vec<u32>>,
 }
 
-impl<'a> Told<'a> {
-    fn of(records: &'a [Record]) -> Told<'a> {
-        let mut told = Told::default();
-        for event in records.iter().filter_map(Record::event) {
+impl<'a> ProcessFacts<'a> {
+    fn of(records: &'a [TraceRecord]) -> ProcessFacts<'a> {
+        let mut facts = ProcessFacts::default();
+        for event in records.iter().filter_map(TraceRecord::event) {
             match event {
-                Event::About { what, text } => told.about.entry(what.key()).or_default().push_str(text),
-                Event::Thread { number, text } => told.threads.entry(number).or_default().push_str(text),
-                Event::Site { number, text } => told.sites.entry(number).or_default().push_str(text),
-                Event::Source { list, peer } => told.sources.entry(list).or_default().push(peer),
+                Event::About { what, text } => facts.about.entry(what.key()).or_default().push_str(text),
+                Event::Thread { number, text } => facts.threads.entry(number).or_default().push_str(text),
+                Event::Site { number, text } => facts.sites.entry(number).or_default().push_str(text),
+                Event::Source { list, peer } => facts.sources.entry(list).or_default().push(peer),
                 Event::Carried { operation, choice, algorithm } => {
-                    told.carried.insert(operation as usize, (choice, algorithm));
+                    facts.carried.insert(operation as usize, (choice, algorithm));
                 }
                 _ => (),
             }
         }
-        told
+        facts
     }
 
     /// Adds the ranks that a collective needs to its arguments.
@@ -98,31 +98,32 @@ impl<'a> Told<'a> {
 }
 
 /// Writes a file from what processes have recorded.
-pub fn save(file: &Path, processes: Vec<Process>) -> Result<()> {
+pub fn save(file: &Path, processes: Vec<TracedProcess>) -> Result<()> {
     let mut to = BufWriter::new(File::create(file)?);
     write(&mut to, processes)?;
     to.flush()
 }
 
 /// The text of a trace file.
-pub fn file(processes: Vec<Process>) -> String {
+pub fn file(processes: Vec<TracedProcess>) -> String {
     let mut text = Vec::new();
     write(&mut text, processes).expect("a Vec takes all");
     String::from_utf8(text).expect("JSON is text")
 }
 
-fn write(to: &mut impl Write, mut processes: Vec<Process>) -> Result<()> {
+fn write(to: &mut impl Write, mut processes: Vec<TracedProcess>) -> Result<()> {
     let numbers: Vec<Vec<u32>> = processes.iter().map(|it| arrow::numbers(&it.records)).collect();
     let arrows = arrow::all(&processes, &numbers);
     arrow::align(&mut processes, &arrows);
-    let told: Vec<Told> = processes.iter().map(|process| Told::of(&process.records)).collect();
+    let facts: Vec<ProcessFacts> =
+        processes.iter().map(|process| ProcessFacts::of(&process.records)).collect();
     let mut names = Names::new();
     for record in processes.iter().flat_map(|process| &process.records) {
         if let Some(Event::Operation { name, number, context, sequence, .. }) = record.event() {
             names.insert((context, sequence), format!("{name} #{number}"));
         }
     }
-    let of_all = |what| told.iter().map(move |told| told.about(what)).filter(|text| !text.is_empty());
+    let of_all = |what| facts.iter().map(move |facts| facts.about(what)).filter(|text| !text.is_empty());
     let header = json!({
         "version": of_all(About::Version).next(), "command": of_all(About::Command).next(),
         "hosts": of_all(About::Host).collect::<BTreeSet<_>>(),
@@ -136,12 +137,12 @@ fn write(to: &mut impl Write, mut processes: Vec<Process>) -> Result<()> {
         Ok(())
     };
     let mut flows = flows(&processes, &arrows);
-    for (at, (process, told)) in processes.iter().zip(&told).enumerate() {
-        introduce(process, told, &mut each)?;
+    for (at, (process, facts)) in processes.iter().zip(&facts).enumerate() {
+        introduce(process, facts, &mut each)?;
         for (index, record) in process.records.iter().enumerate() {
             let number = numbers[at][index];
             if let Some(event) = record.event()
-                && let Some(described) = describe(&event, (index, number), &names, told)
+                && let Some(described) = describe(&event, (index, number), &names, facts)
             {
                 put((pid(process.who), index), record, &event, described, &mut each)?;
             }
@@ -165,18 +166,22 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
 }
 
 /// The names of a process and its threads, and its position in the picture.
-fn introduce(process: &Process, told: &Told, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
+fn introduce(
+    process: &TracedProcess,
+    facts: &ProcessFacts,
+    each: &mut impl FnMut(Value) -> Result<()>,
+) -> Result<()> {
     let pid = pid(process.who);
     let mut tell = |name: &str, tid: u32, args: Value| {
         each(json!({"ph": "M", "name": name, "pid": pid, "tid": tid, "args": args}))
     };
     tell("process_name", 0, json!({"name": process.who.to_string()}))?;
     tell("process_sort_index", 0, json!({"sort_index": place(process)}))?;
-    if !told.about.is_empty() {
-        let [host, number] = [About::Host, About::Pid].map(|what| told.about(what));
+    if !facts.about.is_empty() {
+        let [host, number] = [About::Host, About::Pid].map(|what| facts.about(what));
         tell("process_labels", 0, json!({"labels": format!("host {host}, process {number}")}))?;
     }
-    for (number, name) in &told.threads {
+    for (number, name) in &facts.threads {
         tell("thread_name", *number, json!({"name": name}))?;
     }
     Ok(())
@@ -187,7 +192,7 @@ fn microseconds(ns: u64) -> f64 {
 }
 
 /// The points of arrows as flow events, by process. An arrow that would point backwards is left out.
-fn flows(processes: &[Process], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
+fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
     let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
     for (id, Arrow { name, points }) in arrows.iter().enumerate() {
         let times: Vec<(u64, u64)> = points.iter().map(|point| point.at(processes)).collect();
@@ -215,7 +220,7 @@ fn flows(processes: &[Process], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> 
 }
 
 /// Counter tracks: how many sends, receives and collectives are in progress.
-fn under_way(process: &Process, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
+fn under_way(process: &TracedProcess, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
     let mut changes: Vec<(u64, usize, i64)> = Vec::new();
     for record in &process.records {
         let kind = match record.event() {
@@ -249,7 +254,7 @@ type Described = (String, &'static str, Value);
 
 fn put(
     (pid, index): (u64, usize),
-    record: &Record,
+    record: &TraceRecord,
     what: &Event,
     (name, category, args): Described,
     each: &mut impl FnMut(Value) -> Result<()>,
@@ -292,7 +297,12 @@ fn put(
 }
 
 /// Describes an event, or returns None for a record that only adds to others.
-fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &Told) -> Option<Described> {
+fn describe(
+    event: &Event,
+    (index, number): (usize, u32),
+    names: &Names,
+    facts: &ProcessFacts,
+) -> Option<Described> {
     let operation = |context: u64, sequence: u32| match names.get(&(context, sequence)) {
         Some(name) => name.clone(),
         None => format!("{context:x}.{sequence}"),
@@ -301,7 +311,7 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
         (what.into(), "proxy", json!({"proxy": proxy, "operation": operation(context, sequence)}))
     };
     let locate = |args: &mut Value, site: u32| {
-        if let Some(site) = told.sites.get(&site) {
+        if let Some(site) = facts.sites.get(&site) {
             args["site"] = site.as_str().into();
         }
     };
@@ -320,8 +330,8 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
         Event::Operation { name, number, bytes, site, context, needs, .. } => {
             let mut args = json!({"bytes": bytes, "context": format!("{context:x}")});
             locate(&mut args, site);
-            told.add_needs(&mut args, needs);
-            if let Some((choice, algorithm)) = told.carried.get(&index) {
+            facts.add_needs(&mut args, needs);
+            if let Some((choice, algorithm)) = facts.carried.get(&index) {
                 args["by"] = choice.by().into();
                 args["why"] = choice.why().into();
                 args["algorithm"] = (*algorithm).into();
@@ -345,7 +355,7 @@ fn describe(event: &Event, (index, number): (usize, u32), names: &Names, told: &
             let args = json!({"rank": rank, "peer": peer, "operation": operation, "bytes": bytes});
             (kind.into(), "step", args)
         }
-        Event::HandOver { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
+        Event::Offload { proxy, context, sequence } => proxied("hand-over", proxy, context, sequence),
         Event::Recover { proxy, context, sequence } => proxied("recover", proxy, context, sequence),
         Event::Carried { .. }
         | Event::Site { .. }
@@ -389,10 +399,9 @@ fn describe_synchronization(
     })
 }
 
-/// Describes a message. The number is that of the message among those of its comm, tag, sender and receiver,
-/// on both ends.
-fn describe_message(message: &Message, number: u32) -> Value {
-    let Message { name, sends, peer, tag, context, bytes, choice, .. } = message;
+/// Describes a message. Both ends have its number among those of its comm, tag, sender and receiver.
+fn describe_message(message: &TracedMessage, number: u32) -> Value {
+    let TracedMessage { name, sends, peer, tag, context, bytes, choice, .. } = message;
     let comm = name.split_once(" on ").map_or("", |(_, comm)| comm);
     let mut args = json!({
         "direction": if *sends { "send" } else { "receive" }, "bytes": bytes, "comm": comm,
@@ -422,55 +431,58 @@ mod tests {
 
     const NAME: &str = "MPI_Ialltoall on MPI_COMM_WORLD";
 
-    fn message(sends: bool, peer: u32, number: u64) -> Record {
+    fn message(sends: bool, peer: u32, number: u64) -> TraceRecord {
         let (name, choice) = ("MPI_Send on c", Choice::Eager);
-        let message = Message { name, sends, peer, tag: 3, context: 7, bytes: 8, site: 2, choice };
-        Record::new(&Event::Message(message), 5 + number, 9 + number)
+        let message = TracedMessage { name, sends, peer, tag: 3, context: 7, bytes: 8, site: 2, choice };
+        TraceRecord::new(&Event::Message(message), 5 + number, 9 + number)
     }
 
-    /// Two ranks and a proxy with all kinds of events.
-    fn processes() -> Vec<Process> {
+    fn processes() -> Vec<TracedProcess> {
         let name = NAME;
         let needs = Needs::Root(2);
         let operation =
             Event::Operation { name, number: 17, context: 255, sequence: 1, bytes: 9, site: 2, needs };
         let choice = Choice::ProxyLong;
         let rank = [
-            Record::new(&Event::Call { function: "MPI_Wait", site: 2 }, 1000, 3500),
-            Record::new(&Event::Wait, 1, 2),
-            Record::new(&operation, 5, 9),
-            Record::new(&Event::HandOver { proxy: 0, context: 255, sequence: 1 }, 5, 0),
-            Record::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
-            Record::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 0),
-            Record::new(
+            TraceRecord::new(&Event::Call { function: "MPI_Wait", site: 2 }, 1000, 3500),
+            TraceRecord::new(&Event::Wait, 1, 2),
+            TraceRecord::new(&operation, 5, 9),
+            TraceRecord::new(&Event::Offload { proxy: 0, context: 255, sequence: 1 }, 5, 0),
+            TraceRecord::new(&Event::Recover { proxy: 0, context: 255, sequence: 2 }, 5, 0),
+            TraceRecord::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 0),
+            TraceRecord::new(
                 &Event::Operation { name, number: 18, context: 0, sequence: 0, bytes: 9, site: 0, needs },
                 5,
                 0,
             ),
-            Record::new(&Event::Carried { operation: 2, choice, algorithm: "ring" }, 9, 0),
-            Record::new(&Event::Site { number: 2, text: "/bin/" }, 9, 0),
-            Record::new(&Event::Site { number: 2, text: "a+0x7" }, 9, 0),
-            Record::new(&Event::Access { function: "shmem_put", site: 2, pe: 3, bytes: 8 }, 4000, 5000),
+            TraceRecord::new(&Event::Carried { operation: 2, choice, algorithm: "ring" }, 9, 0),
+            TraceRecord::new(&Event::Site { number: 2, text: "/bin/" }, 9, 0),
+            TraceRecord::new(&Event::Site { number: 2, text: "a+0x7" }, 9, 0),
+            TraceRecord::new(&Event::Access { function: "shmem_put", site: 2, pe: 3, bytes: 8 }, 4000, 5000),
         ];
-        let proxy = [Record::new(
+        let proxy = [TraceRecord::new(
             &Event::Step { kind: "reduce", rank: 1, peer: 0, context: 255, sequence: 1, bytes: 9 },
             5,
             9,
         )];
         vec![
-            Process { who: Who::Rank(1), clock: 0, records: [&rank[..], &[message(true, 2, 0)]].concat() },
-            Process {
-                who: Who::Rank(2),
+            TracedProcess {
+                who: ProcessName::Rank(1),
+                clock: 0,
+                records: [&rank[..], &[message(true, 2, 0)]].concat(),
+            },
+            TracedProcess {
+                who: ProcessName::Rank(2),
                 clock: 0,
                 records: vec![
                     message(false, 1, 1),
-                    Record::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 20),
-                    Record::new(&Event::About { what: About::Host, text: "n1" }, 1, 0),
-                    Record::new(&Event::Thread { number: 1, text: "main thread" }, 1, 0),
-                    Record::new(&Event::Cancelled { name: "MPI_Irecv on c" }, 7, 9),
+                    TraceRecord::new(&Event::Call { function: "MPI_Recv", site: 0 }, 5, 20),
+                    TraceRecord::new(&Event::About { what: About::Host, text: "n1" }, 1, 0),
+                    TraceRecord::new(&Event::Thread { number: 1, text: "main thread" }, 1, 0),
+                    TraceRecord::new(&Event::Cancelled { name: "MPI_Irecv on c" }, 7, 9),
                 ],
             },
-            Process { who: Who::Proxy(2), clock: 0, records: proxy.to_vec() },
+            TracedProcess { who: ProcessName::Proxy(2), clock: 0, records: proxy.to_vec() },
         ]
     }
 
@@ -510,12 +522,12 @@ mod tests {
     fn messages_arrows_names_and_counters() {
         let events = parse(&file(processes())).unwrap();
         let of = |pid, what| of(&events, pid, what);
-        let told = json!({
+        let facts = json!({
             "direction": "send", "peer": 2, "tag": 3, "bytes": 8, "comm": "c", "context": "7", "number": 1, "by": "rank",
             "why": Choice::Eager.why(), "site": "/bin/a+0x7",
         });
         let ends = of(1, "message");
-        assert_eq!((&ends[0]["args"], &ends[1]["args"]), (&told, &json!({})));
+        assert_eq!((&ends[0]["args"], &ends[1]["args"]), (&facts, &json!({})));
         assert_eq!(of(2, "message")[0]["args"]["number"], 1);
         // The arrows go from the send to the receive's end, and from the rank by the proxy's step to the
         // operation's end.
@@ -549,17 +561,18 @@ mod tests {
             Event::Partition { what: "ready", peer: 2, context: 11, number: 3, partition: 1, bytes: 8 };
         let post = Event::Signal { what: "post", peer: 2, context: 10 };
         let records = [(lock, 1, 9), (fence, 2, 0), (ready, 3, 0), (post, 4, 0), (post, 5, 0)];
-        let records = records.map(|(event, from, until)| Record::new(&event, from, until)).to_vec();
-        let events = parse(&file(vec![Process { who: Who::Rank(1), clock: 0, records }])).unwrap();
+        let records = records.map(|(event, from, until)| TraceRecord::new(&event, from, until)).to_vec();
+        let events =
+            parse(&file(vec![TracedProcess { who: ProcessName::Rank(1), clock: 0, records }])).unwrap();
         check(&events).unwrap();
-        let told = |what| of(&events, 1, what).into_iter().map(|event| event["args"].clone());
+        let facts = |what| of(&events, 1, what).into_iter().map(|event| event["args"].clone());
         assert_eq!(
-            told("epoch").collect::<Vec<_>>(),
+            facts("epoch").collect::<Vec<_>>(),
             [json!({"context": "a", "peer": 2, "lock": "exclusive"}), json!({}), json!({"context": "a"})]
         );
         let ready = json!({"peer": 2, "partition": 1, "number": 3, "bytes": 8, "context": "b"});
-        assert_eq!(told("partition").collect::<Vec<_>>(), [ready]);
-        assert_eq!(told("window").map(|args| args["number"].clone()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(facts("partition").collect::<Vec<_>>(), [ready]);
+        assert_eq!(facts("window").map(|args| args["number"].clone()).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]

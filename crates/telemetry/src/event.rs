@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Timed events, in a mapped file while OUTBOARD_TRACE is set: they survive the process however it ends.
 //!
-//! An instant is an `event`; a duration is `let started = start(); ...; end(started, Event::..)`. An MPI call
-//! or an operation may never end, so it is opened and closed: its record exists from its start. Without
-//! tracing, `start` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the records.
+//! An instant is an `event`; a duration is `let started = start_time(); ...; end(started, Event::..)`. An MPI
+//! call or an operation may never end, so it is opened and closed: its record exists from its start. Without
+//! tracing, `start_time` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the
+//! records.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -14,14 +15,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::clock::now;
 use sys::memory::Map;
 
-use crate::record::{About, Event, NAME_BYTES, Process, RECORD_BYTES, Record, Who, Word, decode, thread};
+use crate::record::{
+    About, Event, NAME_BYTES, ProcessName, RECORD_BYTES, TraceRecord, TracedProcess, Word, decode, thread,
+};
 use crate::{Choice, Counter, chrome, count};
 
 /// How much the file grows at a time.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
-    who: Who,
+    who: ProcessName,
     /// The whole trace's file, if no `mpirun` joins parts.
     whole: Option<PathBuf>,
     part: File,
@@ -42,31 +45,31 @@ pub fn tracing() -> bool {
 }
 
 /// The file into which a process of a job writes its part of the trace `file`, for `mpirun` to join.
-pub fn part(file: &Path, who: Who) -> PathBuf {
+pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     let mut path = file.as_os_str().to_os_string();
     path.push(match who {
-        Who::Rank(rank) => format!(".rank-{rank}.part"),
-        Who::Proxy(proxy) => format!(".proxy-{proxy}.part"),
+        ProcessName::Rank(rank) => format!(".rank-{rank}.part"),
+        ProcessName::Proxy(proxy) => format!(".proxy-{proxy}.part"),
     });
     path.into()
 }
 
 /// The process whose part a file is, by its name, even if it has been removed since a process opened it.
-pub fn whose(part: &Path) -> Option<Who> {
+pub fn whose(part: &Path) -> Option<ProcessName> {
     let name = part.to_str()?;
     let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
     let (kind, number) = words.next()?.split_once('-')?;
     let number = number.parse().ok()?;
     match kind {
-        "rank" => Some(Who::Rank(number)),
-        "proxy" => Some(Who::Proxy(number)),
+        "rank" => Some(ProcessName::Rank(number)),
+        "proxy" => Some(ProcessName::Proxy(number)),
         _ => None,
     }
 }
 
 /// Records events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the
 /// whole.
-pub fn trace(who: Who, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
+pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
     if alone {
@@ -92,7 +95,7 @@ fn introduce() {
         (About::Pid, std::process::id().to_string()),
     ];
     for (what, text) in &facts {
-        tell(text, |text| Event::About { what: *what, text });
+        record_text(text, |text| Event::About { what: *what, text });
     }
 }
 
@@ -104,20 +107,20 @@ fn introduce_thread() {
         Some(tid) if tid == std::process::id() => "main thread".into(),
         _ => std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default(),
     };
-    tell(name.trim(), |text| Event::Thread { number: thread() as u32, text });
+    record_text(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
 /// The time, for [`end`]; 0 without tracing.
 #[inline]
-pub fn begin() -> u64 {
+pub fn start_time() -> u64 {
     if tracing() { now() } else { 0 }
 }
 
-/// Records an event that lasted from `begun` until now.
+/// Records an event that lasted from `started` until now.
 #[inline]
-pub fn end(begun: u64, event: Event) {
-    if begun != 0 {
-        keep(&event, begun, now());
+pub fn end(started: u64, event: Event) {
+    if started != 0 {
+        keep(&event, started, now());
     }
 }
 
@@ -129,7 +132,7 @@ pub fn event(event: Event) {
     }
 }
 
-/// Records an event that happened at the time `at`, which [`start`] returned.
+/// Records an event that happened at the time `at`, which [`start_time`] returned.
 #[inline]
 pub fn event_at(at: u64, event: Event) {
     if at != 0 {
@@ -138,8 +141,8 @@ pub fn event_at(at: u64, event: Event) {
 }
 
 /// Records an event that has started, for [`close`]. Returns None without tracing, or if there is no room.
-pub fn open(event: Event, begun: u64) -> Option<usize> {
-    if tracing() { keep(&event, begun, 0) } else { None }
+pub fn open(event: Event, started: u64) -> Option<usize> {
+    if tracing() { keep(&event, started, 0) } else { None }
 }
 
 /// Notes that an event from [`open`] ended at `until`.
@@ -156,7 +159,7 @@ pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
 }
 
 /// Records a text that may be longer than a record's name, in parts.
-pub(crate) fn tell<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) {
+pub(crate) fn record_text<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) {
     while !text.is_empty() {
         let end = (1..=NAME_BYTES.min(text.len())).rfind(|&at| text.is_char_boundary(at));
         let (part, rest) = text.split_at(end.unwrap_or(text.len()));
@@ -173,10 +176,10 @@ pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static
 }
 
 /// Changes a record from [`open`].
-pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut Record)) {
+pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut TraceRecord)) {
     if let (Some(at), Some(trace)) = (record, lock().as_ref()) {
         let place = trace.map.span().slice(at * RECORD_BYTES, RECORD_BYTES);
-        let mut record = Record([0; RECORD_BYTES]);
+        let mut record = TraceRecord([0; RECORD_BYTES]);
         place.read(&mut record.0);
         change(&mut record);
         place.write(&record.0);
@@ -193,7 +196,7 @@ fn keep(event: &Event, from: u64, until: u64) -> Option<usize> {
 }
 
 fn push(event: &Event, from: u64, until: u64) -> Option<usize> {
-    let record = Record::new(event, from, until);
+    let record = TraceRecord::new(event, from, until);
     let mut trace = lock();
     let at = trace.as_mut()?.push(&record);
     if at.is_none() {
@@ -203,7 +206,7 @@ fn push(event: &Event, from: u64, until: u64) -> Option<usize> {
 }
 
 impl Trace {
-    fn push(&mut self, record: &Record) -> Option<usize> {
+    fn push(&mut self, record: &TraceRecord) -> Option<usize> {
         let end = (self.used + 1) * RECORD_BYTES;
         if end as u64 > self.bytes && self.used < self.capacity {
             let longer = (self.bytes + CHUNK_BYTES).min((self.capacity * RECORD_BYTES) as u64);
@@ -229,7 +232,7 @@ pub(crate) fn write() -> std::io::Result<()> {
     let Some(whole) = trace.whole else { return Ok(()) };
     let mut bytes = vec![0; trace.used * RECORD_BYTES];
     trace.map.span().slice(0, bytes.len()).read(&mut bytes);
-    chrome::save(&whole, vec![Process { who: trace.who, clock: 0, records: decode(&bytes) }])
+    chrome::save(&whole, vec![TracedProcess { who: trace.who, clock: 0, records: decode(&bytes) }])
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
@@ -249,15 +252,15 @@ mod tests {
     #[test]
     fn events_are_kept_only_while_tracing_and_only_so_many_however_the_process_ends() {
         let _one = TRACED.lock().unwrap();
-        assert_eq!(begin(), 0);
+        assert_eq!(start_time(), 0);
         event(Event::Wait);
         let file = std::env::temp_dir().join(format!("outboard-telemetry-{}.json", std::process::id()));
-        trace(Who::Rank(3), &file, true, 100).unwrap();
-        assert!(!part(&file, Who::Rank(3)).exists(), "nobody would remove it");
-        for who in [Who::Rank(3), Who::Proxy(12)] {
+        trace(ProcessName::Rank(3), &file, true, 100).unwrap();
+        assert!(!part(&file, ProcessName::Rank(3)).exists(), "nobody would remove it");
+        for who in [ProcessName::Rank(3), ProcessName::Proxy(12)] {
             assert_eq!(whose(&part(&file, who)), Some(who));
         }
-        assert_eq!(whose(Path::new("/tmp/a.json.rank-3.part (deleted)")), Some(Who::Rank(3)));
+        assert_eq!(whose(Path::new("/tmp/a.json.rank-3.part (deleted)")), Some(ProcessName::Rank(3)));
         assert_eq!(whose(Path::new("/tmp/a.json")), None);
         event(Event::Wait);
         write().unwrap();
@@ -269,36 +272,36 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
 
         // Records about the process itself come first.
-        trace(Who::Rank(3), &file, false, 100).unwrap();
-        let facts = decode(&std::fs::read(part(&file, Who::Rank(3))).unwrap()).len();
+        trace(ProcessName::Rank(3), &file, false, 100).unwrap();
+        let facts = decode(&std::fs::read(part(&file, ProcessName::Rank(3))).unwrap()).len();
         assert!(facts >= 4, "{facts}");
         write().unwrap();
-        trace(Who::Rank(3), &file, false, facts + 3).unwrap();
+        trace(ProcessName::Rank(3), &file, false, facts + 3).unwrap();
         let lost = crate::value(Counter::EventsLost);
-        let begun = begin();
-        event(Event::HandOver { proxy: 0, context: 7, sequence: 1 });
+        let started = start_time();
+        event(Event::Offload { proxy: 0, context: 7, sequence: 1 });
         let name = "MPI_Ibarrier on MPI_COMM_WORLD";
         let operation = {
             let needs = Needs::Root(7);
             let event =
                 Event::Operation { name, number: 4, context: 0, sequence: 0, bytes: 0, site: 9, needs };
-            open(event, begun)
+            open(event, started)
         };
         identify(operation, 7, 1);
-        open(Event::Call { function: "MPI_Recv", site: 0 }, begun);
+        open(Event::Call { function: "MPI_Recv", site: 0 }, started);
         event(Event::Wait);
         assert_eq!(crate::value(Counter::EventsLost), lost + 1);
-        close(operation, begun + 5);
+        close(operation, started + 5);
         // Another process finds these records, whether or not this one records more.
-        let part = part(&file, Who::Rank(3));
+        let part = part(&file, ProcessName::Rank(3));
         let records = decode(&std::fs::read(&part).unwrap());
         std::fs::remove_file(&part).unwrap();
         let events = records[facts..].iter().map(|record| (record.event().unwrap(), record.until()));
         let events: Vec<_> = events.collect();
-        assert_eq!(events[0], (Event::HandOver { proxy: 0, context: 7, sequence: 1 }, 0));
+        assert_eq!(events[0], (Event::Offload { proxy: 0, context: 7, sequence: 1 }, 0));
         let needs = Needs::Root(7);
         let named = Event::Operation { name, number: 4, context: 7, sequence: 1, bytes: 0, site: 9, needs };
-        assert_eq!(events[1], (named, begun + 5));
+        assert_eq!(events[1], (named, started + 5));
         assert_eq!(events[2], (Event::Call { function: "MPI_Recv", site: 0 }, 0));
         assert_eq!(events.len(), 3);
         write().unwrap();

@@ -24,13 +24,15 @@ pub mod summary;
 
 pub use choice::Choice;
 pub use counter::{Counter, Unit};
-pub use event::{begin, close, end, event, event_at, tracing};
+pub use event::{close, end, event, event_at, start_time, tracing};
 pub use operation::{
-    Carried, Operation, Operations, Row, Sum, enter, enter_access, function, leave, open_epoch, operations,
-    sum_up_in, time, timed, timed_word,
+    Carried, OperationRow, Operations, Sum, TimedOperation, enter, enter_access, function, leave, open_epoch,
+    operations, sum_up_in, time, timed, timed_word,
 };
-pub use page::{Page, attach, count, page, set, value};
-pub use record::{ANY_PEER, ANY_TAG, Event, Message, Needs, Process, Record, Who, decode};
+pub use page::{CounterPage, attach, count, page, set, value};
+pub use record::{
+    ANY_PEER, ANY_TAG, Event, Needs, ProcessName, TraceRecord, TracedMessage, TracedProcess, decode,
+};
 
 /// Ends tracing. A process that runs alone writes the file that was given to [`event::trace`]. Does nothing
 /// without tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sys::clock::now;
 
-use crate::record::{Event, Message, Needs, thread};
+use crate::record::{Event, Needs, TracedMessage, thread};
 use crate::{Choice, event, site};
 
 /// The rows of a page. The last one takes all operations that come when the others are in use.
@@ -63,7 +63,7 @@ const SUMS: usize = Sum::ALL.len();
 /// The sums of the operations of one function on one comm.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Row {
+pub struct OperationRow {
     /// The bytes of the name; 0 while the row is free.
     name_bytes: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
@@ -74,12 +74,12 @@ pub struct Row {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Operations {
-    rows: [Row; ROWS],
+    rows: [OperationRow; ROWS],
 }
 
-impl Row {
-    const fn free() -> Row {
-        Row {
+impl OperationRow {
+    const fn free() -> OperationRow {
+        OperationRow {
             name_bytes: AtomicU64::new(0),
             name: [const { AtomicU64::new(0) }; NAME_WORDS],
             sums: [const { AtomicU64::new(0) }; SUMS],
@@ -119,11 +119,11 @@ impl Row {
 impl Operations {
     /// A page without operations.
     pub const fn new() -> Operations {
-        Operations { rows: [const { Row::free() }; ROWS] }
+        Operations { rows: [const { OperationRow::free() }; ROWS] }
     }
 
     /// The rows in use.
-    pub fn rows(&self) -> impl Iterator<Item = (String, &Row)> {
+    pub fn rows(&self) -> impl Iterator<Item = (String, &OperationRow)> {
         self.rows.iter().map_while(|row| Some((row.name()?, row)))
     }
 
@@ -186,7 +186,7 @@ pub fn timed_word() -> &'static AtomicBool {
 
 /// How often and when a thread has entered MPI.
 #[derive(Default)]
-struct Host {
+struct ThreadCalls {
     /// The depth of calls within calls: the program's functions may call MPI.
     depth: Cell<u32>,
     /// The outermost call: its start, its name, where the program called it, and its record in the trace.
@@ -198,8 +198,8 @@ struct Host {
     in_mpi: Cell<u64>,
 }
 
-thread_local!(static HOST: Host = const {
-    Host {
+thread_local!(static HOST: ThreadCalls = const {
+    ThreadCalls {
         depth: Cell::new(0),
         entered: Cell::new(0),
         function: Cell::new(""),
@@ -222,9 +222,9 @@ pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
 
 /// Notes that the call ends that started at this time.
 #[inline]
-pub fn leave(begun: u64) {
-    if begun != 0 {
-        left(begun);
+pub fn leave(started: u64) {
+    if started != 0 {
+        left(started);
     }
 }
 
@@ -236,17 +236,17 @@ fn entered(function: &'static str) -> u64 {
 /// A call within a call is part of it, and no event of its own.
 #[cold]
 fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>) -> u64 {
-    let begun = now();
+    let started = now();
     HOST.with(|host| {
         if host.depth.replace(host.depth.get() + 1) == 0 {
             let site = if event::tracing() { site::caller() } else { 0 };
-            host.entered.set(begun);
+            host.entered.set(started);
             host.function.set(function);
             host.site.set(site);
-            host.record.set(event::open(event(site), begun));
+            host.record.set(event::open(event(site), started));
         }
     });
-    begun
+    started
 }
 
 /// The MPI function in which this thread is.
@@ -255,12 +255,12 @@ pub fn function() -> &'static str {
 }
 
 #[cold]
-fn left(begun: u64) {
+fn left(started: u64) {
     let now = now();
     HOST.with(|host| {
         host.depth.set(host.depth.get().saturating_sub(1));
         if host.depth.get() == 0 {
-            host.in_mpi.set(host.in_mpi.get() + now - begun);
+            host.in_mpi.set(host.in_mpi.get() + now - started);
             event::close(host.record.take(), now);
         }
     });
@@ -299,12 +299,12 @@ pub struct Carried {
 
 /// An operation in progress, of a rank whose calls are timed.
 #[derive(Debug)]
-pub struct Operation {
+pub struct TimedOperation {
     row: usize,
     record: Option<usize>,
     thread: u64,
     /// The start of the call that started it, and the thread's time in MPI before that.
-    begun: u64,
+    started: u64,
     in_mpi: u64,
     /// The time in the calls before the latest that progressed it; the start of that call, and the time
     /// since.
@@ -314,35 +314,44 @@ pub struct Operation {
     carried: Carried,
 }
 
-impl Operation {
+impl TimedOperation {
     /// Starts operation `number` with this name on the comm of this context, in a row. `carry` adds the
     /// number of its instance, if it has one; the first number is 1.
-    pub fn begin(
+    pub fn start(
         row: usize,
         (name, context, number): (&str, u64, u32),
         bytes: u64,
         needs: Needs,
-    ) -> Operation {
+    ) -> TimedOperation {
         let event = |site| Event::Operation { name, number, context, sequence: 0, bytes, site, needs };
-        Operation::open(row, bytes, event)
+        TimedOperation::open(row, bytes, event)
     }
 
     /// Starts a message of a row, which this call starts to send or to receive.
-    pub fn message(row: usize, message: Message) -> Operation {
+    pub fn message(row: usize, message: TracedMessage) -> TimedOperation {
         operations().rows[row].add(Sum::Messages, 1);
-        Operation::open(row, message.bytes, |site| Event::Message(Message { site, ..message }))
+        TimedOperation::open(row, message.bytes, |site| Event::Message(TracedMessage { site, ..message }))
     }
 
-    fn open<'a>(row: usize, bytes: u64, event: impl FnOnce(u32) -> Event<'a>) -> Operation {
-        let (begun, in_mpi, site) =
+    fn open<'a>(row: usize, bytes: u64, event: impl FnOnce(u32) -> Event<'a>) -> TimedOperation {
+        let (started, in_mpi, site) =
             HOST.with(|host| (host.entered.get(), host.in_mpi.get(), host.site.get()));
         let page = &operations().rows[row];
         page.add(Sum::Calls, 1);
         page.add(Sum::Bytes, bytes);
-        let record = event::open(event(site), begun);
+        let record = event::open(event(site), started);
         let (thread, carried) = (thread(), Carried::default());
-        let mut operation =
-            Operation { row, record, thread, begun, in_mpi, host: 0, call: begun, looked: 0, carried };
+        let mut operation = TimedOperation {
+            row,
+            record,
+            thread,
+            started,
+            in_mpi,
+            host: 0,
+            call: started,
+            looked: 0,
+            carried,
+        };
         operation.look();
         operation
     }
@@ -354,7 +363,7 @@ impl Operation {
         self.look();
         self.count();
         event::change(self.record, |record| {
-            record.tell_message(peer, tag, bytes, carried.choice);
+            record.set_message(peer, tag, bytes, carried.choice);
             record.end(self.call + self.looked, self.call);
         });
     }
@@ -404,12 +413,12 @@ impl Operation {
     fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));
-        let completed = if carried.completed > self.begun { carried.completed } else { now() };
+        let completed = if carried.completed > self.started { carried.completed } else { now() };
         let row = &operations().rows[self.row];
         row.add(Sum::Over, 1);
         row.add(Sum::HostNs, host);
         if carried.choice.is_proxy() {
-            let lasted = completed - self.begun;
+            let lasted = completed - self.started;
             // Calls between its completion and this one count as before it, so that the figure is never too
             // high. What another thread did before is not known here.
             let inside = match self.thread == thread() {
@@ -431,8 +440,8 @@ mod tests {
     use super::*;
 
     fn pass(ns: u64) {
-        let begun = now();
-        while now() - begun < ns {}
+        let started = now();
+        while now() - started < ns {}
     }
 
     #[test]
@@ -441,21 +450,21 @@ mod tests {
         assert_eq!(enter("MPI_Test"), 0);
         time();
         let row = operations().enter("MPI_Ialltoall on MPI_COMM_WORLD");
-        let begun = now();
+        let started = now();
         let start = enter("MPI_Ialltoall");
         pass(1_000_000);
-        let mut operation = Operation::begin(row, ("", 7, 1), 100, Needs::Unknown);
+        let mut operation = TimedOperation::start(row, ("", 7, 1), 100, Needs::Unknown);
         leave(start);
-        let mut in_calls = now() - begun;
+        let mut in_calls = now() - started;
         pass(3_000_000);
         let completed = now();
         pass(1_000_000);
-        let begun = now();
+        let started = now();
         let test = enter("MPI_Test");
         pass(1_000_000);
         operation.look();
         leave(test);
-        in_calls += now() - begun;
+        in_calls += now() - started;
         let wait = enter("MPI_Wait");
         let carried =
             Carried { choice: Choice::ProxyLong, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };

@@ -12,18 +12,18 @@ pub const WORDS: usize = 128;
 /// The counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
 #[repr(C, align(64))]
 #[derive(Debug)]
-pub struct Page {
+pub struct CounterPage {
     words: [AtomicU64; WORDS],
 }
 
 const _: () = assert!(Counter::ALL.len() <= WORDS);
 // The page lies in the segment, once for each rank and proxy: 16 lines of the cache.
-const _: () = assert!(size_of::<Page>() == 1024);
+const _: () = assert!(size_of::<CounterPage>() == 1024);
 
-impl Page {
+impl CounterPage {
     /// A page of zeros.
-    pub const fn new() -> Page {
-        Page { words: [const { AtomicU64::new(0) }; WORDS] }
+    pub const fn new() -> CounterPage {
+        CounterPage { words: [const { AtomicU64::new(0) }; WORDS] }
     }
 
     /// The counter's value. Any process may read it at any time.
@@ -56,18 +56,18 @@ impl Page {
     }
 }
 
-impl Default for Page {
-    fn default() -> Page {
-        Page::new()
+impl Default for CounterPage {
+    fn default() -> CounterPage {
+        CounterPage::new()
     }
 }
 
-static ATTACHED: OnceLock<&'static Page> = OnceLock::new();
-static PRIVATE: Page = Page::new();
+static ATTACHED: OnceLock<&'static CounterPage> = OnceLock::new();
+static PRIVATE: CounterPage = CounterPage::new();
 
 /// Counts into `page` from now on, and adds what was counted so far. The first call of a process decides;
 /// later calls change nothing (tests with several ranks in one process share the first page).
-pub fn attach(page: &'static Page) {
+pub fn attach(page: &'static CounterPage) {
     if ATTACHED.set(page).is_ok() {
         for (counter, value) in PRIVATE.values() {
             page.count(counter, value);
@@ -77,7 +77,7 @@ pub fn attach(page: &'static Page) {
 
 /// The page of this process: the attached one, before that a private one.
 #[inline]
-pub fn page() -> &'static Page {
+pub fn page() -> &'static CounterPage {
     ATTACHED.get().copied().unwrap_or(&PRIVATE)
 }
 

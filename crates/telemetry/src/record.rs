@@ -29,7 +29,7 @@ pub enum Event<'a> {
         needs: Needs,
     },
     /// A message from the start of its send, or of its receive, to completion.
-    Message(Message<'a>),
+    Message(TracedMessage<'a>),
     /// A message that was cancelled.
     Cancelled { name: &'a str },
     /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message
@@ -56,7 +56,7 @@ pub enum Event<'a> {
     /// One piece of a schedule step of a rank was carried out.
     Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
     /// An instance was offloaded to a proxy.
-    HandOver { proxy: u32, context: u64, sequence: u32 },
+    Offload { proxy: u32, context: u64, sequence: u32 },
     /// An instance was recovered from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
@@ -103,7 +103,7 @@ const LOCKS: [&str; 3] = ["", "shared", "exclusive"];
 
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Message<'a> {
+pub struct TracedMessage<'a> {
     /// The function and comm.
     pub name: &'a str,
     /// Whether this is the sender's end.
@@ -135,9 +135,9 @@ pub enum About {
     Host,
     /// The version of Outboard.
     Version,
-    /// Its command line.
+    /// The command line.
     Command,
-    /// Its process id.
+    /// The process id.
     Pid,
 }
 
@@ -164,7 +164,7 @@ pub(crate) const RECORD_BYTES: usize = WORDS * 8 + NAME_BYTES;
 /// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
 /// event that has not ended.
 #[derive(Clone, Copy)]
-pub struct Record(pub(crate) [u8; RECORD_BYTES]);
+pub struct TraceRecord(pub(crate) [u8; RECORD_BYTES]);
 
 /// The words of a record, by index. The first is 0 in an empty record, `NameBytes` is 0 without a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -195,8 +195,8 @@ fn both(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-impl Record {
-    pub(crate) fn new(event: &Event, from: u64, until: u64) -> Record {
+impl TraceRecord {
+    pub(crate) fn new(event: &Event, from: u64, until: u64) -> TraceRecord {
         let (kind, context, bytes, sequence, name) = match *event {
             Event::Call { function, .. } => (1, 0, 0, 0, function),
             Event::Wait => (2, 0, 0, 0, ""),
@@ -206,13 +206,13 @@ impl Record {
             Event::Step { kind, peer, context, sequence, bytes, .. } => {
                 (4, context, bytes, both(sequence, peer), kind)
             }
-            Event::HandOver { proxy, context, sequence } => (5, context, 0, both(sequence, proxy), ""),
+            Event::Offload { proxy, context, sequence } => (5, context, 0, both(sequence, proxy), ""),
             Event::Recover { proxy, context, sequence } => (6, context, 0, both(sequence, proxy), ""),
             Event::Carried { operation, choice, algorithm } => {
                 (7, choice as u64, 0, operation.into(), algorithm)
             }
             Event::Site { number, text } => (8, 0, 0, number.into(), text),
-            Event::Message(Message { name, sends, peer, tag, context, bytes, choice, .. }) => {
+            Event::Message(TracedMessage { name, sends, peer, tag, context, bytes, choice, .. }) => {
                 let kind = if sends { SEND } else { RECEIVE };
                 (kind | (choice as u64) << 8, context, bytes, both(tag as u32, peer), name)
             }
@@ -245,7 +245,7 @@ impl Record {
         while !name.is_char_boundary(name_bytes) {
             name_bytes -= 1;
         }
-        let mut record = Record([0; RECORD_BYTES]);
+        let mut record = TraceRecord([0; RECORD_BYTES]);
         let names = both(name_bytes as u32, site);
         let words = [kind | thread() << 32, from, until, context, bytes, sequence, names, detail];
         for (index, word) in words.into_iter().enumerate() {
@@ -275,7 +275,7 @@ impl Record {
     }
 
     /// Notes the message that this receive got, or this send sent.
-    pub(crate) fn tell_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
+    pub(crate) fn set_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
         self.set(Word::Bytes, bytes);
         self.set(Word::Sequence, both(tag as u32, peer));
@@ -346,11 +346,11 @@ impl Record {
                 let rank = self.word(Word::Detail) as u32;
                 Event::Step { kind: name, rank, peer: other, context, sequence, bytes }
             }
-            5 => Event::HandOver { proxy: other, context, sequence },
+            5 => Event::Offload { proxy: other, context, sequence },
             6 => Event::Recover { proxy: other, context, sequence },
             7 => Event::Carried { operation: sequence, choice: Choice::of(context)?, algorithm: name },
             8 => Event::Site { number: sequence, text: name },
-            SEND | RECEIVE => Event::Message(Message {
+            SEND | RECEIVE => Event::Message(TracedMessage {
                 name,
                 sends: kind & 0xff == SEND,
                 peer: other,
@@ -382,37 +382,38 @@ impl Record {
 }
 
 /// The records in a part of a trace, up to the first that was not written.
-pub fn decode(bytes: &[u8]) -> Vec<Record> {
-    let records = bytes.chunks_exact(RECORD_BYTES).map(|one| Record(one.try_into().expect("of this length")));
+pub fn decode(bytes: &[u8]) -> Vec<TraceRecord> {
+    let records =
+        bytes.chunks_exact(RECORD_BYTES).map(|one| TraceRecord(one.try_into().expect("of this length")));
     records.take_while(|record| record.word(Word::Kind) != 0).collect()
 }
 
 /// The process of some events: one group of lines in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum ProcessName {
     /// A rank of MPI_COMM_WORLD.
     Rank(u32),
     /// A proxy.
     Proxy(u32),
 }
 
-impl std::fmt::Display for Who {
+impl std::fmt::Display for ProcessName {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Who::Rank(rank) => write!(f, "rank {rank}"),
-            Who::Proxy(proxy) => write!(f, "proxy {proxy}"),
+            ProcessName::Rank(rank) => write!(f, "rank {rank}"),
+            ProcessName::Proxy(proxy) => write!(f, "proxy {proxy}"),
         }
     }
 }
 
 /// What a process has recorded.
-pub struct Process {
+pub struct TracedProcess {
     /// The process.
-    pub who: Who,
+    pub who: ProcessName,
     /// The number of its clock: processes of one host have the same.
     pub clock: u32,
     /// The records, in the order in which they were made.
-    pub records: Vec<Record>,
+    pub records: Vec<TraceRecord>,
 }
 
 /// A small number for this thread: 1 for the first that recorded an event, and so on.

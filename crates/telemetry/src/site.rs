@@ -56,14 +56,14 @@ impl Sites {
             }
             *count += 1;
             let text = format!("{}+{:#x}", place.file, place.offset);
-            event::tell(&text, |text| Event::Site { number: *count, text });
+            event::record_text(&text, |text| Event::Site { number: *count, text });
             Some(*count)
         })
     }
 }
 
 /// A place in a file of code.
-struct Place {
+struct CodePlace {
     file: String,
     offset: usize,
     /// The memory in which this part of the file lies.
@@ -71,7 +71,7 @@ struct Place {
 }
 
 /// The file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps).
-fn place(address: usize) -> Option<Place> {
+fn place(address: usize) -> Option<CodePlace> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -80,7 +80,7 @@ fn place(address: usize) -> Option<Place> {
         let range = hex(from)?..hex(to)?;
         let at = words.nth(1).and_then(hex)?;
         let file = line.find('/').filter(|_| range.contains(&address)).map(|at| line[at..].to_string())?;
-        Some(Place { file, offset: address - range.start + at, range })
+        Some(CodePlace { file, offset: address - range.start + at, range })
     })
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use crate::{Counter, Operations, Page, Sum, Unit};
+use crate::{Counter, CounterPage, Operations, Sum, Unit};
 
 /// A value in at most seven characters: `1234`, `56.7K`, `1.2MiB`, `34.5ms`.
 pub fn short(value: u64, unit: Unit) -> String {
@@ -33,14 +33,19 @@ pub fn short(value: u64, unit: Unit) -> String {
 }
 
 /// Everything that OUTBOARD_STATS=1 prints about a job that is `age_ns` old.
-pub fn all(age_ns: u64, ranks: &[&Page], operations: &[&Operations], proxies: &[&Page]) -> String {
+pub fn all(
+    age_ns: u64,
+    ranks: &[&CounterPage],
+    operations: &[&Operations],
+    proxies: &[&CounterPage],
+) -> String {
     let age = age_ns as f64 / 1e9;
     format!("after {age:.3} s of wall time:\n{}{}", table(ranks, proxies), sentences(operations))
 }
 
 /// One line per counter that is not zero everywhere: sum, least, and greatest of the ranks; sum of the
 /// proxies.
-pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
+pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     let mut text = format!(
         "{:<30} {:>10} {:>10} {:>10} {:>10}\n",
         format!("counters of {} ranks", ranks.len()),
@@ -50,7 +55,7 @@ pub fn table(ranks: &[&Page], proxies: &[&Page]) -> String {
         "proxies"
     );
     for &counter in Counter::ALL {
-        let of = |pages: &[&Page]| pages.iter().map(|page| page.value(counter)).collect::<Vec<_>>();
+        let of = |pages: &[&CounterPage]| pages.iter().map(|page| page.value(counter)).collect::<Vec<_>>();
         let sum = |values: &[u64]| values.iter().fold(0u64, |sum, value| sum.wrapping_add(*value));
         let (ranks, proxies) = (of(ranks), of(proxies));
         if sum(&ranks) == 0 && sum(&proxies) == 0 {
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn the_table_has_sums_and_extremes_and_no_empty_line() {
-        let (a, b, p) = (Page::new(), Page::new(), Page::new());
+        let (a, b, p) = (CounterPage::new(), CounterPage::new(), CounterPage::new());
         a.count(Counter::BarrierCalls, 3);
         b.count(Counter::BarrierCalls, 5);
         p.count(Counter::Steps, 7);

@@ -41,11 +41,11 @@ pub struct Engine {
 
 #[derive(Debug)]
 struct List {
-    arrived: Vec<Held>,
-    /// The operations that have ended and whose callers do not know it yet.
-    ended: VecDeque<Ended>,
+    arrived: Vec<OwnedOperation>,
+    /// The operations that have ended and have not been reported to their callers yet.
+    ended: VecDeque<EndedOperation>,
     /// The role, or None while a thread makes progress.
-    role: Option<Role>,
+    role: Option<ProgressRole>,
     /// The generalized request that ends the wait in MPI.
     waker: Option<MPI_Request>,
     /// How many threads wait for the role.
@@ -53,12 +53,12 @@ struct List {
     /// Set when the engine closes: how long it waits for operations that were given up.
     closes: Option<Instant>,
     /// Set when the engine has closed.
-    left: Option<Left>,
+    left: Option<UnfinishedOperations>,
 }
 
 /// What has not ended for MPI when the engine closes.
 #[derive(Debug, Clone, Copy)]
-pub struct Left {
+pub struct UnfinishedOperations {
     pub operations: usize,
     /// The longest time that one of them was to wait for its peers.
     pub patience: Duration,
@@ -66,8 +66,8 @@ pub struct Left {
 
 /// What the thread that makes progress owns.
 #[derive(Debug)]
-struct Role {
-    held: Vec<Held>,
+struct ProgressRole {
+    held: Vec<OwnedOperation>,
     waker: MPI_Request,
     closes: Option<Instant>,
 }
@@ -75,19 +75,20 @@ struct Role {
 impl List {
     /// Whether the role needs a thread.
     fn needs_a_thread(&self) -> bool {
-        let works = |role: &Role| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
+        let works =
+            |role: &ProgressRole| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
         self.left.is_none() && self.role.as_ref().is_some_and(works)
     }
 
-    /// Takes an ended operation whose caller may be told now.
-    fn next_to_tell(&mut self) -> Option<Ended> {
-        let at = self.ended.iter().position(|one| one.work.may_tell())?;
+    /// Takes an ended operation that may be reported to its caller now.
+    fn next_to_report(&mut self) -> Option<EndedOperation> {
+        let at = self.ended.iter().position(|one| one.work.may_report())?;
         self.ended.remove(at)
     }
 
-    fn may_end(&self, held: &[Held]) -> bool {
+    fn may_end(&self, held: &[OwnedOperation]) -> bool {
         let is_over = |until: Instant| held.is_empty() || until <= Instant::now();
-        self.closes.is_some_and(is_over) && held.iter().all(Held::is_lost)
+        self.closes.is_some_and(is_over) && held.iter().all(OwnedOperation::is_lost)
     }
 }
 
@@ -99,7 +100,7 @@ struct Alarm {
 
 /// An operation whose request the engine has.
 #[derive(Debug)]
-struct Held {
+struct OwnedOperation {
     request: MPI_Request,
     work: Arc<Work>,
     /// Why it has ended for its caller, or, for a receive, will end once it is cancelled. MPI may still write
@@ -107,20 +108,20 @@ struct Held {
     given_up: Option<Fault>,
 }
 
-impl Held {
+impl OwnedOperation {
     /// Whether it has ended for its caller, but not for MPI.
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
 
-    fn ended(&self, outcome: Result<()>, status: Status) -> Ended {
-        Ended { work: self.work.clone(), outcome, status: Some(status) }
+    fn ended(&self, outcome: Result<()>, status: Status) -> EndedOperation {
+        EndedOperation { work: self.work.clone(), outcome, status: Some(status) }
     }
 }
 
-/// An operation that has ended, and whose caller does not know it yet.
+/// An operation that has ended and has not been reported to its caller yet.
 #[derive(Debug)]
-struct Ended {
+struct EndedOperation {
     work: Arc<Work>,
     outcome: Result<()>,
     status: Option<Status>,
@@ -152,7 +153,7 @@ impl Engine {
             list: Mutex::new(List {
                 arrived: Vec::new(),
                 ended: VecDeque::new(),
-                role: Some(Role { held: Vec::new(), waker: none(), closes: None }),
+                role: Some(ProgressRole { held: Vec::new(), waker: none(), closes: None }),
                 waker: None,
                 idle: 0,
                 closes: None,
@@ -180,7 +181,7 @@ impl Engine {
     }
 
     /// Ends all operations, then the threads.
-    pub fn close(&'static self) -> Left {
+    pub fn close(&'static self) -> UnfinishedOperations {
         self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
         let mut list = self.list();
@@ -200,16 +201,16 @@ impl Engine {
         left
     }
 
-    pub fn carry_out(&'static self, request: MPI_Request, work: Arc<Work>) {
+    pub fn take_over(&'static self, request: MPI_Request, work: Arc<Work>) {
         work.enter();
-        self.list().arrived.push(Held { request, work, given_up: None });
+        self.list().arrived.push(OwnedOperation { request, work, given_up: None });
         self.wake();
     }
 
     /// Makes a thread look at the list, at groups that were aborted, and at deadlines.
     pub fn wake(&'static self) {
         let mut list = self.list();
-        self.call_a_thread(&list);
+        self.wake_a_thread(&list);
         if list.role.is_none()
             && let Some(waker) = list.waker.take()
         {
@@ -219,7 +220,7 @@ impl Engine {
     }
 
     /// Has another thread look at the list, if there is something to do.
-    fn call_a_thread(&'static self, list: &List) {
+    fn wake_a_thread(&'static self, list: &List) {
         if list.ended.is_empty() && !list.needs_a_thread() {
             return;
         }
@@ -233,14 +234,14 @@ impl Engine {
     fn serve(&'static self) {
         let mut list = self.list();
         loop {
-            if let Some(Ended { work, outcome, status }) = list.next_to_tell() {
+            if let Some(EndedOperation { work, outcome, status }) = list.next_to_report() {
                 // The function may wait.
-                self.call_a_thread(&list);
+                self.wake_a_thread(&list);
                 drop(list);
-                work.tell(outcome, status.as_ref());
+                work.report(outcome, status.as_ref());
                 list = self.list();
             } else if list.needs_a_thread() {
-                // A thread must see when these operations may tell their callers.
+                // A thread must see when these operations may report to their callers.
                 if !list.ended.is_empty() && list.idle == 0 {
                     let _ = self.spawn("outboard-dl", Engine::serve);
                 }
@@ -276,15 +277,17 @@ impl Engine {
     }
 
     /// Takes the role, which is free. None if the engine has closed.
-    fn take_role(&self, list: &mut List) -> Option<Role> {
+    fn take_role(&self, list: &mut List) -> Option<ProgressRole> {
         let mut role = list.role.take()?;
         role.held.append(&mut list.arrived);
         role.closes = list.closes;
         if list.may_end(&role.held) {
             end_waker(list.waker.take(), role.waker);
             let patience = role.held.iter().filter_map(|held| held.work.timeout).max();
-            list.left =
-                Some(Left { operations: role.held.len(), patience: patience.unwrap_or_default().max(GRACE) });
+            list.left = Some(UnfinishedOperations {
+                operations: role.held.len(),
+                patience: patience.unwrap_or_default().max(GRACE),
+            });
             // Their buffers stay: a peer may still write there.
             std::mem::forget(role.held);
             self.needed.notify_all();
@@ -300,7 +303,7 @@ impl Engine {
         Some(role)
     }
 
-    fn set_alarm(&self, role: &Role) {
+    fn set_alarm(&self, role: &ProgressRole) {
         let live = role.held.iter().filter(|held| held.given_up.is_none());
         let Some(next) = live
             .filter_map(|held| held.work.deadline)
@@ -337,7 +340,7 @@ impl Engine {
 
 /// Ends operations whose time is over or whose group has failed. A receive is cancelled. MPI cannot end a
 /// collective early, so its request stays, and its group has failed. Returns the ended operations.
-fn give_up(held: &mut [Held]) -> Vec<Ended> {
+fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
         let work = &held.work;
@@ -351,15 +354,15 @@ fn give_up(held: &mut [Held]) -> Vec<Ended> {
             let _ = call!(MPI_Cancel(&raw mut held.request));
         } else {
             work.group.fail(format!("an operation of the group had to be given up: {}", fault.message));
-            ended.push(Ended { work: work.clone(), outcome: Err(fault), status: None });
+            ended.push(EndedOperation { work: work.clone(), outcome: Err(fault), status: None });
         }
     }
     ended
 }
 
 /// Waits until an operation or the waker has ended.
-fn wait_some(role: &mut Role, over: &mut Vec<Ended>) {
-    let Role { held, waker, .. } = role;
+fn wait_some(role: &mut ProgressRole, over: &mut Vec<EndedOperation>) {
+    let ProgressRole { held, waker, .. } = role;
     let mut requests: Vec<MPI_Request> = held.iter().map(|held| held.request).collect();
     requests.push(*waker);
     let mut ended = 0;

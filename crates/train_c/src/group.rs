@@ -21,7 +21,7 @@ pub struct Group {
     pub timeout: Option<Duration>,
     /// Locked while an operation starts, so that operations start in the order of their numbers.
     order: Mutex<u64>,
-    /// The order in which operations tell their callers that they have ended.
+    /// The order in which the ends of operations are reported to their callers.
     pub turns: Turns,
     /// Why no operation can end well any more.
     failed: OnceLock<Fault>,
@@ -48,8 +48,8 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Nothing can use the group any more, and its operations have ended, except those of a group that has
-    /// failed.
+    /// Frees the communicator. A group is dropped when its operations have ended, except those of a group
+    /// that has failed.
     fn drop(&mut self) {
         if self.check().is_ok() && process::is_open() {
             let mut comm = self.comm;

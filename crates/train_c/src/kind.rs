@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ElementKind {
     F16,
     Bf16,
     F32,
@@ -22,31 +22,31 @@ pub enum Kind {
 }
 
 /// The order is that of `enum outboard_dl_type`.
-const KINDS: [(Kind, i32, &str); 13] = [
-    (Kind::F16, n::REAL2, "f16"),
-    (Kind::Bf16, n::UINT16_T, "bf16"),
-    (Kind::F32, n::FLOAT, "f32"),
-    (Kind::F64, n::DOUBLE, "f64"),
-    (Kind::Signed(1), n::INT8_T, "i8"),
-    (Kind::Unsigned(1), n::UINT8_T, "u8"),
-    (Kind::Signed(2), n::INT16_T, "i16"),
-    (Kind::Unsigned(2), n::UINT16_T, "u16"),
-    (Kind::Signed(4), n::INT32_T, "i32"),
-    (Kind::Unsigned(4), n::UINT32_T, "u32"),
-    (Kind::Signed(8), n::INT64_T, "i64"),
-    (Kind::Unsigned(8), n::UINT64_T, "u64"),
-    (Kind::Bool, n::C_BOOL, "bool"),
+const KINDS: [(ElementKind, i32, &str); 13] = [
+    (ElementKind::F16, n::REAL2, "f16"),
+    (ElementKind::Bf16, n::UINT16_T, "bf16"),
+    (ElementKind::F32, n::FLOAT, "f32"),
+    (ElementKind::F64, n::DOUBLE, "f64"),
+    (ElementKind::Signed(1), n::INT8_T, "i8"),
+    (ElementKind::Unsigned(1), n::UINT8_T, "u8"),
+    (ElementKind::Signed(2), n::INT16_T, "i16"),
+    (ElementKind::Unsigned(2), n::UINT16_T, "u16"),
+    (ElementKind::Signed(4), n::INT32_T, "i32"),
+    (ElementKind::Unsigned(4), n::UINT32_T, "u32"),
+    (ElementKind::Signed(8), n::INT64_T, "i64"),
+    (ElementKind::Unsigned(8), n::UINT64_T, "u64"),
+    (ElementKind::Bool, n::C_BOOL, "bool"),
 ];
 
-impl Kind {
-    pub fn of(number: c_int) -> Result<Kind> {
+impl ElementKind {
+    pub fn of(number: c_int) -> Result<ElementKind> {
         match usize::try_from(number - 1).ok().and_then(|at| KINDS.get(at)) {
             Some(row) => Ok(row.0),
             None => fail(ARGUMENT, format!("{number} is no type of enum outboard_dl_type")),
         }
     }
 
-    fn row(self) -> &'static (Kind, i32, &'static str) {
+    fn row(self) -> &'static (ElementKind, i32, &'static str) {
         KINDS.iter().find(|row| row.0 == self).unwrap_or(&KINDS[0])
     }
 
@@ -66,35 +66,36 @@ pub fn handle(number: i32) -> usize {
 
 /// A reduction: MPI's operator, and whether the result is divided by the size of the group.
 #[derive(Debug, Clone, Copy)]
-pub struct Reduction {
+pub struct ReductionOp {
     pub op: MPI_Op,
     pub is_average: bool,
 }
 
-impl Reduction {
-    pub fn of(number: c_int, kind: Kind) -> Result<Reduction> {
+impl ReductionOp {
+    pub fn of(number: c_int, kind: ElementKind) -> Result<ReductionOp> {
         let refuse = || fail(ARGUMENT, format!("operator {number} is not defined on {}", kind.name()));
-        let is_float = matches!(kind, Kind::F16 | Kind::Bf16 | Kind::F32 | Kind::F64);
+        let is_float =
+            matches!(kind, ElementKind::F16 | ElementKind::Bf16 | ElementKind::F32 | ElementKind::F64);
         let op = match (number, kind) {
             (2, _) if !is_float => return refuse(),
-            (1 | 2, Kind::Bf16) => return brain(0, number == 2),
-            (3..=5, Kind::Bf16) => return brain(number as usize - 2, false),
-            (1 | 5, Kind::Bool) => n::LOR,
-            (3 | 4, Kind::Bool) => n::LAND,
+            (1 | 2, ElementKind::Bf16) => return brain(0, number == 2),
+            (3..=5, ElementKind::Bf16) => return brain(number as usize - 2, false),
+            (1 | 5, ElementKind::Bool) => n::LOR,
+            (3 | 4, ElementKind::Bool) => n::LAND,
             (1 | 2, _) => n::SUM,
             (3, _) => n::PROD,
             (4, _) => n::MIN,
             (5, _) => n::MAX,
             (6..=8, _) if is_float => return refuse(),
-            (6, Kind::Bool) => n::LAND,
-            (7, Kind::Bool) => n::LOR,
-            (8, Kind::Bool) => n::LXOR,
+            (6, ElementKind::Bool) => n::LAND,
+            (7, ElementKind::Bool) => n::LOR,
+            (8, ElementKind::Bool) => n::LXOR,
             (6, _) => n::BAND,
             (7, _) => n::BOR,
             (8, _) => n::BXOR,
             _ => return refuse(),
         };
-        Ok(Reduction { op: handle(op), is_average: number == 2 })
+        Ok(ReductionOp { op: handle(op), is_average: number == 2 })
     }
 }
 
@@ -112,9 +113,9 @@ pub fn make_operators() -> Result<()> {
     Ok(())
 }
 
-fn brain(which: usize, is_average: bool) -> Result<Reduction> {
+fn brain(which: usize, is_average: bool) -> Result<ReductionOp> {
     match BRAIN.get() {
-        Some(operators) => Ok(Reduction { op: operators[which], is_average }),
+        Some(operators) => Ok(ReductionOp { op: operators[which], is_average }),
         None => fail(crate::fault::STATE, "outboard_dl_init has not been called"),
     }
 }
@@ -167,7 +168,7 @@ unsafe extern "C" fn operator<const WHICH: u8>(
 pub struct Average {
     pub address: usize,
     pub count: usize,
-    pub kind: Kind,
+    pub kind: ElementKind,
     pub size: u32,
 }
 
@@ -179,12 +180,12 @@ impl Average {
         }
         let by = self.size as f32;
         match self.kind {
-            Kind::F16 => divide_in_blocks(self.values::<f16>(), by),
-            Kind::Bf16 => divide_in_blocks(self.values::<bf16>(), by),
-            Kind::F32 => self.values::<f32>().iter_mut().for_each(|x| *x /= by),
-            Kind::F64 => self.values::<f64>().iter_mut().for_each(|x| *x /= f64::from(self.size)),
-            // `Reduction::of` refuses averages of these.
-            Kind::Signed(_) | Kind::Unsigned(_) | Kind::Bool => {}
+            ElementKind::F16 => divide_in_blocks(self.values::<f16>(), by),
+            ElementKind::Bf16 => divide_in_blocks(self.values::<bf16>(), by),
+            ElementKind::F32 => self.values::<f32>().iter_mut().for_each(|x| *x /= by),
+            ElementKind::F64 => self.values::<f64>().iter_mut().for_each(|x| *x /= f64::from(self.size)),
+            // `ReductionOp::of` refuses averages of these.
+            ElementKind::Signed(_) | ElementKind::Unsigned(_) | ElementKind::Bool => {}
         }
     }
 

@@ -4,10 +4,10 @@
 //!
 //! | state | who has the request | next state |
 //! |---|---|---|
-//! | `Here` | none | `take`: `Tested`; `hand_over`: `Engine` |
-//! | `Tested` | the thread that called `take` | `give_back`: `Here` or, if requested, `Engine`; `end`: `Ended` |
-//! | `Engine` | the engine, requested once by `hand_over` | `end`: `Ended` |
-//! | `Ended` | none; the outcome is here | |
+//! | `Here` | no thread | `take`: `Tested`; `request_engine`: `Engine` |
+//! | `Tested` | the thread that took it | `give_back`: `Here` or, on request, `Engine`; `end`: `Ended` |
+//! | `Engine` | the engine, requested once by `request_engine` | `end`: `Ended` |
+//! | `Ended` | no thread; the outcome is here | |
 
 #[cfg(loom)]
 use loom::sync::{Condvar, Mutex, MutexGuard};
@@ -18,12 +18,12 @@ use std::time::Instant;
 
 #[derive(Debug)]
 pub struct Life<R, O> {
-    place: Mutex<Place<R, O>>,
+    place: Mutex<RequestPlace<R, O>>,
     ended: Condvar,
 }
 
 #[derive(Debug)]
-enum Place<R, O> {
+enum RequestPlace<R, O> {
     Here(R),
     /// A thread tests the request. Afterwards the engine gets it, if `engine_wanted`.
     Tested {
@@ -35,33 +35,33 @@ enum Place<R, O> {
 
 impl<R, O: Clone> Life<R, O> {
     pub fn new(request: R) -> Life<R, O> {
-        Life { place: Mutex::new(Place::Here(request)), ended: Condvar::new() }
+        Life { place: Mutex::new(RequestPlace::Here(request)), ended: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place<R, O>> {
+    fn lock(&self) -> MutexGuard<'_, RequestPlace<R, O>> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn outcome(&self) -> Option<O> {
         match &*self.lock() {
-            Place::Ended(outcome) => Some(outcome.clone()),
+            RequestPlace::Ended(outcome) => Some(outcome.clone()),
             _ => None,
         }
     }
 
     /// Whether no thread has the request.
     pub fn is_here(&self) -> bool {
-        matches!(*self.lock(), Place::Here(_))
+        matches!(*self.lock(), RequestPlace::Here(_))
     }
 
     /// Takes the request for a test. None if a thread or the engine has it, or the operation has ended.
     pub fn take(&self) -> Option<R> {
         let mut place = self.lock();
-        if !matches!(*place, Place::Here(_)) {
+        if !matches!(*place, RequestPlace::Here(_)) {
             return None;
         }
-        match std::mem::replace(&mut *place, Place::Tested { engine_wanted: false }) {
-            Place::Here(request) => Some(request),
+        match std::mem::replace(&mut *place, RequestPlace::Tested { engine_wanted: false }) {
+            RequestPlace::Here(request) => Some(request),
             _ => None,
         }
     }
@@ -71,35 +71,35 @@ impl<R, O: Clone> Life<R, O> {
     #[must_use]
     pub fn give_back(&self, request: R) -> Option<R> {
         let mut place = self.lock();
-        if matches!(*place, Place::Tested { engine_wanted: true }) {
-            *place = Place::Engine;
+        if matches!(*place, RequestPlace::Tested { engine_wanted: true }) {
+            *place = RequestPlace::Engine;
             return Some(request);
         }
-        *place = Place::Here(request);
+        *place = RequestPlace::Here(request);
         None
     }
 
     /// Requests that the engine carries the operation out. If it returns the request, the caller passes it to
     /// the engine.
     #[must_use]
-    pub fn hand_over(&self) -> Option<R> {
+    pub fn request_engine(&self) -> Option<R> {
         let mut place = self.lock();
-        if let Place::Tested { engine_wanted } = &mut *place {
+        if let RequestPlace::Tested { engine_wanted } = &mut *place {
             *engine_wanted = true;
             return None;
         }
-        if !matches!(*place, Place::Here(_)) {
+        if !matches!(*place, RequestPlace::Here(_)) {
             return None;
         }
-        match std::mem::replace(&mut *place, Place::Engine) {
-            Place::Here(request) => Some(request),
+        match std::mem::replace(&mut *place, RequestPlace::Engine) {
+            RequestPlace::Here(request) => Some(request),
             _ => None,
         }
     }
 
     /// Ends the operation. The thread that has the request calls this, once.
     pub fn end(&self, outcome: O) {
-        *self.lock() = Place::Ended(outcome);
+        *self.lock() = RequestPlace::Ended(outcome);
         self.ended.notify_all();
     }
 
@@ -107,7 +107,7 @@ impl<R, O: Clone> Life<R, O> {
     pub fn wait(&self, until: Option<Instant>) -> Option<O> {
         let mut place = self.lock();
         loop {
-            if let Place::Ended(outcome) = &*place {
+            if let RequestPlace::Ended(outcome) = &*place {
                 return Some(outcome.clone());
             }
             place = match until {
@@ -135,21 +135,21 @@ mod tests {
         assert_eq!(life.take(), Some(5));
         assert_eq!(life.take(), None, "a second tester");
         assert_eq!(life.give_back(5), None);
-        assert_eq!(life.hand_over(), Some(5));
-        assert_eq!(life.hand_over(), None, "the engine has it");
+        assert_eq!(life.request_engine(), Some(5));
+        assert_eq!(life.request_engine(), None, "the engine has it");
         assert_eq!(life.take(), None, "the engine has it");
         assert_eq!(life.outcome(), None);
         life.end(7);
         assert_eq!(life.outcome(), Some(7));
         assert_eq!(life.wait(None), Some(7));
-        assert_eq!((life.take(), life.hand_over()), (None, None), "it has ended");
+        assert_eq!((life.take(), life.request_engine()), (None, None), "it has ended");
     }
 
     #[test]
     fn a_tester_passes_it_on() {
         let life: Life<u8, u8> = Life::new(5);
         assert_eq!(life.take(), Some(5));
-        assert_eq!(life.hand_over(), None, "the tester has it");
+        assert_eq!(life.request_engine(), None, "the tester has it");
         assert_eq!(life.give_back(5), Some(5));
         assert_eq!(life.take(), None);
     }
@@ -158,9 +158,9 @@ mod tests {
     fn a_test_may_end_what_the_engine_was_asked_for() {
         let life: Life<u8, u8> = Life::new(5);
         assert_eq!(life.take(), Some(5));
-        assert_eq!(life.hand_over(), None);
+        assert_eq!(life.request_engine(), None);
         life.end(7);
-        assert_eq!((life.outcome(), life.hand_over()), (Some(7), None));
+        assert_eq!((life.outcome(), life.request_engine()), (Some(7), None));
     }
 
     #[test]
@@ -179,12 +179,12 @@ mod loom_tests {
     use loom::sync::atomic::{AtomicUsize, Ordering};
     use loom::thread;
 
-    struct Operation {
+    struct ModelOperation {
         life: Life<u8, u8>,
         ends: AtomicUsize,
     }
 
-    impl Operation {
+    impl ModelOperation {
         fn end(&self) {
             self.ends.fetch_add(1, Ordering::Relaxed);
             self.life.end(7);
@@ -207,14 +207,14 @@ mod loom_tests {
 
         fn wait(&self) {
             self.test(false);
-            self.engine(self.life.hand_over());
+            self.engine(self.life.request_engine());
             assert_eq!(self.life.wait(None), Some(7));
         }
     }
 
     fn model(finds_the_end: bool, waiters: usize) {
         loom::model(move || {
-            let one = Arc::new(Operation { life: Life::new(5), ends: AtomicUsize::new(0) });
+            let one = Arc::new(ModelOperation { life: Life::new(5), ends: AtomicUsize::new(0) });
             let tester = one.clone();
             let mut threads = vec![thread::spawn(move || tester.test(finds_the_end))];
             for _ in 1..waiters {

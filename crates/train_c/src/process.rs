@@ -3,7 +3,7 @@
 //! are made.
 
 use crate::c::MPI_Comm;
-use crate::engine::{Engine, Left};
+use crate::engine::{Engine, UnfinishedOperations};
 use crate::fault::{ABORTED, Result, STATE, call, code, fail};
 use crate::kind::{handle, make_operators};
 use crate::numbers as n;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
-struct World {
+struct MpiWorld {
     comm: MPI_Comm,
     rank: c_int,
     size: c_int,
@@ -23,7 +23,7 @@ struct World {
     is_ours: bool,
 }
 
-static WORLD: OnceLock<World> = OnceLock::new();
+static WORLD: OnceLock<MpiWorld> = OnceLock::new();
 /// Whether MPI may be called: between init and finalize.
 static OPEN: Mutex<bool> = Mutex::new(false);
 
@@ -92,7 +92,7 @@ fn init() -> Result<()> {
     let node = node(comm, rank)?;
     make_operators()?;
     Engine::open()?;
-    let _ = WORLD.set(World { comm, rank, size, node, is_ours: is_initialised == 0 });
+    let _ = WORLD.set(MpiWorld { comm, rank, size, node, is_ours: is_initialised == 0 });
     *open = true;
     Ok(())
 }
@@ -109,7 +109,7 @@ fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
 
 /// Whether all ranks come to finalize. A rank that has given up operations waits only for a limited time: a
 /// peer may be why it gave up. Once all ranks are here, none will join these operations any more.
-fn all_come(comm: MPI_Comm, left: Left) -> Result<bool> {
+fn all_come(comm: MPI_Comm, left: UnfinishedOperations) -> Result<bool> {
     let mut request = none();
     call!(MPI_Ibarrier(comm, &raw mut request))?;
     let mut status = Status::default();

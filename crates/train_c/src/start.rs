@@ -6,10 +6,10 @@ use crate::c::{MPI_Comm, MPI_Datatype, MPI_Request};
 use crate::engine::Engine;
 use crate::fault::{ARGUMENT, Result, call, code, fail};
 use crate::group::{Group, shared};
-use crate::kind::{Average, Kind, Reduction};
+use crate::kind::{Average, ElementKind, ReductionOp};
 use crate::life::Life;
 use crate::numbers as n;
-use crate::work::{Callback, Task, Work, none, within};
+use crate::work::{Callback, OperationFacts, Work, none, within};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -37,23 +37,31 @@ struct Frame {
 }
 
 /// What a start needs to know about its operation, besides the MPI call.
-struct Order {
+struct OperationStart {
     name: &'static str,
     count: i64,
-    kind: Kind,
+    kind: ElementKind,
     average: Option<usize>,
     lists: Vec<i64>,
     is_receive: bool,
     is_message: bool,
 }
 
-impl Order {
-    fn new(name: &'static str, count: i64, kind: Kind) -> Order {
-        Order { name, count, kind, average: None, lists: Vec::new(), is_receive: false, is_message: false }
+impl OperationStart {
+    fn new(name: &'static str, count: i64, kind: ElementKind) -> OperationStart {
+        OperationStart {
+            name,
+            count,
+            kind,
+            average: None,
+            lists: Vec::new(),
+            is_receive: false,
+            is_message: false,
+        }
     }
 
     /// Notes that the result of a reduction with `op` lies at `receive`.
-    fn reduces(mut self, reduction: Reduction, receive: *mut c_void) -> Order {
+    fn reduces(mut self, reduction: ReductionOp, receive: *mut c_void) -> OperationStart {
         self.average = reduction.is_average.then_some(receive as usize);
         self
     }
@@ -61,9 +69,9 @@ impl Order {
 
 /// The MPI call of an operation. Its arguments: communicator, datatype, the copied lists, where the request
 /// goes.
-type Launch<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
+type MpiCall<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
 
-fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
+fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {
     Engine::get()?;
     let group = shared(frame.group)?;
     if order.count < 0 {
@@ -83,10 +91,10 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
     let callback = options.callback.map(|function| Callback { function, state: options.state as usize });
     let size = u32::try_from(group.size).unwrap_or(1);
     let work = group.clone().in_order(|number| {
-        let Order { name, count, kind, is_receive, is_message, mut lists, .. } = order;
+        let OperationStart { name, count, kind, is_receive, is_message, mut lists, .. } = order;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut request = none();
-        launch(group.comm, kind.datatype(), &mut lists, &raw mut request)?;
+        mpi_call(group.comm, kind.datatype(), &mut lists, &raw mut request)?;
         let average = order.average.map(|address| Average {
             address,
             count: usize::try_from(count).unwrap_or(0),
@@ -94,7 +102,7 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
             size,
         });
         let work = Arc::new(Work {
-            task: Task { name, count, kind, number, is_receive, is_message },
+            task: OperationFacts { name, count, kind, number, is_receive, is_message },
             within: within(),
             timeout,
             deadline,
@@ -108,7 +116,7 @@ fn start(frame: Frame, order: Order, launch: Launch) -> Result<()> {
         Ok(work)
     })?;
     if options.flags & WAITED == 0 || frame.work.is_null() {
-        work.hand_over();
+        work.request_engine();
     }
     if !frame.work.is_null() {
         // SAFETY: not null; the crate's contract.
@@ -161,9 +169,9 @@ macro_rules! operations {
 
 operations! {
 outboard_dl_allreduce(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int) frame {
-    let kind = Kind::of(kind)?;
-    let reduction = Reduction::of(op, kind)?;
-    let order = Order::new("allreduce", count, kind).reduces(reduction, receive);
+    let kind = ElementKind::of(kind)?;
+    let reduction = ReductionOp::of(op, kind)?;
+    let order = OperationStart::new("allreduce", count, kind).reduces(reduction, receive);
     start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Iallreduce_c(or_in_place(send), receive, count, datatype, reduction.op, comm, request))
     })
@@ -172,12 +180,12 @@ outboard_dl_allreduce(send: *const c_void, receive: *mut c_void, count: i64, kin
 outboard_dl_reduce(
     send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int, root: c_int
 ) frame {
-    let kind = Kind::of(kind)?;
-    let reduction = Reduction::of(op, kind)?;
+    let kind = ElementKind::of(kind)?;
+    let reduction = ReductionOp::of(op, kind)?;
     check_rank(frame.group, root, "root")?;
     let is_root = rank_of(frame.group)?.0 == root;
     // Only the root has a result to divide.
-    let mut order = Order::new("reduce", count, kind).reduces(reduction, receive);
+    let mut order = OperationStart::new("reduce", count, kind).reduces(reduction, receive);
     order.average = order.average.filter(|_| is_root);
     // Only the root may pass MPI_IN_PLACE.
     let send = if is_root { or_in_place(send) } else if send.is_null() { receive } else { send.cast_mut() };
@@ -189,9 +197,9 @@ outboard_dl_reduce(
 outboard_dl_reduce_scatter(
     send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, op: c_int
 ) frame {
-    let kind = Kind::of(kind)?;
-    let reduction = Reduction::of(op, kind)?;
-    let order = Order::new("reduce_scatter", count, kind).reduces(reduction, receive);
+    let kind = ElementKind::of(kind)?;
+    let reduction = ReductionOp::of(op, kind)?;
+    let order = OperationStart::new("reduce_scatter", count, kind).reduces(reduction, receive);
     start(frame, order, &|comm, datatype, _, request| {
         let send = or_in_place(send);
         call!(MPI_Ireduce_scatter_block_c(send, receive, count, datatype, reduction.op, comm, request))
@@ -200,13 +208,13 @@ outboard_dl_reduce_scatter(
 
 outboard_dl_broadcast(buffer: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
     check_rank(frame.group, root, "root")?;
-    start(frame, Order::new("broadcast", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    start(frame, OperationStart::new("broadcast", count, ElementKind::of(kind)?), &|comm, datatype, _, request| {
         call!(MPI_Ibcast_c(buffer, count, datatype, root, comm, request))
     })
 }
 
 outboard_dl_allgather(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int) frame {
-    start(frame, Order::new("allgather", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    start(frame, OperationStart::new("allgather", count, ElementKind::of(kind)?), &|comm, datatype, _, request| {
         call!(MPI_Iallgather_c(or_in_place(send), count, datatype, receive, count, datatype, comm, request))
     })
 }
@@ -214,20 +222,20 @@ outboard_dl_allgather(send: *const c_void, receive: *mut c_void, count: i64, kin
 outboard_dl_gather(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
     check_rank(frame.group, root, "root")?;
     let send = if rank_of(frame.group)?.0 == root { or_in_place(send) } else { send.cast_mut() };
-    start(frame, Order::new("gather", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    start(frame, OperationStart::new("gather", count, ElementKind::of(kind)?), &|comm, datatype, _, request| {
         call!(MPI_Igather_c(send, count, datatype, receive, count, datatype, root, comm, request))
     })
 }
 
 outboard_dl_scatter(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int, root: c_int) frame {
     check_rank(frame.group, root, "root")?;
-    start(frame, Order::new("scatter", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    start(frame, OperationStart::new("scatter", count, ElementKind::of(kind)?), &|comm, datatype, _, request| {
         call!(MPI_Iscatter_c(send.cast_mut(), count, datatype, receive, count, datatype, root, comm, request))
     })
 }
 
 outboard_dl_alltoall(send: *const c_void, receive: *mut c_void, count: i64, kind: c_int) frame {
-    start(frame, Order::new("alltoall", count, Kind::of(kind)?), &|comm, datatype, _, request| {
+    start(frame, OperationStart::new("alltoall", count, ElementKind::of(kind)?), &|comm, datatype, _, request| {
         call!(MPI_Ialltoall_c(or_in_place(send), count, datatype, receive, count, datatype, comm, request))
     })
 }
@@ -249,7 +257,7 @@ outboard_dl_alltoallv(
     }
     let count = total(&lists[..size], "send_counts")?;
     total(&lists[2 * size..3 * size], "receive_counts")?;
-    let order = Order { lists, ..Order::new("alltoallv", count, Kind::of(kind)?) };
+    let order = OperationStart { lists, ..OperationStart::new("alltoallv", count, ElementKind::of(kind)?) };
     start(frame, order, &|comm, datatype, lists, request| {
         let lists = lists.as_mut_ptr();
         // The four lists follow one another.
@@ -264,7 +272,7 @@ outboard_dl_alltoallv(
 
 outboard_dl_send(buffer: *const c_void, count: i64, kind: c_int, to: c_int, tag: c_int) frame {
     check_rank(frame.group, to, "to")?;
-    let order = Order { is_message: true, ..Order::new("send", count, Kind::of(kind)?) };
+    let order = OperationStart { is_message: true, ..OperationStart::new("send", count, ElementKind::of(kind)?) };
     start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Isend_c(buffer.cast_mut(), count, datatype, to, tag, comm, request))
     })
@@ -272,14 +280,14 @@ outboard_dl_send(buffer: *const c_void, count: i64, kind: c_int, to: c_int, tag:
 
 outboard_dl_receive(buffer: *mut c_void, count: i64, kind: c_int, from: c_int, tag: c_int) frame {
     let from = if from == -1 { n::ANY_SOURCE } else { check_rank(frame.group, from, "from").map(|()| from)? };
-    let order = Order { is_receive: true, is_message: true, ..Order::new("receive", count, Kind::of(kind)?) };
+    let order = OperationStart { is_receive: true, is_message: true, ..OperationStart::new("receive", count, ElementKind::of(kind)?) };
     start(frame, order, &|comm, datatype, _, request| {
         call!(MPI_Irecv_c(buffer, count, datatype, from, tag, comm, request))
     })
 }
 
 outboard_dl_barrier() frame {
-    start(frame, Order::new("barrier", 0, Kind::Unsigned(1)), &|comm, _, _, request| {
+    start(frame, OperationStart::new("barrier", 0, ElementKind::Unsigned(1)), &|comm, _, _, request| {
         call!(MPI_Ibarrier(comm, request))
     })
 }

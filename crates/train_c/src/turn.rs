@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The order in which a group's collectives tell their callers that they have ended: the order of their
+//! The order in which the ends of a group's collectives are reported to their callers: the order of their
 //! starts, one after the other. So what the callers' functions start is in the same order at all members
-//! (DDP's hooks for several buckets need this). An operation that such a function has started tells at once:
-//! the function may wait for it.
+//! (DDP's hooks for several buckets need this). An operation that such a function has started is reported at
+//! once: the function may wait for it.
 //!
 //! A function may also wait for an operation that it has not started, which the order would hold up. A wait
 //! in this library makes way for others; a wait elsewhere is assumed after a while.
@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
-pub struct Turns(Mutex<State>);
+pub struct Turns(Mutex<TurnState>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// The numbers of operations that have not told their callers yet.
+struct TurnState {
+    /// The numbers of operations that have not been reported to their callers yet.
     waiting: BTreeSet<u64>,
-    /// The operation that tells, and since when its function may be waiting; `inner` is how many operations
-    /// that function has in progress.
-    telling: Option<(u64, Instant)>,
+    /// The operation that is reported, and since when its function may be waiting; `inner` is how many
+    /// operations that function has in progress.
+    reporting: Option<(u64, Instant)>,
     inner: usize,
 }
 
 impl Turns {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -36,43 +36,43 @@ impl Turns {
         self.lock().waiting.insert(number);
     }
 
-    /// Whether the operation may tell its caller now. If so, its turn has started.
-    pub fn begin(&self, number: u64, now: Instant) -> bool {
+    /// Whether the operation may be reported now. If so, its turn has started.
+    pub fn start(&self, number: u64, now: Instant) -> bool {
         let mut state = self.lock();
-        if let Some((first, since)) = state.telling
+        if let Some((first, since)) = state.reporting
             && state.inner == 0
             && now.saturating_duration_since(since) >= PATIENCE
         {
             state.leave(first);
         }
-        if state.waiting.first().is_some_and(|first| *first < number) || state.telling.is_some() {
+        if state.waiting.first().is_some_and(|first| *first < number) || state.reporting.is_some() {
             return false;
         }
-        state.telling = Some((number, now));
+        state.reporting = Some((number, now));
         state.inner = 0;
         true
     }
 
-    /// Ends the turn of an operation that has told its caller, or whose function waits.
+    /// Ends the turn of an operation that has been reported, or whose function waits.
     pub fn leave(&self, number: u64) {
         self.lock().leave(number);
     }
 
-    /// Notes that the function of `number` has started an operation, or that such an operation has told its
-    /// caller.
+    /// Notes that the function of `number` has started an operation, or that such an operation has been
+    /// reported.
     pub fn inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
-        if state.telling.is_some_and(|(telling, _)| telling == number) {
+        if state.reporting.is_some_and(|(reporting, _)| reporting == number) {
             state.inner = if is_start { state.inner + 1 } else { state.inner.saturating_sub(1) };
-            state.telling = Some((number, now));
+            state.reporting = Some((number, now));
         }
     }
 }
 
-impl State {
+impl TurnState {
     fn leave(&mut self, number: u64) {
         self.waiting.remove(&number);
-        self.telling.take_if(|(telling, _)| *telling == number);
+        self.reporting.take_if(|(reporting, _)| *reporting == number);
     }
 }
 
@@ -81,38 +81,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_tell_in_the_order_of_their_starts() {
+    fn they_report_in_the_order_of_their_starts() {
         let (turns, now) = (Turns::default(), Instant::now());
         (1..=3).for_each(|number| turns.enter(number));
-        assert!(!turns.begin(2, now), "the first has not ended");
-        assert!(turns.begin(1, now));
-        assert!(!turns.begin(2, now), "the first tells");
+        assert!(!turns.start(2, now), "the first has not ended");
+        assert!(turns.start(1, now));
+        assert!(!turns.start(2, now), "the first reports");
         turns.leave(1);
-        assert!(turns.begin(2, now));
+        assert!(turns.start(2, now));
         turns.leave(2);
-        assert!(turns.begin(3, now));
+        assert!(turns.start(3, now));
     }
 
     #[test]
     fn a_function_that_waits_holds_up_nobody() {
         let (turns, now) = (Turns::default(), Instant::now());
         (1..=3).for_each(|number| turns.enter(number));
-        assert!(turns.begin(1, now));
+        assert!(turns.start(1, now));
         turns.leave(1);
-        assert!(turns.begin(2, now), "it has said that it waits");
-        assert!(!turns.begin(3, now));
-        assert!(turns.begin(3, now + PATIENCE), "it is assumed to wait");
+        assert!(turns.start(2, now), "it has said that it waits");
+        assert!(!turns.start(3, now));
+        assert!(turns.start(3, now + PATIENCE), "it is assumed to wait");
     }
 
     #[test]
     fn a_function_may_wait_for_its_own_operations_long() {
         let (turns, now) = (Turns::default(), Instant::now());
         (1..=2).for_each(|number| turns.enter(number));
-        assert!(turns.begin(1, now));
+        assert!(turns.start(1, now));
         turns.inner(1, true, now);
-        assert!(!turns.begin(2, now + 9 * PATIENCE));
+        assert!(!turns.start(2, now + 9 * PATIENCE));
         turns.inner(1, false, now + 9 * PATIENCE);
-        assert!(!turns.begin(2, now + 9 * PATIENCE), "it has just gone on");
-        assert!(turns.begin(2, now + 10 * PATIENCE));
+        assert!(!turns.start(2, now + 9 * PATIENCE), "it has just gone on");
+        assert!(turns.start(2, now + 10 * PATIENCE));
     }
 }

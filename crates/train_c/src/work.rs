@@ -8,7 +8,7 @@ use crate::c::MPI_Request;
 use crate::engine::Engine;
 use crate::fault::{ARGUMENT, Fault, OK, Result, TIMEOUT, code, fail};
 use crate::group::Group;
-use crate::kind::{Average, Kind, handle};
+use crate::kind::{Average, ElementKind, handle};
 use crate::life::Life;
 use crate::numbers as n;
 use std::cell::RefCell;
@@ -21,21 +21,21 @@ use std::time::{Duration, Instant};
 /// two threads.
 const OWN: Duration = Duration::from_micros(200);
 
-type Function = extern "C" fn(state: *mut c_void, code: c_int, message: *const c_char);
+type CallbackFunction = extern "C" fn(state: *mut c_void, code: c_int, message: *const c_char);
 
 /// The caller's function and its state.
 #[derive(Debug, Clone, Copy)]
 pub struct Callback {
-    pub function: Function,
+    pub function: CallbackFunction,
     pub state: usize,
 }
 
 /// The facts about an operation for its messages.
 #[derive(Debug, Clone, Copy)]
-pub struct Task {
+pub struct OperationFacts {
     pub name: &'static str,
     pub count: i64,
-    pub kind: Kind,
+    pub kind: ElementKind,
     /// The number of the operation in its group.
     pub number: u64,
     pub is_receive: bool,
@@ -45,33 +45,33 @@ pub struct Task {
 
 /// An operation whose function runs, by its group and number.
 #[derive(Debug, Clone)]
-pub struct Telling {
+pub struct Reporting {
     group: Arc<Group>,
     number: u64,
 }
 
-impl Telling {
-    fn is(&self, other: &Telling) -> bool {
+impl Reporting {
+    fn is(&self, other: &Reporting) -> bool {
         Arc::ptr_eq(&self.group, &other.group) && self.number == other.number
     }
 }
 
 thread_local! {
     /// The operation in whose function this thread is.
-    static TELLING: RefCell<Option<Telling>> = const { RefCell::new(None) };
+    static REPORTING: RefCell<Option<Reporting>> = const { RefCell::new(None) };
 }
 
 /// The operation in whose function this thread starts another one.
-pub fn within() -> Option<Telling> {
-    let telling = TELLING.with_borrow(Clone::clone)?;
-    telling.group.turns.inner(telling.number, true, Instant::now());
-    Some(telling)
+pub fn within() -> Option<Reporting> {
+    let reporting = REPORTING.with_borrow(Clone::clone)?;
+    reporting.group.turns.inner(reporting.number, true, Instant::now());
+    Some(reporting)
 }
 
 #[derive(Debug)]
 pub struct Work {
     pub group: Arc<Group>,
-    pub task: Task,
+    pub task: OperationFacts,
     pub timeout: Option<Duration>,
     pub deadline: Option<Instant>,
     pub average: Option<Average>,
@@ -80,7 +80,7 @@ pub struct Work {
     pub lists: Vec<i64>,
     pub callback: Option<Callback>,
     /// The operation in whose function this one was started.
-    pub within: Option<Telling>,
+    pub within: Option<Reporting>,
     pub life: Life<MPI_Request, Result<()>>,
     /// The sender, once a receive has ended.
     pub source: AtomicI32,
@@ -105,7 +105,7 @@ impl Work {
             function(state as *mut c_void, code, message.as_ptr());
         }
         self.life.end(outcome);
-        if let Some(Telling { group, number }) = &self.within {
+        if let Some(Reporting { group, number }) = &self.within {
             group.turns.inner(*number, false, Instant::now());
         }
     }
@@ -122,37 +122,37 @@ impl Work {
         }
     }
 
-    /// Whether the operation may be ended now, by `tell`.
-    pub fn may_tell(&self) -> bool {
-        !self.has_turn() || self.group.turns.begin(self.task.number, Instant::now())
+    /// Whether the operation may be ended now, by `report`.
+    pub fn may_report(&self) -> bool {
+        !self.has_turn() || self.group.turns.start(self.task.number, Instant::now())
     }
 
     /// Ends the operation, in its turn.
-    pub fn tell(&self, outcome: Result<()>, status: Option<&Status>) {
-        let own = self.has_turn().then(|| Telling { group: self.group.clone(), number: self.task.number });
-        let before = TELLING.replace(own.or_else(|| self.within.clone()));
+    pub fn report(&self, outcome: Result<()>, status: Option<&Status>) {
+        let own = self.has_turn().then(|| Reporting { group: self.group.clone(), number: self.task.number });
+        let before = REPORTING.replace(own.or_else(|| self.within.clone()));
         self.end(outcome, status);
-        TELLING.set(before);
+        REPORTING.set(before);
         if self.has_turn() {
             self.group.turns.leave(self.task.number);
         }
     }
 
-    /// Lets other operations tell their callers, if this thread is in a function that waits for this
+    /// Lets other operations report to their callers, if this thread is in a function that waits for this
     /// operation without having started it.
     fn yield_turn(&self) {
-        let telling = TELLING.with_borrow(Clone::clone);
-        if let (Some(telling), Ok(engine)) = (telling, Engine::get())
-            && !self.within.as_ref().is_some_and(|within| within.is(&telling))
+        let reporting = REPORTING.with_borrow(Clone::clone);
+        if let (Some(reporting), Ok(engine)) = (reporting, Engine::get())
+            && !self.within.as_ref().is_some_and(|within| within.is(&reporting))
         {
-            telling.group.turns.leave(telling.number);
+            reporting.group.turns.leave(reporting.number);
             engine.wake();
         }
     }
 
     pub fn late(&self) -> Fault {
         let Group { name, rank, size, .. } = &*self.group;
-        let Task { name: call, count, kind, number, .. } = self.task;
+        let OperationFacts { name: call, count, kind, number, .. } = self.task;
         let seconds = self.timeout.unwrap_or_default().as_secs_f64();
         let message = format!(
             "{call} of {count} {}, operation {number} of group {name}, did not end within its timeout of {seconds} s at rank {rank} of {size}",
@@ -167,10 +167,10 @@ impl Work {
         let (mut done, mut status) = (0, Status::default());
         let tested = crate::fault::call!(MPI_Test(&raw mut request, &raw mut done, status.as_mut_ptr()));
         if tested.is_ok() && done == 0 {
-            self.carry_out(self.life.give_back(request));
+            self.pass_to_engine(self.life.give_back(request));
             // The engine ends it in time.
             if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                self.hand_over();
+                self.request_engine();
             }
             return None;
         }
@@ -179,15 +179,15 @@ impl Work {
     }
 
     /// Passes a request that `life` returned to the engine.
-    fn carry_out(self: &Arc<Work>, request: Option<MPI_Request>) {
+    fn pass_to_engine(self: &Arc<Work>, request: Option<MPI_Request>) {
         if let (Some(request), Ok(engine)) = (request, Engine::get()) {
-            engine.carry_out(request, self.clone());
+            engine.take_over(request, self.clone());
         }
     }
 
     /// Lets the engine carry the operation out.
-    pub fn hand_over(self: &Arc<Work>) {
-        self.carry_out(self.life.hand_over());
+    pub fn request_engine(self: &Arc<Work>) {
+        self.pass_to_engine(self.life.request_engine());
     }
 
     fn wait(self: &Arc<Work>, timeout: Option<Duration>) -> Result<()> {
@@ -197,13 +197,13 @@ impl Work {
                 return outcome;
             }
         }
-        self.hand_over();
+        self.request_engine();
         self.yield_turn();
         if let Some(outcome) = self.life.wait(timeout.and_then(|timeout| begun.checked_add(timeout))) {
             return outcome;
         }
         let seconds = timeout.unwrap_or_default().as_secs_f64();
-        let Task { name, number, .. } = self.task;
+        let OperationFacts { name, number, .. } = self.task;
         let Group { name: group, rank, size, .. } = &*self.group;
         fail(
             TIMEOUT,
@@ -270,6 +270,6 @@ pub extern "C" fn outboard_dl_work_free(work: *const Work) {
         // SAFETY: not null; the handle's own count ends here.
         let work = unsafe { Arc::from_raw(work) };
         // The operation continues without the handle.
-        work.hand_over();
+        work.request_engine();
     }
 }

@@ -2,7 +2,7 @@
 //! The lengths from which on a collective library is faster than the usual way: a row for each library and
 //! collective, whose value has a bound for each number of ranks that was measured.
 
-use crate::row::{Kind, Row};
+use crate::row::{ValueKind, ValueRow};
 use crate::sizes::{bytes_of, bytes_text};
 
 /// The libraries, by their names in OUTBOARD_CCL; `file` stands for every path.
@@ -31,9 +31,9 @@ macro_rules! rows {
                  "gather", "scatter", "alltoall", "allgatherv")),*]
     };
     (@ $library:literal: $($collective:literal),*) => {
-        [$(Row {
+        [$(ValueRow {
             name: concat!("ccl.", $library, ".", $collective),
-            kind: Kind::ByRanks,
+            kind: ValueKind::ByRanks,
             default: 0,
             doc: "by ranks: the least bytes of this collective for which the library is faster than the usual way",
         }),*]
@@ -41,7 +41,7 @@ macro_rules! rows {
 }
 
 /// The rows by library and collective.
-pub(crate) const ROWS: [[Row; COLLECTIVES.len()]; LIBRARIES.len()] =
+pub(crate) const ROWS: [[ValueRow; COLLECTIVES.len()]; LIBRARIES.len()] =
     rows!("nccl", "rccl", "mscclpp", "oneccl", "file");
 
 /// The index of the row of a library (a value of OUTBOARD_CCL) and a collective, among the rows of this file.

@@ -20,10 +20,10 @@ mod table;
 
 pub use ccl::{ByRanks, COLLECTIVES, LIBRARIES};
 pub use machine::Machine;
-pub use probe::{Fetched, Judge, PROBE_WORDS, Probes, SETTLING, Way, is_faster};
-pub use row::{Kind, Row};
+pub use probe::{Fetched, Method, MethodTrial, PROBE_WORDS, Probes, SETTLING, is_faster};
+pub use row::{ValueKind, ValueRow};
 pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
-pub use table::Table;
+pub use table::TuningTable;
 
 /// How far apart the cores of two ranks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +60,11 @@ impl Distance {
 /// What else a receiver does while it fetches a long message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// It does nothing else, as in a ping-pong.
+    /// The receiver does nothing else, as in a ping-pong.
     Alone = 0,
-    /// It fetches other messages: as in a stream of messages.
+    /// The receiver fetches other messages, as in a stream of messages.
     Many = 1,
-    /// It sends: as in an exchange.
+    /// The receiver sends, as in an exchange.
     Exchange = 2,
 }
 
@@ -80,7 +80,7 @@ impl Load {
 
 /// The source of a value. A later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum ValueSource {
     /// Built in.
     Default,
     /// The table of this machine.
@@ -89,9 +89,9 @@ pub enum Source {
     Setting,
 }
 
-const fn read(name: &'static str) -> Row {
+const fn read(name: &'static str) -> ValueRow {
     let doc = "lengths of messages that the receiver reads in the sender's memory (cross-memory attach), not through cells";
-    Row { name, kind: Kind::Sizes, default: 0, doc }
+    ValueRow { name, kind: ValueKind::Sizes, default: 0, doc }
 }
 
 /// The row of the longest block that a schedule's sender copies into shared memory.
@@ -110,7 +110,7 @@ pub const EAGER_BYTES_MAX: usize = 13;
 const CCL: usize = 14;
 
 /// All rows: the single ones, then those of collective libraries.
-pub const ROWS: &[Row] = &{
+pub const ROWS: &[ValueRow] = &{
     let mut rows = [SINGLE[0]; CCL + ccl::COUNT];
     let mut at = 0;
     while at < rows.len() {
@@ -124,7 +124,7 @@ pub const ROWS: &[Row] = &{
 };
 
 /// The single rows. The first nine are `read`, by distance and load.
-const SINGLE: [Row; CCL] = [
+const SINGLE: [ValueRow; CCL] = [
     read("read.l2.alone"),
     read("read.l2.many"),
     read("read.l2.exchange"),
@@ -134,33 +134,33 @@ const SINGLE: [Row; CCL] = [
     read("read.far.alone"),
     read("read.far.many"),
     read("read.far.exchange"),
-    Row {
+    ValueRow {
         name: "inline_bytes_max",
-        kind: Kind::Bytes,
+        kind: ValueKind::Bytes,
         default: 1 << 20,
         doc: "the longest block that a schedule's sender copies into shared memory for its receivers",
     },
-    Row {
+    ValueRow {
         name: "flat_bytes_max",
-        kind: Kind::Bytes,
+        kind: ValueKind::Bytes,
         default: u64::MAX,
         doc: "the longest block of an all-to-all or allgather that goes over shared slots; longer ones are read in the sender's memory",
     },
-    Row {
+    ValueRow {
         name: "vector_copies",
-        kind: Kind::Flag,
+        kind: ValueKind::Flag,
         default: 0,
         doc: "whether copies of 4 to 32 KiB are made by vector instructions, not by the C library",
     },
-    Row {
+    ValueRow {
         name: "near_bytes_max",
-        kind: Kind::Bytes,
+        kind: ValueKind::Bytes,
         default: 512 << 10,
         doc: "with vector_copies: what the buffers of a collective may have in all to be copied by pieces that stay in the cache",
     },
-    Row {
+    ValueRow {
         name: "eager_bytes_max",
-        kind: Kind::Bytes,
+        kind: ValueKind::Bytes,
         default: 64 << 10,
         doc: "the longest message that is sent without asking; less where the receiver reads shorter ones (read.*.alone)",
     },
@@ -174,14 +174,14 @@ pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
     values: [u64; ROWS.len()],
-    sources: [Source; ROWS.len()],
+    sources: [ValueSource; ROWS.len()],
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
             values: std::array::from_fn(|row| ROWS[row].default),
-            sources: [Source::Default; ROWS.len()],
+            sources: [ValueSource::Default; ROWS.len()],
         }
     }
 }
@@ -193,17 +193,17 @@ impl Tuning {
     }
 
     /// The source of a row's value.
-    pub fn source(&self, row: usize) -> Source {
+    pub fn source(&self, row: usize) -> ValueSource {
         self.sources[row]
     }
 
     /// Whether the value is not just the default.
     pub fn is_known(&self, row: usize) -> bool {
-        self.sources[row] != Source::Default
+        self.sources[row] != ValueSource::Default
     }
 
     /// Sets a value, unless a later source has set it.
-    pub fn set(&mut self, row: usize, value: u64, source: Source) {
+    pub fn set(&mut self, row: usize, value: u64, source: ValueSource) {
         if source >= self.sources[row] {
             (self.values[row], self.sources[row]) = (checked(row, value), source);
         }
@@ -230,9 +230,9 @@ impl Tuning {
     /// Takes the values of `libraries` from another host.
     pub fn set_libraries(&mut self, values: &[u64]) {
         self.values[CCL..].fill(0);
-        self.sources[CCL..].fill(Source::Default);
+        self.sources[CCL..].fill(ValueSource::Default);
         let given = (CCL..ROWS.len()).zip(values).filter(|(_, value)| **value != 0);
-        given.for_each(|(row, value)| self.set(row, *value, Source::Table));
+        given.for_each(|(row, value)| self.set(row, *value, ValueSource::Table));
     }
 
     /// The words for the job's header.
@@ -250,7 +250,7 @@ impl Tuning {
         let mut tuning = Tuning::default();
         (0..ROWS.len())
             .filter(|row| words[ROWS.len() + row / 64] >> (row % 64) & 1 != 0)
-            .for_each(|row| tuning.set(row, words[row], Source::Table));
+            .for_each(|row| tuning.set(row, words[row], ValueSource::Table));
         tuning
     }
 }
@@ -269,34 +269,34 @@ pub fn read_row(distance: Distance, load: Load) -> usize {
 /// The value, or the nearest that is valid in its row.
 fn checked(row: usize, value: u64) -> u64 {
     match ROWS[row].kind {
-        Kind::Sizes => Sizes::of_bits(value).bits(),
-        Kind::Bytes => value,
-        Kind::Flag => u64::from(value != 0),
-        Kind::ByRanks => ByRanks::of_bits(value).bits(),
+        ValueKind::Sizes => Sizes::of_bits(value).bits(),
+        ValueKind::Bytes => value,
+        ValueKind::Flag => u64::from(value != 0),
+        ValueKind::ByRanks => ByRanks::of_bits(value).bits(),
     }
 }
 
 /// A value as text, in the form that `Table` reads.
 pub fn shown(row: usize, value: u64) -> String {
     match ROWS[row].kind {
-        Kind::Sizes => Sizes::of_bits(value).to_string(),
-        Kind::Bytes if value == u64::MAX => "unlimited".into(),
-        Kind::Bytes => sizes::bytes_text(value),
-        Kind::Flag => ["no", "yes"][usize::from(value != 0)].into(),
-        Kind::ByRanks => ByRanks::of_bits(value).to_string(),
+        ValueKind::Sizes => Sizes::of_bits(value).to_string(),
+        ValueKind::Bytes if value == u64::MAX => "unlimited".into(),
+        ValueKind::Bytes => sizes::bytes_text(value),
+        ValueKind::Flag => ["no", "yes"][usize::from(value != 0)].into(),
+        ValueKind::ByRanks => ByRanks::of_bits(value).to_string(),
     }
 }
 
 /// Parses a value. The error is what is wrong with the text.
 pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
     match (ROWS[row].kind, text) {
-        (Kind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
-        (Kind::Bytes, "unlimited") => Ok(u64::MAX),
-        (Kind::Bytes, text) => sizes::bytes_of(text),
-        (Kind::ByRanks, text) => text.parse::<ByRanks>().map(ByRanks::bits),
-        (Kind::Flag, "yes") => Ok(1),
-        (Kind::Flag, "no") => Ok(0),
-        (Kind::Flag, other) => Err(format!("{other:?} is neither yes nor no")),
+        (ValueKind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),
+        (ValueKind::Bytes, "unlimited") => Ok(u64::MAX),
+        (ValueKind::Bytes, text) => sizes::bytes_of(text),
+        (ValueKind::ByRanks, text) => text.parse::<ByRanks>().map(ByRanks::bits),
+        (ValueKind::Flag, "yes") => Ok(1),
+        (ValueKind::Flag, "no") => Ok(0),
+        (ValueKind::Flag, other) => Err(format!("{other:?} is neither yes nor no")),
     }
 }
 
@@ -316,7 +316,7 @@ mod tests {
         let names =
             ["inline_bytes_max", "flat_bytes_max", "vector_copies", "near_bytes_max", "eager_bytes_max"];
         assert_eq!(rows.map(|row| ROWS[row].name), names);
-        for (row, Row { default, .. }) in ROWS.iter().enumerate() {
+        for (row, ValueRow { default, .. }) in ROWS.iter().enumerate() {
             assert_eq!(read_text(row, &shown(row, *default)), Ok(*default));
         }
     }
@@ -326,17 +326,17 @@ mod tests {
         let mut tuning = Tuning::default();
         assert_eq!(tuning.read(Distance::L3, Load::Many), None);
         let row = read_row(Distance::L3, Load::Many);
-        tuning.set(row, 0b110, Source::Table);
-        tuning.set(VECTOR_COPIES, 7, Source::Table);
+        tuning.set(row, 0b110, ValueSource::Table);
+        tuning.set(VECTOR_COPIES, 7, ValueSource::Table);
         assert_eq!(tuning.read(Distance::L3, Load::Many), Some(Sizes::of_bits(0b110)));
         let mut other = Tuning::of_words(tuning.to_words());
         assert_eq!(other, tuning);
-        other.set(FLAT_BYTES_MAX, 4096, Source::Setting);
-        other.set(FLAT_BYTES_MAX, 8192, Source::Table);
-        assert_eq!((other.get(FLAT_BYTES_MAX), other.source(FLAT_BYTES_MAX)), (4096, Source::Setting));
+        other.set(FLAT_BYTES_MAX, 4096, ValueSource::Setting);
+        other.set(FLAT_BYTES_MAX, 8192, ValueSource::Table);
+        assert_eq!((other.get(FLAT_BYTES_MAX), other.source(FLAT_BYTES_MAX)), (4096, ValueSource::Setting));
         assert_eq!(Tuning::of_words([0; WORDS]), Tuning::default());
         let row = library_row("file", "bcast").unwrap();
-        tuning.set(row, read_text(row, "2: 1KiB").unwrap(), Source::Table);
+        tuning.set(row, read_text(row, "2: 1KiB").unwrap(), ValueSource::Table);
         let mut other = Tuning::of_words(tuning.to_words());
         assert_eq!(other.library_bytes_min("file", "bcast", 3), Some(1024));
         assert_eq!(other.library_bytes_min("file", "reduce", 3), None);

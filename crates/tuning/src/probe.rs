@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How a long message moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// Through shared memory, by two copies.
+pub enum Method {
+    /// Both processes copy once, through shared memory.
     Cells = 0,
-    /// By one copy of the kernel.
+    /// The kernel copies once.
     Read = 1,
 }
 
@@ -40,13 +40,13 @@ fn is_less(time: u64, other: u64, percent: u64) -> bool {
 pub struct Probes<'a>(pub &'a [AtomicU64; PROBE_WORDS]);
 
 impl Probes<'_> {
-    fn word(&self, at: (Distance, Load, usize), way: Way) -> &AtomicU64 {
+    fn word(&self, at: (Distance, Load, usize), way: Method) -> &AtomicU64 {
         let (distance, load, class) = at;
         &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + way as usize]
     }
 
     /// Notes that messages took `time` picoseconds per byte.
-    pub fn record(&self, at: (Distance, Load, usize), way: Way, time: u64) {
+    pub fn record(&self, at: (Distance, Load, usize), way: Method, time: u64) {
         let add = |word: u64| {
             let least = if word == 0 { TIME_MAX } else { word & TIME_MAX };
             let count = ((word >> COUNT_SHIFT) + 1).min(SAMPLES);
@@ -57,33 +57,34 @@ impl Probes<'_> {
     }
 
     /// Excludes a method that the kernel refuses.
-    pub fn refuse(&self, at: (Distance, Load, usize), way: Way) {
+    pub fn refuse(&self, at: (Distance, Load, usize), way: Method) {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
     /// Stores the chosen method.
-    pub fn decide(&self, at: (Distance, Load, usize), way: Way) {
-        let [cells, read] = if way == Way::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
-        self.word(at, Way::Cells).store(SAMPLES << COUNT_SHIFT | cells, Ordering::Relaxed);
-        self.word(at, Way::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
+    pub fn decide(&self, at: (Distance, Load, usize), way: Method) {
+        let [cells, read] = if way == Method::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
+        self.word(at, Method::Cells).store(SAMPLES << COUNT_SHIFT | cells, Ordering::Relaxed);
+        self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
     }
 
     /// The chosen method, or None until it is known.
-    pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Way> {
-        let [cells, read] = [Way::Cells, Way::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
+    pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Method> {
+        let [cells, read] =
+            [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
         let is_refused = read == SAMPLES << COUNT_SHIFT | TIME_MAX;
         if is_refused {
-            return Some(Way::Cells);
+            return Some(Method::Cells);
         }
         let has_enough = |word: u64| word >> COUNT_SHIFT >= SAMPLES;
         let is_read = || is_faster(read & TIME_MAX, cells & TIME_MAX);
-        (has_enough(cells) && has_enough(read)).then(|| if is_read() { Way::Read } else { Way::Cells })
+        (has_enough(cells) && has_enough(read)).then(|| if is_read() { Method::Read } else { Method::Cells })
     }
 
     /// The method of the next message: the one tried less often.
-    pub fn next(&self, at: (Distance, Load, usize)) -> Way {
+    pub fn next(&self, at: (Distance, Load, usize)) -> Method {
         let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
-        if count(Way::Read) < count(Way::Cells) { Way::Read } else { Way::Cells }
+        if count(Method::Read) < count(Method::Cells) { Method::Read } else { Method::Cells }
     }
 }
 
@@ -98,7 +99,7 @@ const SAMPLE: u64 = 10;
 const RUN: u64 = 16;
 /// After this many messages one sample is enough (a stream is timed as a whole), if the difference is
 /// clearer: times still fall while buffers are new, and reads come last.
-const JUDGED: u64 = 64;
+const DECIDED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
 /// How many messages go by the chosen method before both are compared again; then four times as many, and so
 /// on.
@@ -106,9 +107,9 @@ const PAUSE: u64 = 512;
 
 /// What one rank has measured of messages of one load and length from peers at one distance.
 #[derive(Clone, Debug)]
-pub struct Judge {
+pub struct MethodTrial {
     messages: u64,
-    way: Way,
+    way: Method,
     /// Messages since the method last changed, and how many of them count.
     run: u64,
     counted: u64,
@@ -134,7 +135,7 @@ struct Times {
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched {
     /// The method.
-    pub way: Way,
+    pub way: Method,
     /// How many messages.
     pub messages: u64,
     /// Their bytes together.
@@ -155,14 +156,14 @@ impl Fetched {
     }
 }
 
-impl Default for Judge {
-    fn default() -> Judge {
-        let (way, times) = (Way::Cells, Default::default());
-        Judge { messages: 0, way, run: 0, counted: 0, times, rest: PAUSE, pause: PAUSE }
+impl Default for MethodTrial {
+    fn default() -> MethodTrial {
+        let (way, times) = (Method::Cells, Default::default());
+        MethodTrial { messages: 0, way, run: 0, counted: 0, times, rest: PAUSE, pause: PAUSE }
     }
 }
 
-impl Judge {
+impl MethodTrial {
     /// Whether the next messages, with others, are to compare the methods again, although one is chosen.
     pub fn looks_again(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
@@ -170,13 +171,13 @@ impl Judge {
     }
 
     /// The method of the next messages that are compared.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> Method {
         self.way
     }
 
     /// Notes messages that were compared. Returns the method to choose from now on, once that is clear;
     /// `chosen` holds until then.
-    pub fn end(&mut self, fetched: Fetched, chosen: Way) -> Option<Way> {
+    pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Method> {
         if fetched.way != self.way {
             return None;
         }
@@ -193,24 +194,24 @@ impl Judge {
         times.add(if is_stream { fetched.settled() } else { fetched });
         if self.run >= RUN && self.counted >= SAMPLE {
             times.drop_sample();
-            let other = if self.way == Way::Cells { Way::Read } else { Way::Cells };
+            let other = if self.way == Method::Cells { Method::Read } else { Method::Cells };
             (self.way, self.run, self.counted) = (other, 0, 0);
         }
         self.verdict(chosen)
     }
 
-    fn verdict(&mut self, chosen: Way) -> Option<Way> {
+    fn verdict(&mut self, chosen: Method) -> Option<Method> {
         let samples = self.times.iter().map(|times| times.samples).min().unwrap_or(0);
-        if samples == 0 || samples == 1 && self.messages < JUDGED {
+        if samples == 0 || samples == 1 && self.messages < DECIDED {
             return None;
         }
         let percent = if samples == 1 { CLEARER_PERCENT } else { CLEAR_PERCENT };
         let [cells, read] = self.times.map(|times| times.least);
         let pause = self.pause;
-        *self = Judge { rest: pause, pause: pause.saturating_mul(4), ..Judge::default() };
+        *self = MethodTrial { rest: pause, pause: pause.saturating_mul(4), ..MethodTrial::default() };
         Some(match chosen {
-            Way::Cells if is_less(read, cells, percent) => Way::Read,
-            Way::Read if is_less(cells, read, percent) => Way::Cells,
+            Method::Cells if is_less(read, cells, percent) => Method::Read,
+            Method::Read if is_less(cells, read, percent) => Method::Cells,
             _ => chosen,
         })
     }
@@ -245,14 +246,14 @@ mod tests {
     }
 
     /// Tries both methods in turn, as messages do, until one is chosen.
-    fn tried(probes: &Probes, cells: [u64; 4], read: [u64; 4]) -> (Way, usize) {
+    fn tried(probes: &Probes, cells: [u64; 4], read: [u64; 4]) -> (Method, usize) {
         let (mut cells, mut read) = (cells.into_iter().cycle(), read.into_iter().cycle());
         for messages in 0.. {
             if let Some(way) = probes.choice(HERE) {
                 return (way, messages);
             }
             let way = probes.next(HERE);
-            let time = if way == Way::Read { read.next() } else { cells.next() };
+            let time = if way == Method::Read { read.next() } else { cells.next() };
             probes.record(HERE, way, time.unwrap());
         }
         unreachable!("some message decides")
@@ -260,25 +261,32 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_chosen_after_some_messages() {
-        with(|probes| assert_eq!(tried(&probes, [90, 40, 41, 900], [100; 4]), (Way::Cells, 8)));
-        with(|probes| assert_eq!(tried(&probes, [100; 4], [5000, 70, 90, 80]), (Way::Read, 8)));
-        with(|probes| assert_eq!(tried(&probes, [100; 4], [100; 4]), (Way::Cells, 8), "a tie"));
-        with(|probes| assert_eq!(tried(&probes, [100; 4], [98; 4]), (Way::Cells, 8), "not clearly faster"));
+        with(|probes| assert_eq!(tried(&probes, [90, 40, 41, 900], [100; 4]), (Method::Cells, 8)));
+        with(|probes| assert_eq!(tried(&probes, [100; 4], [5000, 70, 90, 80]), (Method::Read, 8)));
+        with(|probes| assert_eq!(tried(&probes, [100; 4], [100; 4]), (Method::Cells, 8), "a tie"));
+        with(|probes| {
+            assert_eq!(tried(&probes, [100; 4], [98; 4]), (Method::Cells, 8), "not clearly faster")
+        });
     }
 
     #[test]
     fn what_is_refused_is_not_tried_again() {
         with(|probes| {
-            probes.record(HERE, Way::Cells, 1000);
-            probes.refuse(HERE, Way::Read);
-            assert_eq!(probes.choice(HERE), Some(Way::Cells));
+            probes.record(HERE, Method::Cells, 1000);
+            probes.refuse(HERE, Method::Read);
+            assert_eq!(probes.choice(HERE), Some(Method::Cells));
             assert_eq!(probes.choice((Distance::L2, Load::Alone, 5)), None, "others are untouched");
         });
     }
 
     /// The method that wins with messages fetched in bursts, whose times depend on method and position in a
     /// run.
-    fn judged(judge: &mut Judge, burst: u64, chosen: Way, time: impl Fn(Way, u64) -> u64) -> Way {
+    fn judged(
+        judge: &mut MethodTrial,
+        burst: u64,
+        chosen: Method,
+        time: impl Fn(Method, u64) -> u64,
+    ) -> Method {
         let (mut last, mut place) = (None, 0);
         for bursts in 1.. {
             let way = judge.way();
@@ -300,32 +308,32 @@ mod tests {
     #[test]
     fn runs_show_the_faster_way() {
         let settles = |way, place| match (way, place) {
-            (Way::Read, 0..SETTLING) => 900,
-            (Way::Read, _) => 80,
-            (Way::Cells, _) => 110,
+            (Method::Read, 0..SETTLING) => 900,
+            (Method::Read, _) => 80,
+            (Method::Cells, _) => 110,
         };
-        let cells = |way, _| if way == Way::Read { 110 } else { 80 };
+        let cells = |way, _| if way == Method::Read { 110 } else { 80 };
         for burst in [1, 2, 4, 16] {
-            let judged = |chosen, time| judged(&mut Judge::default(), burst, chosen, time);
-            assert_eq!(judged(Way::Cells, &settles as &dyn Fn(Way, u64) -> u64), Way::Read);
-            assert_eq!(judged(Way::Cells, &|_, _| 100), Way::Cells, "a tie");
-            assert_eq!(judged(Way::Read, &|_, _| 100), Way::Read, "a tie");
-            assert_eq!(judged(Way::Read, &cells), Way::Cells);
+            let judged = |chosen, time| judged(&mut MethodTrial::default(), burst, chosen, time);
+            assert_eq!(judged(Method::Cells, &settles as &dyn Fn(Method, u64) -> u64), Method::Read);
+            assert_eq!(judged(Method::Cells, &|_, _| 100), Method::Cells, "a tie");
+            assert_eq!(judged(Method::Read, &|_, _| 100), Method::Read, "a tie");
+            assert_eq!(judged(Method::Read, &cells), Method::Cells);
         }
         let slow = std::cell::Cell::new(true);
-        let once = |way, place| match way == Way::Read && place == SETTLING && slow.take() {
+        let once = |way, place| match way == Method::Read && place == SETTLING && slow.take() {
             true => 5000,
             false => settles(way, place),
         };
-        assert_eq!(judged(&mut Judge::default(), 1, Way::Cells, once), Way::Read);
+        assert_eq!(judged(&mut MethodTrial::default(), 1, Method::Cells, once), Method::Read);
     }
 
     // Goal: a decision is checked again, and ever more rarely.
     #[test]
     fn a_judgement_is_looked_at_again() {
-        let mut judge = Judge::default();
+        let mut judge = MethodTrial::default();
         for pause in [PAUSE, 4 * PAUSE] {
-            judged(&mut judge, 1, Way::Cells, |_, _| 100);
+            judged(&mut judge, 1, Method::Cells, |_, _| 100);
             assert_eq!((1..).find(|_| judge.looks_again()), Some(pause));
         }
     }
@@ -333,7 +341,7 @@ mod tests {
     #[test]
     fn what_is_decided_is_chosen() {
         with(|probes| {
-            for way in [Way::Read, Way::Cells, Way::Read] {
+            for way in [Method::Read, Method::Cells, Method::Read] {
                 probes.decide(HERE, way);
                 assert_eq!(probes.choice(HERE), Some(way));
             }
@@ -346,7 +354,7 @@ mod tests {
             for distance in Distance::ALL {
                 for load in Load::ALL {
                     for class in 0..CLASSES {
-                        for way in [Way::Cells, Way::Read] {
+                        for way in [Method::Cells, Method::Read] {
                             let word = probes.word((distance, load, class), way);
                             assert_eq!(word.swap(1, Ordering::Relaxed), 0);
                         }

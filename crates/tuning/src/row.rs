@@ -3,7 +3,7 @@
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Lengths of messages.
     Sizes,
     /// A number of bytes; `u64::MAX` stands for no bound.
@@ -16,11 +16,11 @@ pub enum Kind {
 
 /// A value's name, type and default.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ValueRow {
     /// The name in the table and in `outboard info --tuning`.
     pub name: &'static str,
     /// The type.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// The value without a measurement.
     pub default: u64,
     /// A line for the user.

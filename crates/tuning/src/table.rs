@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A machine's table as a file of lines `name = value`. The first lines name the machine.
 
-use crate::{Machine, ROWS, Source, Tuning, read_text, shown};
+use crate::{Machine, ROWS, Tuning, ValueSource, read_text, shown};
 use error::{Class, Result, fail};
 
 /// The first line of the file.
@@ -11,14 +11,14 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// The values measured on a machine.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct TuningTable {
     /// The machine.
     pub machine: Machine,
     /// Rows and values.
     pub values: Vec<(usize, u64)>,
 }
 
-impl Table {
+impl TuningTable {
     /// The file's text.
     pub fn text(&self) -> String {
         let mut text = format!("{HEAD}\n");
@@ -30,7 +30,7 @@ impl Table {
     }
 
     /// Parses a file. The error has the class `Other` and names the line and what is wrong.
-    pub fn parse(bytes: &[u8], path: &str) -> Result<Table> {
+    pub fn parse(bytes: &[u8], path: &str) -> Result<TuningTable> {
         let again = "; `outboard tune` makes a new one";
         let Ok(text) = std::str::from_utf8(bytes) else {
             fail!(Class::Other, "the tuning table {path} is no text{again}")
@@ -75,13 +75,13 @@ impl Table {
                 "the tuning table {path} does not name its processor, kernel and rights{again}"
             )
         };
-        Ok(Table { machine: Machine { processor, kernel, rights }, values })
+        Ok(TuningTable { machine: Machine { processor, kernel, rights }, values })
     }
 
     /// The table's values over the defaults.
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
-        self.values.iter().for_each(|(row, value)| tuning.set(*row, *value, Source::Table));
+        self.values.iter().for_each(|(row, value)| tuning.set(*row, *value, ValueSource::Table));
         tuning
     }
 }
@@ -91,18 +91,18 @@ mod tests {
     use super::*;
     use crate::{Distance, FLAT_BYTES_MAX, Load, VECTOR_COPIES, read_row};
 
-    fn table() -> Table {
+    fn table() -> TuningTable {
         let machine =
             Machine { processor: "Invented 3000".into(), kernel: "9.9".into(), rights: "no Yama".into() };
         let row = read_row(Distance::Far, Load::Exchange);
-        Table { machine, values: vec![(row, 0b1_1100), (FLAT_BYTES_MAX, 64 << 10), (VECTOR_COPIES, 1)] }
+        TuningTable { machine, values: vec![(row, 0b1_1100), (FLAT_BYTES_MAX, 64 << 10), (VECTOR_COPIES, 1)] }
     }
 
     #[test]
     fn a_table_survives_its_file() {
         let text = table().text();
         assert!(text.contains("read.far.exchange = 64KiB-256KiB\n"), "{text}");
-        let read = Table::parse(text.as_bytes(), "x").unwrap();
+        let read = TuningTable::parse(text.as_bytes(), "x").unwrap();
         assert_eq!(read, table());
         let tuning = read.tuning();
         assert!(tuning.read(Distance::Far, Load::Exchange).unwrap().has(65536));
@@ -126,7 +126,7 @@ mod tests {
             (with("inline_bytes_max = 99999999999999999999GiB\n"), "is no number of bytes"),
             (with("read.l2.many = 3KiB-\n"), "read.l2.many: 3KiB is none of"),
         ] {
-            let sentence = Table::parse(&bytes, "/x/y.tuning").unwrap_err().to_string();
+            let sentence = TuningTable::parse(&bytes, "/x/y.tuning").unwrap_err().to_string();
             let is_right = sentence.contains(wrong)
                 && sentence.contains("/x/y.tuning")
                 && sentence.contains("outboard tune");
@@ -134,10 +134,10 @@ mod tests {
         }
         // A truncated or changed file is refused or read, without a panic.
         for end in 0..text.len() {
-            let _ = Table::parse(&text.as_bytes()[..end], "x");
+            let _ = TuningTable::parse(&text.as_bytes()[..end], "x");
             let mut changed = text.clone().into_bytes();
             changed[end] ^= 0x55;
-            let _ = Table::parse(&changed, "x");
+            let _ = TuningTable::parse(&changed, "x");
         }
     }
 }

@@ -40,7 +40,7 @@ fn trace(guard: &mut Guard, win: Handle, turn: EpochChange) -> Result<()> {
 pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
     check_assert(assert, c::MODE_NOCHECK | c::MODE_NOSTORE | c::MODE_NOPUT)?;
     let origins = members(guard, group, win)?;
-    let started = telemetry::begin();
+    let started = telemetry::start_time();
     let (window, rma) = guard.job().window(win)?;
     window.post(rma, &origins)?;
     guard.send_window_requests_now();
@@ -59,7 +59,7 @@ pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> 
 /// MPI_Win_complete
 pub fn win_complete(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.wait_for_answers(win, None)?;
-    let started = telemetry::begin();
+    let started = telemetry::start_time();
     let (window, rma) = guard.job().window(win)?;
     let completed = window.complete(rma);
     guard.send_window_requests_now();

@@ -13,7 +13,7 @@ use error::Result;
 use objects::{Comm, Queue};
 use schedule::algorithm::Collective;
 use sys::Block;
-use telemetry::{Counter, Operation};
+use telemetry::{Counter, TimedOperation};
 
 /// The carrier of a call, and why it was chosen.
 struct Chosen {
@@ -60,7 +60,7 @@ impl Guard {
     }
 
     #[inline(never)] // So the path of slots moves no call.
-    fn run_schedule(&mut self, mut planned: Planned, operation: Option<Box<Operation>>) -> Result<()> {
+    fn run_schedule(&mut self, mut planned: Planned, operation: Option<Box<TimedOperation>>) -> Result<()> {
         // A neighborhood collective waits for its neighbours only, so its wait is not counted as lateness of
         // a member.
         let arrival = planned.call.neighbors.is_none().then_some(planned.call.collective);

@@ -9,17 +9,22 @@ use crate::request::{
 use error::Result;
 use p2p::Ticket;
 use std::sync::Arc;
-use telemetry::{ANY_PEER, ANY_TAG, Message, Operation};
+use telemetry::{ANY_PEER, ANY_TAG, TimedOperation, TracedMessage};
 
 impl Process {
     /// The record of a message that starts now in the running call.
-    pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<Operation>> {
+    pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<TimedOperation>> {
         self.message_of(end.context, end, peer)
     }
 
     /// The record of a message whose comm has the context `of_comm`, while the message itself may have
     /// another.
-    fn message_of(&mut self, of_comm: u64, end: &MessageEnd, peer: Option<u32>) -> Option<Box<Operation>> {
+    fn message_of(
+        &mut self,
+        of_comm: u64,
+        end: &MessageEnd,
+        peer: Option<u32>,
+    ) -> Option<Box<TimedOperation>> {
         let MessageEnd { sends, context, tag, bytes, .. } = *end;
         let (objects, job) = self.parts();
         let named = || {
@@ -29,8 +34,8 @@ impl Process {
         let calls = job.operations.calls(of_comm, telemetry::function(), named)?;
         let (row, name, peer) = (calls.row, &*calls.name, peer.unwrap_or(ANY_PEER));
         let choice = choice(&mut job.p2p, peer, bytes);
-        let message = Message { name, sends, peer, tag, context, bytes, site: 0, choice };
-        Some(Box::new(Operation::message(row, message)))
+        let message = TracedMessage { name, sends, peer, tag, context, bytes, site: 0, choice };
+        Some(Box::new(TimedOperation::message(row, message)))
     }
 
     /// Times a message that `start` starts.
@@ -42,7 +47,7 @@ impl Process {
     fn follow(
         &mut self,
         end: MessageEnd,
-        mut operation: Option<Box<Operation>>,
+        mut operation: Option<Box<TimedOperation>>,
         start: impl FnOnce(&mut Process) -> Result<Work>,
     ) -> Result<Work> {
         match start(self) {

@@ -6,7 +6,7 @@ use super::{Guard, Process};
 use crate::request::TracedCollective;
 use objects::Comm;
 use std::collections::{BTreeSet, HashMap};
-use telemetry::{Carried, Choice, Event, Needs, Operation};
+use telemetry::{Carried, Choice, Event, Needs, TimedOperation};
 
 /// The most pairs of function and comm that are counted.
 const COUNTED_MAX: usize = 10_000;
@@ -64,7 +64,7 @@ impl Process {
         &mut self,
         function: &'static str,
         traced: impl FnOnce() -> TracedCollective,
-    ) -> Option<Box<Operation>> {
+    ) -> Option<Box<TimedOperation>> {
         if telemetry::timed() { self.timed_operation(function, traced()) } else { None }
     }
 
@@ -73,7 +73,7 @@ impl Process {
         &mut self,
         function: &'static str,
         traced: TracedCollective,
-    ) -> Option<Box<Operation>> {
+    ) -> Option<Box<TimedOperation>> {
         let (objects, job) = self.parts();
         let comm = objects.comm(traced.comm).ok()?;
         let list = job.operations.lists + 1;
@@ -86,7 +86,7 @@ impl Process {
         }
         let needs = if traced.has_neighbors { Needs::Sources(calls.sources) } else { traced.needs(comm) };
         let (context, number) = traced.started.unwrap_or((comm.context, calls.number));
-        let operation = Operation::begin(calls.row, (&calls.name, context, number), traced.bytes, needs);
+        let operation = TimedOperation::start(calls.row, (&calls.name, context, number), traced.bytes, needs);
         job.operations.lists += u32::from(is_new);
         Some(Box::new(operation))
     }
@@ -99,7 +99,7 @@ impl Guard {
     pub(crate) fn record_collective(
         &mut self,
         traced: impl FnOnce() -> TracedCollective,
-    ) -> Option<Box<Operation>> {
+    ) -> Option<Box<TimedOperation>> {
         let function = self.doing.0;
         self.operation(function, traced)
     }
@@ -107,7 +107,7 @@ impl Guard {
 
 /// Ends the record of a collective that its call has completed.
 #[inline]
-pub(crate) fn end(operation: Option<Box<Operation>>, choice: Choice) {
+pub(crate) fn end(operation: Option<Box<TimedOperation>>, choice: Choice) {
     if let Some(mut operation) = operation {
         operation.carry(Some(Carried { choice, ..Carried::default() }));
         operation.over();

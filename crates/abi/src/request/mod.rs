@@ -189,7 +189,7 @@ pub struct MatchedMessage {
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
     /// The record of the message's receive, if operations are timed.
-    pub(crate) operation: Option<Box<telemetry::Operation>>,
+    pub(crate) operation: Option<Box<telemetry::TimedOperation>>,
 }
 
 // These types are moved for each operation. A commit that raises a number must say why.

@@ -19,7 +19,7 @@ use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::sync::Arc;
 use sys::{Block, Span};
-use telemetry::{Carried, Choice, Counter, Operation};
+use telemetry::{Carried, Choice, Counter, TimedOperation};
 
 type MemoryNote = [u64; NOTE_WORDS];
 
@@ -112,7 +112,7 @@ pub struct OnDevice {
     over: usize,
     error: Option<Error>,
     /// The operation's record, if operations are timed.
-    pub(crate) operation: Option<Box<Operation>>,
+    pub(crate) operation: Option<Box<TimedOperation>>,
 }
 
 /// Words of the first exchange: whether this rank can take part; the notes of its input and its sum.

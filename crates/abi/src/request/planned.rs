@@ -209,7 +209,7 @@ pub struct Checked {
     pub call: Call,
     pub image: Option<Box<Image>>,
     /// The operation's record, if operations are timed.
-    pub operation: Option<Box<telemetry::Operation>>,
+    pub operation: Option<Box<telemetry::TimedOperation>>,
 }
 
 impl Checked {

@@ -6,7 +6,7 @@ use coll::Coll;
 use p2p::P2p;
 use slab::Slab;
 use std::sync::Arc;
-use telemetry::{ANY_PEER, Carried, Choice, Operation};
+use telemetry::{ANY_PEER, Carried, Choice, TimedOperation};
 
 /// One end of a message, as far as it is known when the message starts.
 #[derive(Clone)]
@@ -31,12 +31,12 @@ pub struct Timed {
     pub(crate) work: Work,
     end: MessageEnd,
     /// The record, until the message is over.
-    operation: Option<Box<Operation>>,
+    operation: Option<Box<TimedOperation>>,
 }
 
 impl Timed {
     /// Follows work that is under way.
-    pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<Operation>>) -> Timed {
+    pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<TimedOperation>>) -> Timed {
         Timed { work, end, operation }
     }
 

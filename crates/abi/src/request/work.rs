@@ -11,7 +11,7 @@ use error::Result;
 use p2p::{P2p, Ticket};
 use slab::Slab;
 use std::sync::Arc;
-use telemetry::Operation;
+use telemetry::TimedOperation;
 
 /// An operation under way.
 pub enum Work {
@@ -26,7 +26,7 @@ pub enum Work {
     /// MPI_Isendrecv and MPI_Sendrecv_replace.
     SendReceive(Box<SendReceive>),
     /// A collective, with its images, and with its record if operations are timed.
-    Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::Operation>>),
+    Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::TimedOperation>>),
     /// An access to a file, which returns the bytes of the program's memory that were read or written.
     Io(io::Promise<Result<u64>>),
     /// A collective that a collective library carries out.
@@ -247,7 +247,7 @@ impl Work {
     }
 
     /// Ends the operation's record when this work ends.
-    pub(crate) fn follow(&mut self, operation: Option<Box<Operation>>, coll: &Coll) {
+    pub(crate) fn follow(&mut self, operation: Option<Box<TimedOperation>>, coll: &Coll) {
         let Some(mut operation) = operation else { return };
         match self {
             Work::Coll(ticket, _, followed) => {

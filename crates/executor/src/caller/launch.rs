@@ -43,7 +43,7 @@ impl Executor {
         start: &Start,
         lent: &mut Vec<Lent>,
     ) -> bool {
-        let begun = telemetry::begin();
+        let begun = telemetry::start_time();
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
         let pushed = match self.launch_lent(program, block) {
@@ -74,7 +74,7 @@ impl Executor {
             watch.begin();
         }
         let (context, sequence) = (block.run.context, block.run.sequence);
-        telemetry::end(begun, Event::HandOver { proxy, context, sequence });
+        telemetry::end(begun, Event::Offload { proxy, context, sequence });
         self.counters.offloaded += 1;
         self.count(Counter::Offloaded, 1);
         true

@@ -171,7 +171,7 @@ pub fn small() -> Config {
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
-    tuning.set(row, u64::MAX * (seed >> 7 & 1), tuning::Source::Table);
+    tuning.set(row, u64::MAX * (seed >> 7 & 1), tuning::ValueSource::Table);
     Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
 }
 

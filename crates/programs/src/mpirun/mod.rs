@@ -22,7 +22,7 @@ use std::path::Path;
 use sys::signal::Signals;
 
 use agent::{guardian, job};
-use command::arguments::{self, Arguments};
+use command::arguments::{self, CommandLine};
 use command::rsh;
 use command::say::{Refusal, say};
 use root::adopt;
@@ -46,7 +46,7 @@ pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     {
         return code;
     }
-    let arguments = match Arguments::parse(&words) {
+    let arguments = match CommandLine::parse(&words) {
         Ok(arguments) => arguments,
         Err(error) => {
             // A closed terminal cannot be helped.
@@ -63,7 +63,7 @@ pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     }
 }
 
-fn launch(arguments: &Arguments) -> Result<u8, Refusal> {
+fn launch(arguments: &CommandLine) -> Result<u8, Refusal> {
     // This comes before any thread starts, so that signals arrive nowhere else.
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::net::IpAddr;
 
 /// What libfabric offers, and the choice.
-pub struct Found {
+pub struct FabricReport {
     /// The version and file of libfabric, and why this one is taken.
     library: String,
     /// The choice first, then what else may be taken in the order of the rule, then the rest.
@@ -24,16 +24,16 @@ struct Offer {
 
 /// Asks libfabric; `host` is the address by which a launcher would name this host. Fails if there is no
 /// libfabric, or it offers nothing suitable; the hosts of a job would print the same error.
-pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
+pub fn find(host: Option<IpAddr>) -> Result<FabricReport, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let wanted = &ProviderChoice::of(settings);
-    let said = |error: error::Error| {
+    let with_library = |error: error::Error| {
         format!(
             "{}\nJobs on one host need no libfabric; jobs on several hosts cannot run here.",
             error.message
         )
     };
-    let library = Libfabric::load(wanted.library).map_err(said)?;
+    let library = Libfabric::load(wanted.library).map_err(with_library)?;
     let described = |provider: &Provider, is_chosen| Offer {
         provider: provider.name(),
         domain: provider.domain(),
@@ -42,29 +42,29 @@ pub fn find(host: Option<IpAddr>) -> Result<Found, String> {
         reason: provider.reason(wanted, host),
         is_chosen,
     };
-    let suitable = choose(&library, wanted, host).map_err(said)?;
+    let suitable = choose(&library, wanted, host).map_err(with_library)?;
     let mut all: Vec<_> =
         suitable.iter().enumerate().map(|(place, provider)| described(provider, place == 0)).collect();
-    let rest = offers(&library).map_err(said)?;
+    let rest = offers(&library).map_err(with_library)?;
     all.extend(rest.iter().filter(|it| !it.suits(wanted)).map(|provider| described(provider, false)));
     // libfabric lists some offers twice, with other limits.
     let mut once: Vec<Offer> = Vec::new();
     for offer in all {
-        if !once.iter().any(|other| other.is_same_way(&offer)) {
+        if !once.iter().any(|other| other.is_same_route(&offer)) {
             once.push(offer);
         }
     }
-    Ok(Found { library: library.origin(), offers: once })
+    Ok(FabricReport { library: library.origin(), offers: once })
 }
 
 impl Offer {
     /// Whether both are the same provider over the same interface, chosen or not.
-    fn is_same_way(&self, other: &Offer) -> bool {
+    fn is_same_route(&self, other: &Offer) -> bool {
         (&self.provider, &self.domain, &self.address) == (&other.provider, &other.domain, &other.address)
     }
 }
 
-impl Found {
+impl FabricReport {
     pub fn text(&self) -> String {
         let mut text = format!("library          {}\nrule             {RULE}\n\n", self.library);
         for offer in &self.offers {

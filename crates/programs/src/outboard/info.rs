@@ -8,14 +8,14 @@ use clap::Args;
 use serde_json::{Value, json};
 use settings::{Setting, TABLE};
 use telemetry::{Counter, Unit};
-use tuning::{Kind, Source, VECTOR_COPIES};
+use tuning::{VECTOR_COPIES, ValueKind, ValueSource};
 
 /// `MPI_Name 0|1` per line: the functions of the standard ABI, and whether they are implemented. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
 /// Print version, paths, machine, settings, counters and MPI functions.
 #[derive(Args)]
-pub struct Info {
+pub struct InfoCommand {
     /// Only the settings, with their values, defaults, and what they are for.
     #[arg(long)]
     settings: bool,
@@ -40,7 +40,7 @@ pub struct Info {
     json: bool,
 }
 
-impl Info {
+impl InfoCommand {
     /// The text to print.
     pub fn run(&self) -> Result<String, String> {
         let all = !self.settings && !self.counters && !self.functions && !self.tuning && !self.fabric;
@@ -144,26 +144,26 @@ fn tuned() -> Result<Vec<Tuned>, String> {
     let found = crate::tables::find(&settings.tuning)?;
     let tuning = boot::overruled(found.tuning, settings);
     let table = found.path.map_or(String::new(), |path| path.display().to_string());
-    let one = |(row, about): (usize, &tuning::Row)| {
+    let one = |(row, about): (usize, &tuning::ValueRow)| {
         let (value, source) = (tuning::shown(row, tuning.get(row)), tuning.source(row));
         let name = about.name;
         let (value, source) = match (source, &found.complaint) {
-            (Source::Setting, _) => (value, "setting".into()),
-            (Source::Table, _) => (value, format!("table {table}")),
-            (Source::Default, Some(sentence)) => (value, format!("built in: {sentence}")),
-            (Source::Default, None) if name.starts_with("read.") => {
+            (ValueSource::Setting, _) => (value, "setting".into()),
+            (ValueSource::Table, _) => (value, format!("table {table}")),
+            (ValueSource::Default, Some(sentence)) => (value, format!("built in: {sentence}")),
+            (ValueSource::Default, None) if name.starts_with("read.") => {
                 ("not known".into(), "the first long messages of a job show it".into())
             }
-            (Source::Default, None) if row == VECTOR_COPIES => {
+            (ValueSource::Default, None) if row == VECTOR_COPIES => {
                 (tuning::shown(row, u64::from(sys::copy::vectors_suit())), "measured now".into())
             }
-            (Source::Default, None) => (value, "built in".into()),
+            (ValueSource::Default, None) => (value, "built in".into()),
         };
         Tuned { name, value, source, doc: about.doc }
     };
     // Rows of libraries are left out while nothing has been measured for them.
-    let is_told = |row: &usize| tuning::ROWS[*row].kind != Kind::ByRanks || tuning.is_known(*row);
-    Ok(tuning::ROWS.iter().enumerate().filter(|(row, _)| is_told(row)).map(one).collect())
+    let is_shown = |row: &usize| tuning::ROWS[*row].kind != ValueKind::ByRanks || tuning.is_known(*row);
+    Ok(tuning::ROWS.iter().enumerate().filter(|(row, _)| is_shown(row)).map(one).collect())
 }
 
 fn functions() -> impl Iterator<Item = (&'static str, bool)> {
@@ -184,7 +184,7 @@ fn facts() -> Vec<(&'static str, String)> {
         true => path.display().to_string(),
         false => format!("{} (missing)", path.display()),
     };
-    let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::place::cpus::told(&cpus));
+    let cpus = sys::cpu::allowed().map_or("unknown".into(), |cpus| crate::mpirun::place::cpus::listed(&cpus));
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     vec![
         ("build", format!("{:016x}", boot::BUILD)),

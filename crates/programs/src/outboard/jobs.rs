@@ -10,18 +10,18 @@ use sys::process::Stat;
 use transport::shm::{LocalRank, Segment, State};
 
 /// A running job of this user.
-pub struct Job {
+pub struct RunningJob {
     /// The pid of its `mpirun`, or of the program that runs alone.
     pub pid: u32,
     pub segment: Segment,
 }
 
 /// All jobs, or the job whose `mpirun` or lone program has this pid. Fails if there is none.
-pub fn running(job: Option<u32>) -> Result<Vec<Job>, String> {
+pub fn running(job: Option<u32>) -> Result<Vec<RunningJob>, String> {
     let mut jobs = find()?;
     // The agent of a job on several hosts is a child of its `mpirun`, if that runs on this host.
     let is_meant =
-        |job: &Job, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
+        |job: &RunningJob, pid| job.pid == pid || Stat::of(job.pid).is_some_and(|stat| stat.parent == pid);
     jobs.retain(|it| job.is_none_or(|pid| is_meant(it, pid)));
     jobs.sort_by_key(|job| job.pid);
     match job {
@@ -31,8 +31,8 @@ pub fn running(job: Option<u32>) -> Result<Vec<Job>, String> {
 }
 
 /// The jobs whose segment a process of this user holds open.
-fn find() -> Result<Vec<Job>, String> {
-    let mut found: HashMap<(u64, u64), Job> = HashMap::new();
+fn find() -> Result<Vec<RunningJob>, String> {
+    let mut found: HashMap<(u64, u64), RunningJob> = HashMap::new();
     let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
     for process in processes.flatten() {
         let is_pid =
@@ -50,7 +50,7 @@ fn find() -> Result<Vec<Job>, String> {
                     .map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed))
                     .find(|pid| *pid != 0);
                 let pid = if launcher != 0 { launcher } else { first.unwrap_or(0) };
-                found.insert(key, Job { pid, segment });
+                found.insert(key, RunningJob { pid, segment });
             }
         }
     }
@@ -59,7 +59,7 @@ fn find() -> Result<Vec<Job>, String> {
 
 /// The job behind a descriptor. None if the descriptor is of something else, or the job is known already. All
 /// descriptors of a job have one key.
-fn open(path: &Path, known: &HashMap<(u64, u64), Job>) -> Option<((u64, u64), Segment)> {
+fn open(path: &Path, known: &HashMap<(u64, u64), RunningJob>) -> Option<((u64, u64), Segment)> {
     std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
     let facts = std::fs::metadata(path).ok()?;
     let key = (facts.dev(), facts.ino());

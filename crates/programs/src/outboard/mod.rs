@@ -24,14 +24,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 /// Show Outboard's settings, running jobs and schedules, and measure its performance.
 #[derive(Parser)]
 #[command(name = "outboard", version, arg_required_else_help = true, max_term_width = 110)]
-pub struct Arguments {
+pub struct OutboardCommand {
     #[command(subcommand)]
-    task: Task,
+    task: OutboardTask,
 }
 
 #[derive(Subcommand)]
-enum Task {
-    Info(info::Info),
+enum OutboardTask {
+    Info(info::InfoCommand),
     Top(top::Top),
     Explain(explain::Explain),
     Profile(profile::Profile),
@@ -46,7 +46,7 @@ enum Task {
 
 /// The program. The first of `words` is its own name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
-    let arguments = match Arguments::try_parse_from(words) {
+    let arguments = match OutboardCommand::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => {
             // A closed terminal cannot be helped.
@@ -55,17 +55,17 @@ pub fn run(words: Vec<OsString>) -> u8 {
         }
     };
     let text = match arguments.task {
-        Task::Info(info) => info.run(),
-        Task::Top(top) => top.run(),
-        Task::Explain(explain) => explain.run(),
-        Task::Profile(profile) => profile.run(),
-        Task::Plan(plan) => plan.run(),
-        Task::Simulate(simulate) => simulate.run(),
-        Task::Bench(bench) => bench.run(),
-        Task::Tune(tune) => tune.run(),
-        Task::Monitor(monitor) => monitor.run(),
-        Task::Completion(completion) => completion.run(command()),
-        Task::Man(man) => man.run(command()),
+        OutboardTask::Info(info) => info.run(),
+        OutboardTask::Top(top) => top.run(),
+        OutboardTask::Explain(explain) => explain.run(),
+        OutboardTask::Profile(profile) => profile.run(),
+        OutboardTask::Plan(plan) => plan.run(),
+        OutboardTask::Simulate(simulate) => simulate.run(),
+        OutboardTask::Bench(bench) => bench.run(),
+        OutboardTask::Tune(tune) => tune.run(),
+        OutboardTask::Monitor(monitor) => monitor.run(),
+        OutboardTask::Completion(completion) => completion.run(command()),
+        OutboardTask::Man(man) => man.run(command()),
     };
     match text {
         // A reader that closes the pipe (`| head`) is no failure.
@@ -79,5 +79,5 @@ pub fn run(words: Vec<OsString>) -> u8 {
 
 /// The command line's description, for its manual pages and its completion.
 fn command() -> clap::Command {
-    Arguments::command()
+    OutboardCommand::command()
 }

@@ -12,7 +12,7 @@ use clap::Args;
 #[derive(Args)]
 #[command(disable_help_flag = true)]
 pub struct Monitor {
-    /// As outboard-monitor takes them.
+    /// The arguments of outboard-monitor.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
     arguments: Vec<OsString>,
 }

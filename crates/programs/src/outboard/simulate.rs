@@ -37,10 +37,10 @@ pub struct Simulate {
     /// The proxies run on a data processing unit of the node, one on each core unless --proxies says how
     /// many. The collective `stencil` is messages to six neighbours in three dimensions.
     #[arg(long, requires = "nodes", num_args = 0..=1, require_equals = true, default_missing_value = "bluefield-2")]
-    dpu: Option<Unit>,
+    dpu: Option<KnownDpu>,
     /// Who carries out what stays within a node, beside a DPU.
     #[arg(long, requires = "dpu", default_value = "ranks")]
-    within: Who,
+    within: NodeCarrier,
     /// The DPU moves bytes between hosts without a copy of its own (Cross-GVMI), or its copies stay in its
     /// caches.
     #[arg(long, requires = "dpu")]
@@ -58,7 +58,7 @@ pub struct Simulate {
 
 /// A data processing unit that is known.
 #[derive(Clone, Copy, ValueEnum)]
-enum Unit {
+enum KnownDpu {
     /// 8 Cortex-A72, 12.5 GB/s, DDR4-3200 on one channel.
     #[value(name = "bluefield-2")]
     BlueField2,
@@ -69,7 +69,7 @@ enum Unit {
 
 /// Who carries out what stays within a node.
 #[derive(Clone, Copy, ValueEnum)]
-enum Who {
+enum NodeCarrier {
     /// The ranks, in the calls that start and end the operation.
     Ranks,
     /// A proxy on the node.
@@ -124,8 +124,8 @@ impl Simulate {
     /// The network, and the proxies of its nodes.
     fn network(&self) -> Network {
         let unit = self.dpu.map(|unit| match unit {
-            Unit::BlueField2 => Dpu::BLUEFIELD_2,
-            Unit::BlueField3 => Dpu::BLUEFIELD_3,
+            KnownDpu::BlueField2 => Dpu::BLUEFIELD_2,
+            KnownDpu::BlueField3 => Dpu::BLUEFIELD_3,
         });
         let given = |dpu: Dpu| Dpu {
             cores: self.proxies.unwrap_or(dpu.cores),
@@ -133,9 +133,9 @@ impl Simulate {
             ..if self.direct { dpu.direct() } else { dpu }
         };
         let within = match self.within {
-            Who::Ranks => Within::Ranks,
-            Who::Proxy => Within::Proxies(1),
-            Who::Dpu => Within::Dpu,
+            NodeCarrier::Ranks => Within::Ranks,
+            NodeCarrier::Proxy => Within::Proxies(1),
+            NodeCarrier::Dpu => Within::Dpu,
         };
         let proxies = match unit {
             Some(dpu) => Some(Proxies::Dpu(given(dpu), within)),
@@ -153,10 +153,10 @@ impl Simulate {
     ) -> Result<impl Iterator<Item = Result<String, String>>, String> {
         let settings = settings::load().map_err(|error| error.to_string())?;
         let choice = coll::AlgorithmChoice::from_settings(settings).map_err(|error| error.to_string())?;
-        let operations: Vec<Operation> = match self.which.collective.as_deref() {
-            Some("stencil") => vec![Operation::Stencil],
-            Some(name) => vec![Operation::Collective(collective(name)?.0)],
-            None => Collective::ALL.map(Operation::Collective).to_vec(),
+        let operations: Vec<SimulatedOperation> = match self.which.collective.as_deref() {
+            Some("stencil") => vec![SimulatedOperation::Stencil],
+            Some(name) => vec![SimulatedOperation::Collective(collective(name)?.0)],
+            None => Collective::ALL.map(SimulatedOperation::Collective).to_vec(),
         };
         let calls = operations.into_iter().flat_map(move |operation| {
             let nodes = nodes.clone();
@@ -164,19 +164,20 @@ impl Simulate {
         });
         let network = self.network();
         let proxies = network.proxies;
-        let row = move |(operation, nodes, bytes): (Operation, u64, u64)| {
+        let row = move |(operation, nodes, bytes): (SimulatedOperation, u64, u64)| {
             let nodes = u32::try_from(nodes).ok().filter(|nodes| (1..=NODES_MAX).contains(nodes));
             let nodes = nodes.ok_or(format!("1 to {NODES_MAX} nodes can be simulated"))?;
             let map = Arc::new(NodeMap::by_node(nodes * self.per_node, nodes));
             let network = Network { proxies: None, ..network.clone() };
-            let call = Call { choice: choice.clone(), operation, bytes, map, network, seed: self.seed };
+            let call =
+                SimulatedCall { choice: choice.clone(), operation, bytes, map, network, seed: self.seed };
             let head = format!("{:<21} {nodes:>6} {:>7} {bytes:>9}", operation.name(), nodes * self.per_node);
             Ok(match proxies {
                 Some(proxies) => head + &call.overlap(proxies),
                 None => head + &call.gain(),
             })
         };
-        let columns = if proxies.is_some() { Call::OVERLAP } else { Call::GAIN };
+        let columns = if proxies.is_some() { SimulatedCall::OVERLAP } else { SimulatedCall::GAIN };
         let header = format!("collective             nodes   ranks     bytes{columns}");
         Ok(std::iter::once(Ok(header)).chain(calls.map(row)))
     }
@@ -184,25 +185,25 @@ impl Simulate {
 
 /// The operation that is simulated.
 #[derive(Clone, Copy)]
-enum Operation {
+enum SimulatedOperation {
     Collective(Collective),
     /// Messages to six neighbours.
     Stencil,
 }
 
-impl Operation {
+impl SimulatedOperation {
     fn name(self) -> &'static str {
         match self {
-            Operation::Collective(collective) => collective.name(),
-            Operation::Stencil => "stencil",
+            SimulatedOperation::Collective(collective) => collective.name(),
+            SimulatedOperation::Stencil => "stencil",
         }
     }
 }
 
 /// A call on many nodes.
-struct Call {
+struct SimulatedCall {
     choice: coll::AlgorithmChoice,
-    operation: Operation,
+    operation: SimulatedOperation,
     bytes: u64,
     map: Arc<NodeMap>,
     /// The network without proxies.
@@ -210,14 +211,14 @@ struct Call {
     seed: u64,
 }
 
-impl Call {
+impl SimulatedCall {
     const GAIN: &'static str = "  over nodes        time us  without a map     time us   gain";
     const OVERLAP: &'static str =
         "  ranks by           ranks us  proxies by      proxies us    without us   with us   less  auto";
 
     /// The algorithm that is chosen with or without a map of the nodes. None for messages, which have none.
     fn algorithm(&self, is_known: bool) -> Option<Algorithm> {
-        let Operation::Collective(collective) = self.operation else { return None };
+        let SimulatedOperation::Collective(collective) = self.operation else { return None };
         let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
         Some(self.choice.of(collective, self.bytes, self.map.ranks(), true, &known))
     }
@@ -287,7 +288,7 @@ impl Call {
     ) -> (Option<Algorithm>, Option<u64>) {
         let network = Network { proxies: Some(proxies), work_ps, ..self.network.clone() };
         let over = match (self.operation, proxies) {
-            (Operation::Collective(collective), Proxies::Dpu(..)) => {
+            (SimulatedOperation::Collective(collective), Proxies::Dpu(..)) => {
                 let named = |facts: &&schedule::Facts| {
                     facts.name.starts_with("nodes") || facts.name == "linear" && !collective.reduces()
                 };
@@ -316,11 +317,11 @@ fn us(time: Option<u64>) -> String {
 mod tests {
     use super::*;
 
-    fn told(operation: Operation, bytes: u64, dpu: Option<Dpu>) -> String {
+    fn told(operation: SimulatedOperation, bytes: u64, dpu: Option<Dpu>) -> String {
         let network = dpu.map_or_else(Network::default, |dpu| dpu.network());
         let map = Arc::new(NodeMap::by_node(16, 4));
         let choice = coll::AlgorithmChoice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
-        let call = Call { choice, operation, bytes, map, network, seed: 1 };
+        let call = SimulatedCall { choice, operation, bytes, map, network, seed: 1 };
         call.overlap(dpu.map_or(Proxies::Host(2), |dpu| Proxies::Dpu(dpu, Within::Ranks)))
     }
 
@@ -331,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_proxies_save_is_told() {
-        let alltoall = Operation::Collective(Collective::Alltoall);
+        let alltoall = SimulatedOperation::Collective(Collective::Alltoall);
         let text = told(alltoall, 64 << 10, None);
         let [ranks, proxies, without, with, less] = figures(&text);
         assert!((without - 2.0 * ranks).abs() < 0.2 && proxies >= ranks, "{text}");
@@ -341,8 +342,8 @@ mod tests {
 
     #[test]
     fn short_operations_stay_with_the_ranks_and_long_ones_gain() {
-        let bcast = Operation::Collective(Collective::Bcast);
-        for operation in [bcast, Operation::Stencil] {
+        let bcast = SimulatedOperation::Collective(Collective::Bcast);
+        for operation in [bcast, SimulatedOperation::Stencil] {
             let (short, long) = (
                 told(operation, 8, Some(Dpu::BLUEFIELD_3)),
                 told(operation, 1 << 20, Some(Dpu::BLUEFIELD_3)),

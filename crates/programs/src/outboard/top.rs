@@ -15,10 +15,10 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use serde_json::{Value, json};
 use sys::process::Stat;
 use telemetry::summary::short;
-use telemetry::{Counter, Page, Unit};
+use telemetry::{Counter, CounterPage, Unit};
 use transport::shm::{LocalRank, RankPage, Segment};
 
-use super::jobs::{Job, ranks, running};
+use super::jobs::{RunningJob, ranks, running};
 
 /// Show this user's running jobs, a line for each rank and proxy. q ends it.
 #[derive(Args)]
@@ -37,11 +37,11 @@ pub struct Top {
 /// The counters of a job's ranks, then of its proxies, at one time of the machine's monotonic clock.
 struct Sample {
     at: u64,
-    pages: Vec<Done>,
+    pages: Vec<ProcessCounts>,
 }
 
 /// The counters of a process since the job's start.
-struct Done {
+struct ProcessCounts {
     /// The values in the order of [`Counter::ALL`].
     values: Vec<u64>,
     /// The processor time, or None if /proc does not show it.
@@ -84,12 +84,12 @@ impl Top {
 }
 
 impl Sample {
-    fn of(job: &Job) -> Sample {
+    fn of(job: &RunningJob) -> Sample {
         let at = sys::clock::now();
         let shape = job.segment.shape();
         let ranks = job.segment.places().map(|rank| {
             let page = job.segment.rank(rank);
-            let mut done = Done::of(&page.counters, page.pid.load(Ordering::Relaxed));
+            let mut done = ProcessCounts::of(&page.counters, page.pid.load(Ordering::Relaxed));
             // A wait is counted when it ends, which may be much later.
             done.values[Counter::WaitNs as usize] +=
                 page.wait.since().map_or(0, |since| at.saturating_sub(since));
@@ -97,7 +97,7 @@ impl Sample {
         });
         let proxies = (0..shape.proxies).map(|proxy| {
             let page = job.segment.proxy(proxy);
-            Done::of(&page.counters, page.pid.load(Ordering::Relaxed))
+            ProcessCounts::of(&page.counters, page.pid.load(Ordering::Relaxed))
         });
         Sample { at, pages: ranks.chain(proxies).collect() }
     }
@@ -108,10 +108,10 @@ impl Sample {
     }
 }
 
-impl Done {
-    fn of(page: &Page, pid: u32) -> Done {
+impl ProcessCounts {
+    fn of(page: &CounterPage, pid: u32) -> ProcessCounts {
         let values = Counter::ALL.iter().map(|counter| page.value(*counter)).collect();
-        Done { values, cpu_ns: Stat::of(pid).map(|stat| stat.cpu_ns) }
+        ProcessCounts { values, cpu_ns: Stat::of(pid).map(|stat| stat.cpu_ns) }
     }
 }
 
@@ -137,7 +137,7 @@ const COLLECTIVES: &[Counter] = &[
 const SHMEM: &[Counter] = &[Counter::ShmemPuts, Counter::ShmemGets, Counter::ShmemAtomics];
 
 /// The line above a job's table.
-fn title(job: &Job, age: u64, is_rate: bool) -> String {
+fn title(job: &RunningJob, age: u64, is_rate: bool) -> String {
     let what = if is_rate { "per second" } else { "since its start" };
     let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
     format!(
@@ -169,7 +169,7 @@ const HEAD: [&str; COLUMNS] = [
 ];
 
 /// A job as lines of text: per second since the `last` sample, else totals since its start.
-fn table(job: &Job, last: Option<&Sample>, now: &Sample) -> String {
+fn table(job: &RunningJob, last: Option<&Sample>, now: &Sample) -> String {
     let shape = job.segment.shape();
     let start = job.segment.job().start.load(Ordering::Relaxed);
     let age = now.at.saturating_sub(start);
@@ -283,8 +283,8 @@ fn place(cpus: u32, first: u32) -> String {
     }
 }
 
-fn described(job: &Job) -> Value {
-    let counters = |page: &Page| -> Value {
+fn described(job: &RunningJob) -> Value {
+    let counters = |page: &CounterPage| -> Value {
         page.values()
             .map(|(counter, value)| (counter.name().to_string(), value.into()))
             .collect::<serde_json::Map<_, _>>()
@@ -369,7 +369,7 @@ mod tests {
     fn a_long_wait_is_a_share_of_each_second_that_it_lasts() {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
         segment.world(0).size.store(1, Ordering::Relaxed);
-        let job = Job { pid: 1, segment };
+        let job = RunningJob { pid: 1, segment };
         let (page, now) = (job.segment.rank(job.segment.require(0).unwrap()), sys::clock::now());
         page.pid.store(std::process::id(), Ordering::Relaxed);
         let sample = |at: u64| Sample { at, ..Sample::of(&job) };

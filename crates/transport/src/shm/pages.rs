@@ -406,7 +406,7 @@ pub struct RankPage {
     /// The instances that the rank offloads to its proxy.
     pub launches: LaunchRing,
     /// The rank's counters.
-    pub counters: CacheLine<telemetry::Page>,
+    pub counters: CacheLine<telemetry::CounterPage>,
     /// The rank's collectives, if OUTBOARD_STATS asks for them.
     pub operations: CacheLine<telemetry::Operations>,
     /// The directory by which peers find its instances: for each bucket the offset in its arena of the first
@@ -533,7 +533,7 @@ pub struct ProxyPage {
     /// The bell that others ring when there is news for the proxy.
     pub bell: CacheLine<Doorbell>,
     /// The proxy's counters.
-    pub counters: CacheLine<telemetry::Page>,
+    pub counters: CacheLine<telemetry::CounterPage>,
     /// 1 once a rank kills the proxy and reports its end, so that the proxy's parent does not report it
     /// again.
     pub fenced: AtomicU32,

@@ -149,8 +149,8 @@ fn length(binding: &Binding, dummy: &Dummy) -> String {
     let name = binding.function.name.as_str();
     match dummy.shape.trim_matches(['(', ')']) {
         "*" => match (dummy.name.as_str(), name.to_lowercase().contains("neighbor")) {
-            ("sendtypes", true) => "peers::neighbors(*comm, peers::Side::Send)".into(),
-            ("recvtypes", true) => "peers::neighbors(*comm, peers::Side::Receive)".into(),
+            ("sendtypes", true) => "peers::neighbors(*comm, peers::NeighborSide::Send)".into(),
+            ("recvtypes", true) => "peers::neighbors(*comm, peers::NeighborSide::Receive)".into(),
             ("sendtypes" | "recvtypes", false) => "peers::of(*comm)".into(),
             ("remain_dims", _) => "peers::dimensions(*comm)".into(),
             ("array_of_info", _) => "*count".into(),

@@ -503,14 +503,14 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
         },
         Access::Copy { written, lasting: true } => Argument {
             declared,
-            before: format!("let mut {bound} = or_end!(section::Copy::lasting({name}), {refuse});"),
+            before: format!("let mut {bound} = or_end!(section::SectionCopy::lasting({name}), {refuse});"),
             passed: format!("{bound}.address()"),
             after: format!("let code = {bound}.attach(request_c, code, {written});"),
             ..Default::default()
         },
         Access::Copy { written, .. } => Argument {
             declared,
-            before: format!("let mut {bound} = section::Copy::new({name});"),
+            before: format!("let mut {bound} = section::SectionCopy::new({name});"),
             passed: format!("{bound}.address()"),
             after: if *written { format!("{bound}.store();") } else { String::new() },
             ..Default::default()
@@ -553,7 +553,9 @@ fn blame(binding: &Binding) -> String {
         dummy.shape.is_empty() && dummy.handle().is_some_and(|handle| OWNERS.contains(&handle))
     });
     match found.and_then(|(dummy, _)| Some((dummy, dummy.handle()?))) {
-        Some((dummy, handle)) => format!("fault::On::{}(*{})", handle.trim_start_matches("MPI_"), dummy.name),
-        None => "fault::On::Nothing".into(),
+        Some((dummy, handle)) => {
+            format!("fault::ErrorTarget::{}(*{})", handle.trim_start_matches("MPI_"), dummy.name)
+        }
+        None => "fault::ErrorTarget::Nothing".into(),
     }
 }

@@ -11,12 +11,12 @@ use telemetry::Unit;
 use telemetry::summary::short;
 use transport::shm::{RankPage, State};
 
-use super::job::Job;
+use super::job::AgentJob;
 
 /// How long an answer may take: a waiting rank wakes for the question.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-impl Job {
+impl AgentJob {
     /// Asks all ranks what they wait for, and prints the answers.
     pub(super) fn explain(&self) {
         let ranks = self.living_ranks();

@@ -20,8 +20,8 @@ use sys::signal::name;
 use transport::shm::{EndCause, State};
 
 use super::guardian::{Guardian, carries};
-use super::job::{Job, Member, World};
-use crate::mpirun::wire::frame::Up;
+use super::job::{AgentJob, JobProcess, LocalWorld};
+use crate::mpirun::wire::frame::ToRoot;
 
 /// The time from SIGTERM to SIGKILL for ranks.
 const GRACE: Duration = Duration::from_millis(500);
@@ -32,22 +32,22 @@ const PROXY_GRACE: Duration = Duration::from_millis(1000);
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
 /// How a rank ended.
-struct End {
-    /// None for a process that is not our child.
+struct RankExit {
+    /// The exit code, or None for a process that is not our child.
     code: Option<i32>,
     signal: Option<i32>,
 }
 
-impl Job {
+impl AgentJob {
     pub(super) fn reap(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = pid.as_raw_nonzero().get();
             match self.living.remove(&pid) {
-                Some(Member::Rank(rank)) => {
-                    let end = End { code: status.exit_status(), signal: status.terminating_signal() };
-                    self.rank_ended(rank, pid, &end);
+                Some(JobProcess::Rank(rank)) => {
+                    let exit = RankExit { code: status.exit_status(), signal: status.terminating_signal() };
+                    self.rank_ended(rank, pid, &exit);
                 }
-                Some(Member::Proxy(proxy)) => self.proxy_ended(proxy, pid, status),
+                Some(JobProcess::Proxy(proxy)) => self.proxy_ended(proxy, pid, status),
                 // A descendant that became our child.
                 None => {}
             }
@@ -56,17 +56,17 @@ impl Job {
         if let Some((pid, _)) = self.adopted.take_if(ended)
             && self.living.remove(&pid).is_some()
         {
-            self.rank_ended(0, pid, &End { code: None, signal: None });
+            self.rank_ended(0, pid, &RankExit { code: None, signal: None });
         }
     }
 
     /// The world of a rank.
-    fn world_of(&mut self, rank: u32) -> Option<&mut World> {
+    fn world_of(&mut self, rank: u32) -> Option<&mut LocalWorld> {
         let first = self.page(rank).first.load(Ordering::Relaxed);
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
-    fn rank_ended(&mut self, rank: u32, pid: i32, end: &End) {
+    fn rank_ended(&mut self, rank: u32, pid: i32, exit: &RankExit) {
         let page = self.page(rank);
         let (state, first) = (page.state(), page.first.load(Ordering::Relaxed));
         if state != State::Finalized {
@@ -75,21 +75,21 @@ impl Job {
         let name_of = self.segment.name(rank);
         let spawned = self.segment.world(first).id.load(Ordering::Relaxed) != 0;
         let Some(world) = self.world_of(rank) else { return };
-        if world.kill_at.is_some() || world.stillborn {
-            world.broken |= state == State::Running && !world.stillborn;
+        if world.kill_at.is_some() || world.failed_to_start {
+            world.broken |= state == State::Running && !world.failed_to_start;
             return;
         }
         if spawned && state == State::Unborn {
             let number = rank - first;
             return self
-                .stillborn(first, format!("process {number} of the started ones ended before MPI_Init"));
+                .spawn_failed(first, format!("process {number} of the started ones ended before MPI_Init"));
         }
         world.broken |= state != State::Finalized;
         if self.segment.world(first).aborted().is_some() {
             return self.report_abort(first);
         }
         let who = format!("{name_of} (pid {pid} on {})", self.host);
-        if let Some(signal) = end.signal {
+        if let Some(signal) = exit.signal {
             let sentence = format!(
                 "{who} was killed by signal {signal} ({}){}; ending the job",
                 name(signal),
@@ -97,7 +97,7 @@ impl Job {
             );
             return self.report(first, sentence, 128 + signal as u8);
         }
-        let Some(code) = end.code else {
+        let Some(code) = exit.code else {
             if state == State::Running {
                 self.report(first, format!("{who} ended without MPI_Finalize; ending the job"), 1);
             }
@@ -137,7 +137,7 @@ impl Job {
         if self.segment.has_remote_servers() {
             let endpoint = self.segment.proxy_endpoint(proxy);
             self.segment.set_endpoint(endpoint, &[]);
-            self.tell(Up::Names(vec![(endpoint, Vec::new())]));
+            self.send(ToRoot::Names(vec![(endpoint, Vec::new())]));
         }
         if page.state() == State::Finalized && status.exit_status() == Some(0) {
             return;
@@ -147,7 +147,7 @@ impl Job {
         // A rank that kills a stalled proxy prints a line itself.
         let fenced = page.fenced.load(Ordering::Relaxed) != 0;
         let ending = self.worlds.iter().any(|world| world.kill_at.is_some());
-        if fenced || ending || !self.is_dpu && !self.lives(|member| matches!(member, Member::Rank(_))) {
+        if fenced || ending || !self.is_dpu && !self.lives(|member| matches!(member, JobProcess::Rank(_))) {
             return;
         }
         let how = match status.terminating_signal() {
@@ -181,11 +181,11 @@ impl Job {
     /// Prints why a world and those connected with it are ended, and ends them.
     pub(super) fn report(&mut self, first: u32, sentence: String, code: u8) {
         let connected = self.segment.connected(first);
-        let ending = |world: &World| connected.contains(&world.first) && world.kill_at.is_some();
+        let ending = |world: &LocalWorld| connected.contains(&world.first) && world.kill_at.is_some();
         if !self.worlds.iter().any(ending) {
             // The first failure of this host decides its exit code.
             let code = self.failed.unwrap_or(code);
-            self.tell(Up::Failed { worlds: connected.clone(), sentence, code });
+            self.send(ToRoot::Failed { worlds: connected.clone(), sentence, code });
         }
         self.end(&connected, code, libc::SIGTERM);
     }

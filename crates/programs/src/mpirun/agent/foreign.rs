@@ -13,7 +13,7 @@ use std::time::Duration;
 use transport::shm::{Segment, State};
 
 use super::start::beside_us;
-use crate::mpirun::wire::way::Way;
+use crate::mpirun::wire::uplink::Uplink;
 
 /// The pause before the first look, the longest pause, and the factor from one pause to the next.
 const FIRST: Duration = Duration::from_millis(1);
@@ -35,7 +35,7 @@ pub fn watch(
     segment: Segment,
     mut suspects: Vec<Suspect>,
     size: u32,
-    way: Arc<dyn Way>,
+    uplink: Arc<dyn Uplink>,
 ) -> std::io::Result<()> {
     // One process of any MPI is a job of one rank.
     if size < 2 {
@@ -59,7 +59,7 @@ pub fn watch(
                     && segment.local(suspect.rank).map(|rank| segment.rank(rank).state())
                         == Some(State::Unborn)
                 {
-                    return way.say(&sentence(&suspect.program, &library, &own, size));
+                    return uplink.say(&sentence(&suspect.program, &library, &own, size));
                 }
             }
         }

@@ -18,7 +18,7 @@ use super::start::Setup;
 use super::upstream::Upstream;
 use crate::mpirun::place::claims::Claims;
 use crate::mpirun::streams::output::{Forwarder, Style};
-use crate::mpirun::wire::frame::Up;
+use crate::mpirun::wire::frame::ToRoot;
 
 /// The signals that `mpirun` takes over.
 pub const SIGNALS: &[i32] = &[
@@ -35,13 +35,13 @@ pub const SIGNALS: &[i32] = &[
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Member {
+pub(super) enum JobProcess {
     Rank(u32),
     Proxy(u32),
 }
 
 /// The processes of one MPI_COMM_WORLD, as long as it has process numbers in the segment.
-pub(super) struct World {
+pub(super) struct LocalWorld {
     /// The world's first rank in the segment.
     pub first: u32,
     /// How many ranks the world has.
@@ -56,31 +56,31 @@ pub(super) struct World {
     /// number is never used again.
     pub broken: bool,
     /// Whether a spawned rank ended before all had come to MPI_Init: then only the spawn has failed.
-    pub stillborn: bool,
+    pub failed_to_start: bool,
 }
 
-impl World {
-    pub fn new(first: u32, size: u32) -> World {
-        World {
+impl LocalWorld {
+    pub fn new(first: u32, size: u32) -> LocalWorld {
+        LocalWorld {
             first,
             size,
             environment: Vec::new(),
             kill_at: None,
             never_joined: None,
             broken: false,
-            stillborn: false,
+            failed_to_start: false,
         }
     }
 }
 
 /// The part of a job that runs on a host.
-pub struct Job {
+pub struct AgentJob {
     /// How lines of output are shown.
     pub(super) style: Style,
     pub(super) segment: Segment,
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
-    pub(super) worlds: Vec<World>,
+    pub(super) worlds: Vec<LocalWorld>,
     /// The first ranks of spawned worlds whose processes have not all come to MPI_Init.
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
@@ -97,7 +97,7 @@ pub struct Job {
     pub(super) is_dpu: bool,
     /// The pipes to ranks that read the standard input passed on here, until all ranks have started.
     pub(super) readers: Vec<ChildStdin>,
-    pub(super) living: HashMap<i32, Member>,
+    pub(super) living: HashMap<i32, JobProcess>,
     /// The program for which this `mpirun` was started, if there is one: rank 0, but not our child.
     pub(super) adopted: Option<(i32, Process)>,
     /// How many ranks of the segment were ever used.
@@ -108,7 +108,7 @@ pub struct Job {
     pub(super) oom_kills: u64,
 }
 
-impl Job {
+impl AgentJob {
     /// A job of which nothing runs yet; `here` are the ranks of its first world that are to run on this host.
     pub fn new(
         segment: Segment,
@@ -116,8 +116,8 @@ impl Job {
         setup: Setup,
         here: Vec<u32>,
         upstream: Upstream,
-    ) -> Job {
-        Job {
+    ) -> AgentJob {
+        AgentJob {
             style: Style::of(&setup.global),
             segment,
             setup,
@@ -142,13 +142,13 @@ impl Job {
     }
 
     /// Sends a frame to the root.
-    pub(super) fn tell(&self, frame: Up) {
-        self.upstream.way.tell(frame);
+    pub(super) fn send(&self, frame: ToRoot) {
+        self.upstream.uplink.send(frame);
     }
 
     /// Has the root print a line.
     pub(super) fn say(&self, sentence: &str) {
-        self.upstream.way.say(sentence);
+        self.upstream.uplink.say(sentence);
     }
 
     /// The living ranks with their pids.
@@ -157,7 +157,7 @@ impl Job {
             .living
             .iter()
             .filter_map(
-                |(pid, member)| if let Member::Rank(rank) = member { Some((*rank, *pid)) } else { None },
+                |(pid, member)| if let JobProcess::Rank(rank) = member { Some((*rank, *pid)) } else { None },
             )
             .collect();
         ranks.sort_unstable();
@@ -183,26 +183,26 @@ impl Job {
         sys::debugger::show_processes(&self.host, &processes);
     }
 
-    pub(super) fn lives(&self, which: impl Fn(Member) -> bool) -> bool {
+    pub(super) fn lives(&self, which: impl Fn(JobProcess) -> bool) -> bool {
         self.living.values().any(|member| which(*member))
     }
 
     pub(super) fn signal_ranks(&self, signal: Signal) {
-        self.signal_group(signal, |member| matches!(member, Member::Rank(_)));
+        self.signal_group(signal, |member| matches!(member, JobProcess::Rank(_)));
     }
 
     pub(super) fn signal_world(&self, first: u32, signal: Signal) {
         let ranks: Vec<u32> = self.segment.members(first).map(|rank| rank.peer()).collect();
-        self.signal_group(signal, |member| matches!(member, Member::Rank(rank) if ranks.contains(&rank)));
+        self.signal_group(signal, |member| matches!(member, JobProcess::Rank(rank) if ranks.contains(&rank)));
     }
 
     pub(super) fn signal_proxies(&self, signal: Signal) {
-        self.signal_group(signal, |member| matches!(member, Member::Proxy(_)));
+        self.signal_group(signal, |member| matches!(member, JobProcess::Proxy(_)));
     }
 
     /// Signals the process groups of our living children: until they are reaped, pids and groups are theirs.
     /// An adopted program does not lead a group of ours, so the signal goes to its process only.
-    fn signal_group(&self, signal: Signal, which: impl Fn(Member) -> bool) {
+    fn signal_group(&self, signal: Signal, which: impl Fn(JobProcess) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
             match (&self.adopted, Pid::from_raw(*pid)) {
                 (Some((adopted, process)), _) if adopted == pid => drop(process.signal(signal.as_raw())),

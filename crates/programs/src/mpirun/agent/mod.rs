@@ -15,9 +15,9 @@ mod deadlock;
 mod end;
 mod foreign;
 pub mod guardian;
-mod hear;
 pub mod job;
 mod prepare;
+mod receive;
 mod serve;
 pub mod start;
 pub mod upstream;
@@ -35,10 +35,10 @@ use sys::signal::Signals;
 
 use super::command::say::Refusal;
 use super::command::variables;
-use super::wire::frame::{self, Down, Start, Up};
+use super::wire::frame::{self, Start, ToAgent, ToRoot};
 use super::wire::launch::AGENT as WORD;
-use super::wire::way::{Pipe, Way, input};
-use job::Job;
+use super::wire::uplink::{PipeUplink, Uplink, input};
+use job::AgentJob;
 use upstream::Upstream;
 
 /// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
@@ -57,28 +57,28 @@ const LOCAL_VARIABLES: [&str; 8] = [
 
 /// Runs an agent, if the first word asks for one. Returns its exit code, else None.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
-    let step: fn(&str, &Arc<Pipe>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
+    let step: fn(&str, &Arc<PipeUplink>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
         WORD => |_, pipe| begin(pipe),
         AGAIN => run,
         _ => return None,
     };
     sys::child::name_myself("mpirun-agent");
-    let pipe = Arc::new(Pipe::open().ok()?);
+    let pipe = Arc::new(PipeUplink::open().ok()?);
     let second = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
     let code = step(second, &pipe).unwrap_or_else(|refusal| {
         let sentence = format!("host {}: {}", sys::host::name(), refusal.message);
-        pipe.tell(Up::Failed { worlds: vec![0], sentence, code: refusal.code });
+        pipe.send(ToRoot::Failed { worlds: vec![0], sentence, code: refusal.code });
         refusal.code
     });
-    pipe.tell(Up::Done { code });
+    pipe.send(ToRoot::Done { code });
     Some(code)
 }
 
-fn begin(pipe: &Pipe) -> Result<u8, Refusal> {
+fn begin(pipe: &PipeUplink) -> Result<u8, Refusal> {
     pipe.greet().map_err(|error| Refusal::other(format!("cannot greet: {error}")))?;
     let wrong = |what: String| Refusal::other(format!("what an agent is to do cannot be read: {what}"));
     let first = frame::read(&mut input()?).map_err(|error| wrong(error.to_string()))?;
-    let Some(Down::Start(start)) = first else { return Err(wrong("nothing came".into())) };
+    let Some(ToAgent::Start(start)) = first else { return Err(wrong("nothing came".into())) };
     let ours = |name: &&(std::ffi::OsString, std::ffi::OsString)| {
         !name.0.to_str().is_some_and(|name| LOCAL_VARIABLES.contains(&name))
     };
@@ -101,7 +101,7 @@ fn begin(pipe: &Pipe) -> Result<u8, Refusal> {
     Err(again(command.envs(environment).current_dir(&start.directory).exec()))
 }
 
-fn run(fd: &str, pipe: &Arc<Pipe>) -> Result<u8, Refusal> {
+fn run(fd: &str, pipe: &Arc<PipeUplink>) -> Result<u8, Refusal> {
     let signals = Signals::take(job::SIGNALS)
         .map_err(|error| Refusal::other(format!("cannot take over signals: {error}")))?;
     let lost =
@@ -112,7 +112,7 @@ fn run(fd: &str, pipe: &Arc<Pipe>) -> Result<u8, Refusal> {
     let start = start.ok_or_else(|| Refusal::other("what an agent is to do is empty"))?;
     let silence = Duration::from_millis(variables::settings(&start.global)?.launch_silence_ms);
     let upstream = Upstream::open(pipe.clone(), silence)?;
-    let (mut job, plan) = Job::prepare(&start, upstream, Arc::new(signals))?;
+    let (mut job, plan) = AgentJob::prepare(&start, upstream, Arc::new(signals))?;
     job.start(&start.programs, &plan)?;
     Ok(job.watch())
 }

@@ -10,20 +10,24 @@ use settings::{Settings, agree};
 use sys::signal::Signals;
 use transport::shm::Segment;
 
-use super::job::Job;
+use super::job::AgentJob;
 use super::start::Setup;
 use super::upstream::Upstream;
 use crate::mpirun::command::arguments::Universe;
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::command::variables;
 use crate::mpirun::place::claims::Claims;
-use crate::mpirun::place::cpus::{self, Core, Plan, Want};
+use crate::mpirun::place::cpus::{self, Core, CorePlan, Want};
 use crate::mpirun::wire::frame::Start;
 
-impl Job {
+impl AgentJob {
     /// Makes the job's memory on this host. Returns the job, of which nothing runs yet, and the cores of each
     /// process.
-    pub fn prepare(start: &Start, upstream: Upstream, signals: Arc<Signals>) -> Result<(Job, Plan), Refusal> {
+    pub fn prepare(
+        start: &Start,
+        upstream: Upstream,
+        signals: Arc<Signals>,
+    ) -> Result<(AgentJob, CorePlan), Refusal> {
         let global = &start.global;
         let settings = variables::settings(global)?;
         let cores = cpus::cores().map_err(Refusal::other)?;
@@ -45,12 +49,12 @@ impl Job {
             given: cores.len(),
             crowded: false,
         };
-        let plan = place(&cores, &mut want, &mut claims)?;
+        let plan = plan_cores(&cores, &mut want, &mut claims)?;
         if let Some(warning) = cpus::shared_with_proxies(&plan, cores.iter().map(Vec::len).sum()) {
-            upstream.way.say(&warning);
+            upstream.uplink.say(&warning);
         }
         let (segment, fd, complaint) = memory(start, &settings, &plan)?;
-        complaint.iter().for_each(|sentence| upstream.way.say(sentence));
+        complaint.iter().for_each(|sentence| upstream.uplink.say(sentence));
         let universe = match global.usize {
             Some(Universe::Size(size)) => Some(size),
             Some(Universe::System) => Some(cores.len() as u32),
@@ -65,7 +69,7 @@ impl Job {
             universe,
             trace: Setup::trace_path(&settings, (!upstream.is_here()).then_some(start.node)),
         };
-        let mut job = Job::new(segment, signals, setup, here, upstream);
+        let mut job = AgentJob::new(segment, signals, setup, here, upstream);
         job.is_dpu = start.serves().is_some();
         job.claims = Some(claims);
         Ok((job, plan))
@@ -77,7 +81,7 @@ impl Job {
 fn memory(
     start: &Start,
     settings: &Settings,
-    plan: &Plan,
+    plan: &CorePlan,
 ) -> Result<(Segment, OwnedFd, Option<String>), Refusal> {
     let (global, ranks) = (&start.global, start.node_of.len() as u32);
     let shape = boot::shape(settings, ranks, settings.spawn_ranks_max as u32, global.proxies);
@@ -120,7 +124,7 @@ fn address(start: &Start) -> String {
 }
 
 /// Decides which process runs where: on cores that no other job has, if there are enough.
-fn place(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<Plan, Refusal> {
+fn plan_cores(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<CorePlan, Refusal> {
     let free = claims.free();
     let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);
     let proxies_find_theirs = want.proxy_cores.is_none_or(|list| list.iter().all(is_free));

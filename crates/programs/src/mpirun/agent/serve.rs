@@ -19,14 +19,14 @@ use sys::Span;
 use transport::shm::launcher::{self, Spawn};
 use transport::shm::{Arena, LauncherRequest, State};
 
-use super::job::{Job, World};
-use super::start::Place;
-use crate::mpirun::command::arguments::Program;
+use super::job::{AgentJob, LocalWorld};
+use super::start::RankPlacement;
+use crate::mpirun::command::arguments::RankProgram;
 use crate::mpirun::command::found::found;
 use crate::mpirun::place::cpus;
-use crate::mpirun::wire::frame::{Begin, Up};
+use crate::mpirun::wire::frame::{NewWorld, ToRoot};
 
-impl Job {
+impl AgentJob {
     /// Takes all requests of the living ranks, and passes them on to the root.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
@@ -36,15 +36,15 @@ impl Job {
             }
             state.store(LauncherRequest::TAKEN, Ordering::Relaxed);
             match self.request(rank) {
-                Ok(request) => self.tell(Up::Ask { rank, request }),
+                Ok(request) => self.send(ToRoot::Ask { rank, request }),
                 Err(error) => self.reply(rank, &launcher::answer(&Err(error))),
             }
         }
-        self.look_at_births();
+        self.report_births();
     }
 
     /// The memory in which a rank's request lies, and into which the answer goes.
-    fn letter(&self, rank: u32) -> Result<(Arena, Span)> {
+    fn request_memory(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
         let ask = &self.segment.rank(place).ask;
         let arena = self.segment.arena(place)?;
@@ -53,7 +53,7 @@ impl Job {
     }
 
     fn request(&self, rank: u32) -> Result<Vec<u8>> {
-        let (_arena, span) = self.letter(rank)?;
+        let (_arena, span) = self.request_memory(rank)?;
         let length = self.page(rank).ask.bytes.load(Ordering::Relaxed);
         if length > span.bytes() as u64 {
             fail!(Class::Intern, "a request of {length} bytes in {} bytes", span.bytes());
@@ -70,7 +70,7 @@ impl Job {
         if page.ask.state.load(Ordering::Acquire) != LauncherRequest::TAKEN {
             return;
         }
-        let Ok((_arena, span)) = self.letter(rank) else { return };
+        let Ok((_arena, span)) = self.request_memory(rank) else { return };
         let error = Error::new(Class::NoMem, "the answer of mpirun is longer than expected".to_owned());
         let short = launcher::answer(&Err(error));
         let answer = if answer.len() > span.bytes() { &short } else { answer };
@@ -84,9 +84,9 @@ impl Job {
     }
 
     /// Starts the processes of a new world that are to run on this host: all of them, or none.
-    pub(super) fn begin(&mut self, begin: &Begin) -> Result<()> {
-        let spawn = Spawn::from_bytes(&begin.spawn)?;
-        let (first, size) = (begin.first, begin.node_of.len() as u32);
+    pub(super) fn start_new_world(&mut self, new: &NewWorld) -> Result<()> {
+        let spawn = Spawn::from_bytes(&new.spawn)?;
+        let (first, size) = (new.first, new.node_of.len() as u32);
         // Worlds that had these ranks before are over.
         self.worlds.retain(|world| world.first + world.size <= first || first + size <= world.first);
         let segment = self.segment.clone();
@@ -98,18 +98,18 @@ impl Job {
                 segment.shape().ranks
             );
         }
-        segment.job().nodes.store(begin.nodes, Ordering::Relaxed);
-        segment.make_world(first, &begin.node_of, begin.id)?;
-        segment.job().worlds.store(begin.id, Ordering::Release);
+        segment.job().nodes.store(new.nodes, Ordering::Relaxed);
+        segment.make_world(first, &new.node_of, new.id)?;
+        segment.job().worlds.store(new.id, Ordering::Release);
         // The ranks of a mirror run on another computer.
         let here = segment.members(first).filter(|_| !self.is_dpu);
         let here: Vec<u32> = here.map(|rank| rank.peer()).collect();
-        let programs = if here.is_empty() { Ok(Vec::new()) } else { self.programs(begin.asker, &spawn) };
+        let programs = if here.is_empty() { Ok(Vec::new()) } else { self.programs(new.asker, &spawn) };
         let environment = programs.as_ref().ok().and_then(|programs| programs.first());
         let environment = environment.map(|program| program.environment.clone()).unwrap_or_default();
-        self.worlds.push(World { environment, ..World::new(first, size) });
+        self.worlds.push(LocalWorld { environment, ..LocalWorld::new(first, size) });
         if here.is_empty() {
-            self.tell(Up::Born { first });
+            self.send(ToRoot::Born { first });
             return Ok(());
         }
         let parents = spawn.parents.iter().map(|parent| segment.first_of(*parent));
@@ -121,7 +121,7 @@ impl Job {
         if self.living.len() + here.len() > cores {
             segment.job().spin_allowed.store(0, Ordering::Relaxed);
         }
-        let started = programs.and_then(|programs| self.start_world(begin, &spawn, &here, &programs));
+        let started = programs.and_then(|programs| self.start_world_ranks(new, &spawn, &here, &programs));
         if let Err(error) = started {
             self.undo(first);
             return Err(error);
@@ -131,45 +131,45 @@ impl Job {
         Ok(())
     }
 
-    fn start_world(
+    fn start_world_ranks(
         &mut self,
-        begin: &Begin,
+        new: &NewWorld,
         spawn: &Spawn,
         here: &[u32],
-        programs: &[Program],
+        programs: &[RankProgram],
     ) -> Result<()> {
-        let indices = (0..).zip(&begin.counts).flat_map(|(index, count)| (0..*count).map(move |_| index));
+        let indices = (0..).zip(&new.counts).flat_map(|(index, count)| (0..*count).map(move |_| index));
         let indices: Vec<usize> = indices.collect();
         for (local_rank, &rank) in (0..).zip(here) {
-            let number = rank - begin.first;
+            let number = rank - new.first;
             let Some(&index) = indices.get(number as usize) else {
                 fail!(Class::Intern, "a world of another size")
             };
             self.page(rank).application.store(index as u32, Ordering::Relaxed);
             let local = (local_rank, here.len() as u32);
-            let size = begin.node_of.len() as u32;
-            let place = Place { rank, number, size, local, parents: &spawn.parents };
-            self.start_rank(&programs[index], &place, &[])
+            let size = new.node_of.len() as u32;
+            let placement = RankPlacement { rank, number, size, local, parents: &spawn.parents };
+            self.start_rank(&programs[index], &placement, &[])
                 .map_err(|refusal| Error::new(Class::Spawn, refusal.message))?;
         }
         Ok(())
     }
 
     /// Reports spawned worlds whose processes on this host have all come to MPI_Init.
-    fn look_at_births(&mut self) {
+    fn report_births(&mut self) {
         let segment = self.segment.clone();
         let has_come =
             |first: &mut u32| segment.members(*first).all(|rank| segment.rank(rank).state() != State::Unborn);
         let come: Vec<u32> = self.births.extract_if(.., has_come).collect();
-        come.into_iter().for_each(|first| self.tell(Up::Born { first }));
+        come.into_iter().for_each(|first| self.send(ToRoot::Born { first }));
     }
 
     /// Undoes a spawned world of which a process has ended before MPI_Init.
-    pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
+    pub(super) fn spawn_failed(&mut self, first: u32, sentence: String) {
         self.undo(first);
         if self.births.contains(&first) {
             self.births.retain(|birth| *birth != first);
-            self.tell(Up::Stillborn { first, sentence });
+            self.send(ToRoot::FailedToStart { first, sentence });
         }
     }
 
@@ -178,14 +178,14 @@ impl Job {
         // No rank waits for this world in MPI_Finalize any more.
         self.segment.disconnect(first);
         if let Some(world) = self.worlds.iter_mut().find(|world| world.first == first) {
-            world.stillborn = true;
+            world.failed_to_start = true;
         }
         self.signal_world(first, Signal::KILL);
     }
 
     /// The programs with what their infos say: `wdir`, `path` and `env`, lines of NAME=VALUE (MPI 5.0,
     /// section 11.8.4).
-    fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<Program>> {
+    fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<RankProgram>> {
         let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);
         let stand = PathBuf::from(OsString::from_vec(spawn.directory.clone()));
@@ -214,7 +214,7 @@ impl Job {
                     .filter_map(|line| line.split_once('='))
                     .map(|(name, value)| (name.into(), value.into())),
             );
-            Ok(Program { count: program.count as u32, environment, directory: Some(directory), words })
+            Ok(RankProgram { count: program.count as u32, environment, directory: Some(directory), words })
         };
         spawn.programs.iter().map(one).collect()
     }

@@ -13,12 +13,12 @@ use settings::Settings;
 use transport::route_fabric::SIZES;
 
 use super::guardian::JOB_ID;
-use crate::mpirun::command::arguments::{Global, Program};
+use crate::mpirun::command::arguments::{Global, RankProgram};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
 /// The position of a rank in the job.
-pub struct Place<'a> {
+pub struct RankPlacement<'a> {
     /// The rank in the segment.
     pub rank: u32,
     /// The rank in MPI_COMM_WORLD.
@@ -67,27 +67,27 @@ impl Setup {
     /// Starts one rank. Returns it with the end of its standard output that we read.
     pub fn start_rank(
         &self,
-        program: &Program,
-        place: &Place,
+        program: &RankProgram,
+        placement: &RankPlacement,
         cpus: &[usize],
     ) -> Result<(Child, Option<OwnedFd>), Refusal> {
         let mut command = Command::new(&program.words[0]);
         command.args(&program.words[1..]);
         self.prepare(&mut command, &program.environment);
-        command.env("OUTBOARD_RANK", place.rank.to_string());
+        command.env("OUTBOARD_RANK", placement.rank.to_string());
         if let Some(universe) = self.universe {
             command.env("OUTBOARD_UNIVERSE_SIZE", universe.to_string());
         }
-        if !place.parents.is_empty() {
-            let parents: Vec<String> = place.parents.iter().map(u32::to_string).collect();
+        if !placement.parents.is_empty() {
+            let parents: Vec<String> = placement.parents.iter().map(u32::to_string).collect();
             command.env("OUTBOARD_PARENTS", parents.join(","));
         }
         // Programs choose their GPU or scratch folder by these names of other MPIs. PMI_RANK is not among
         // them: with it a program of an MPICH would look for a process manager that is not there.
-        let (local_rank, local_size) = place.local;
+        let (local_rank, local_size) = placement.local;
         for (name, number) in [
-            ("OMPI_COMM_WORLD_RANK", place.number),
-            ("OMPI_COMM_WORLD_SIZE", place.size),
+            ("OMPI_COMM_WORLD_RANK", placement.number),
+            ("OMPI_COMM_WORLD_SIZE", placement.size),
             ("MPI_LOCALRANKID", local_rank),
             ("OMPI_COMM_WORLD_LOCAL_RANK", local_rank),
             ("OMPI_COMM_WORLD_NODE_RANK", local_rank),
@@ -98,17 +98,17 @@ impl Setup {
         }
         // A job of one rank makes a wheel of mpi4py complain about the wrong mpirun. It does not complain
         // about larger jobs.
-        if place.size == 1 && settings::launcher_variables::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
+        if placement.size == 1 && settings::launcher_variables::variable("MPI4PY_CHECK_MPIEXEC").is_none() {
             command.env("MPI4PY_CHECK_MPIEXEC", "0");
         }
         if let Some(directory) = &program.directory {
             command.current_dir(directory);
         }
-        let spawned = !place.parents.is_empty();
+        let spawned = !placement.parents.is_empty();
         command.stdin(if spawned {
             Stdio::null()
         } else {
-            input::for_rank(place.rank, &self.global.stdin, self.reads_ours)
+            input::for_rank(placement.rank, &self.global.stdin, self.reads_ours)
         });
         command.stderr(Stdio::piped());
         let ours = if self.global.pty {
@@ -133,7 +133,7 @@ impl Setup {
 
     /// Makes lines appear as they are written, also those of Python and of gfortran, which have buffers of
     /// their own, unless the user sets these variables. For C and C++ the library does the same.
-    fn unbuffered(&self, command: &mut Command, program: &Program) {
+    fn unbuffered(&self, command: &mut Command, program: &RankProgram) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
             if !is_given && settings::launcher_variables::variable(name).is_none() {
@@ -221,7 +221,7 @@ pub(super) fn beside_us(relative: &str) -> PathBuf {
 }
 
 /// The sentence that says why a program did not start.
-fn refusal(program: &Program, error: &std::io::Error) -> Refusal {
+fn refusal(program: &RankProgram, error: &std::io::Error) -> Refusal {
     let name = program.words[0].to_string_lossy();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {
         return Refusal { code: 1, message: format!("-wdir: {} is not a folder", directory.display()) };

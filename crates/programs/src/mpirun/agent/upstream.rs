@@ -13,20 +13,20 @@ use std::time::{Duration, Instant};
 use rustix::pipe::PipeFlags;
 
 use crate::mpirun::command::say::Refusal;
-use crate::mpirun::wire::frame::{self, Arrivals, Down, Up};
-use crate::mpirun::wire::way::{PULSE, STANDSTILL, Way, input};
+use crate::mpirun::wire::frame::{self, Arrivals, ToAgent, ToRoot};
+use crate::mpirun::wire::uplink::{PULSE, STANDSTILL, Uplink, input};
 
 /// An agent's connection to the root, and what has been reported over it.
 pub struct Upstream {
-    pub(super) way: Arc<dyn Way>,
+    pub(super) uplink: Arc<dyn Uplink>,
     /// Frames with the number of the node, which is this agent's.
-    inbox: Receiver<(u32, Down)>,
+    inbox: Receiver<(u32, ToAgent)>,
     /// The state of the root's process, if it is another one.
-    line: Option<Line>,
+    remote: Option<RemoteRoot>,
     /// Leads to the thread that writes to the ranks that read standard input.
     pub(super) input: Option<Sender<Vec<u8>>>,
     /// What was reported about each world that has ranks here or elsewhere, by its first rank.
-    pub(super) worlds: HashMap<u32, Told>,
+    pub(super) worlds: HashMap<u32, ReportedWorld>,
     /// Endpoints whose names were reported.
     pub(super) named: HashSet<u32>,
     /// Proxies on another computer that ranks here have given up.
@@ -40,39 +40,39 @@ pub struct Upstream {
 }
 
 /// What is known of a root in another process, which may end or fall silent.
-struct Line {
+struct RemoteRoot {
     /// Readable when the inbox has frames.
     woken: OwnedFd,
-    heard: Instant,
+    received: Instant,
     looked: Instant,
     pulse: Instant,
     /// How long the root may be silent.
     silence: Duration,
 }
 
-impl Line {
+impl RemoteRoot {
     /// Whether the root has been silent for too long.
-    fn is_silent(&mut self, has_heard: bool, is_stopped: bool, way: &dyn Way) -> bool {
+    fn is_silent(&mut self, has_received: bool, is_stopped: bool, uplink: &dyn Uplink) -> bool {
         let now = Instant::now();
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
         if gap > STANDSTILL {
-            self.heard += gap;
+            self.received += gap;
         }
-        if has_heard {
-            self.heard = now;
+        if has_received {
+            self.received = now;
         }
         if now.duration_since(self.pulse) > PULSE {
             self.pulse = now;
-            way.tell(Up::Alive);
+            uplink.send(ToRoot::Alive);
         }
         // A stopped `mpirun` sends nothing.
-        !is_stopped && now.duration_since(self.heard) > self.silence
+        !is_stopped && now.duration_since(self.received) > self.silence
     }
 }
 
 /// What an agent and the root have reported to each other about a world.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct ReportedWorld {
     /// How many ranks have arrived on this host, and on the others.
     pub(super) arrived: Arrivals,
     pub(super) elsewhere: Arrivals,
@@ -82,11 +82,11 @@ pub(super) struct Told {
 
 impl Upstream {
     /// The connection to a root in this process.
-    pub fn here(way: Arc<dyn Way>, inbox: Receiver<(u32, Down)>) -> Upstream {
+    pub fn here(uplink: Arc<dyn Uplink>, inbox: Receiver<(u32, ToAgent)>) -> Upstream {
         Upstream {
-            way,
+            uplink,
             inbox,
-            line: None,
+            remote: None,
             input: None,
             worlds: HashMap::new(),
             named: HashSet::new(),
@@ -99,19 +99,19 @@ impl Upstream {
     }
 
     /// The connection to a root that writes to our standard input, and may be silent for `silence`.
-    pub fn open(way: Arc<dyn Way>, silence: Duration) -> Result<Upstream, Refusal> {
+    pub fn open(uplink: Arc<dyn Uplink>, silence: Duration) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| wrong(error.into()))?;
         let (sender, inbox) = channel();
         let mut from = input()?;
-        let asked = way.clone();
+        let asked = uplink.clone();
         let listen = move || {
             while let Ok(Some(frame)) = frame::read(&mut from) {
                 // The answer goes out at once: time spent in the inbox would count as the time of the
                 // network.
-                if let Down::Clock { sent } = frame {
-                    asked.tell(Up::Clock { sent, there: sys::clock::now(), back: 0 });
+                if let ToAgent::Clock { sent } = frame {
+                    asked.send(ToRoot::Clock { sent, there: sys::clock::now(), back: 0 });
                     continue;
                 }
                 if sender.send((0, frame)).is_err() {
@@ -124,22 +124,22 @@ impl Upstream {
         };
         std::thread::Builder::new().name("upstream".into()).spawn(listen).map_err(wrong)?;
         let now = Instant::now();
-        let line = Some(Line { woken, heard: now, looked: now, pulse: now, silence });
-        Ok(Upstream { line, ..Upstream::here(way, inbox) })
+        let remote = Some(RemoteRoot { woken, received: now, looked: now, pulse: now, silence });
+        Ok(Upstream { remote, ..Upstream::here(uplink, inbox) })
     }
 
     /// Whether the root is in this process, so that its streams are ours.
     pub fn is_here(&self) -> bool {
-        self.line.is_none()
+        self.remote.is_none()
     }
 
     /// Becomes readable when a root in another process has sent something.
     pub fn woken(&self) -> Option<&OwnedFd> {
-        self.line.as_ref().map(|line| &line.woken)
+        self.remote.as_ref().map(|remote| &remote.woken)
     }
 
     /// All frames that have come from the root, and whether its connection was found to be lost in this call.
-    pub(super) fn receive(&mut self) -> (Vec<Down>, bool) {
+    pub(super) fn receive(&mut self) -> (Vec<ToAgent>, bool) {
         let mut bytes = [0; 64];
         while self
             .woken()
@@ -153,29 +153,29 @@ impl Upstream {
                 Err(error) => break error == TryRecvError::Disconnected,
             }
         };
-        if let Some(line) = &mut self.line {
-            is_gone |= line.is_silent(!frames.is_empty(), self.is_stopped, &*self.way);
+        if let Some(remote) = &mut self.remote {
+            is_gone |= remote.is_silent(!frames.is_empty(), self.is_stopped, &*self.uplink);
         }
         (frames, is_gone && !std::mem::replace(&mut self.is_lost, true))
     }
 
     /// The standard input for the ranks that read it. It is taken once.
-    pub fn take_input(&mut self) -> Pieces {
+    pub fn take_input(&mut self) -> InputPieces {
         let (sender, from) = channel();
         self.input = Some(sender);
-        Pieces { from, rest: Cursor::default(), way: self.way.clone() }
+        InputPieces { from, rest: Cursor::default(), uplink: self.uplink.clone() }
     }
 }
 
 /// The standard input of `mpirun`, piece by piece. It reports how much the ranks took, also of what no rank
 /// reads any more, so that the readers on other hosts go on.
-pub struct Pieces {
+pub struct InputPieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,
-    way: Arc<dyn Way>,
+    uplink: Arc<dyn Uplink>,
 }
 
-impl Read for Pieces {
+impl Read for InputPieces {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut bytes = self.rest.read(buffer)?;
         while bytes == 0 {
@@ -183,12 +183,12 @@ impl Read for Pieces {
             self.rest = Cursor::new(next);
             bytes = self.rest.read(buffer)?;
         }
-        self.way.tell(Up::Taken(bytes as u32));
+        self.uplink.send(ToRoot::Taken(bytes as u32));
         Ok(bytes)
     }
 }
 
-impl Drop for Pieces {
+impl Drop for InputPieces {
     /// Takes and drops the rest. This runs in the thread that copies, for which nothing waits.
     fn drop(&mut self) {
         let mut buffer = [0; 4096];

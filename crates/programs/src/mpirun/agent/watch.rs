@@ -19,27 +19,27 @@ use sys::signal::name;
 use super::end::children;
 use super::foreign::{self, Suspect};
 use super::guardian::Guardian;
-use super::job::{Job, Member, World};
-use super::start::{Place, Setup};
-use crate::mpirun::command::arguments::Program;
+use super::job::{AgentJob, JobProcess, LocalWorld};
+use super::start::{RankPlacement, Setup};
+use crate::mpirun::command::arguments::RankProgram;
 use crate::mpirun::command::say::Refusal;
-use crate::mpirun::place::cpus::{Plan, told};
+use crate::mpirun::place::cpus::{CorePlan, listed};
 use crate::mpirun::streams::input;
 use crate::mpirun::streams::output::Forwarder;
-use crate::mpirun::wire::frame::{To, Up};
+use crate::mpirun::wire::frame::{OutputStream, ToRoot};
 use crate::mpirun::wire::statistics::Counted;
 use crate::mpirun::wire::trace;
 
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-impl Job {
+impl AgentJob {
     /// Starts everything. What cannot be started is reported to the root, and ends the job.
-    pub fn start(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
+    pub fn start(&mut self, programs: &[RankProgram], plan: &CorePlan) -> Result<(), Refusal> {
         self.open()?;
         if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
             let is_here = self.upstream.is_here();
             let sentence = if is_here { message } else { format!("host {}: {message}", self.host) };
-            self.tell(Up::Failed { worlds: vec![0], sentence, code });
+            self.send(ToRoot::Failed { worlds: vec![0], sentence, code });
             self.end_all(code, libc::SIGKILL);
         }
         Ok(())
@@ -48,8 +48,8 @@ impl Job {
     /// Serves a program that runs already, as the only rank of its world.
     pub fn adopt(&mut self, pid: i32, process: Process) -> Result<(), Refusal> {
         self.open()?;
-        self.worlds.push(World::new(0, 1));
-        self.living.insert(pid, Member::Rank(0));
+        self.worlds.push(LocalWorld::new(0, 1));
+        self.living.insert(pid, JobProcess::Rank(0));
         self.adopted = Some((pid, process));
         self.used = 1;
         inherited(&self.setup)?;
@@ -68,7 +68,7 @@ impl Job {
         let guardian = Guardian::start(&self.setup.id)
             .map_err(|error| Refusal::other(format!("cannot start the guardian: {error}")))?;
         self.guardian = Some(guardian);
-        let forwarder = Forwarder::start(self.upstream.way.clone(), self.upstream.is_here())
+        let forwarder = Forwarder::start(self.upstream.uplink.clone(), self.upstream.is_here())
             .map_err(|error| Refusal::other(format!("cannot start the output thread: {error}")))?;
         self.forwarder = Some(forwarder);
         Ok(())
@@ -91,7 +91,7 @@ impl Job {
 
     /// Whether no rank lives, and the root wants nothing more.
     pub fn is_over(&self) -> bool {
-        self.upstream.is_closed && !self.lives(|member| matches!(member, Member::Rank(_)))
+        self.upstream.is_closed && !self.lives(|member| matches!(member, JobProcess::Rank(_)))
     }
 
     /// The adopted process, whose end no signal reports.
@@ -104,42 +104,42 @@ impl Job {
     pub fn step(&mut self) -> bool {
         self.reap();
         // First, so that the root knows which ranks have ended when it looks for free ranks.
-        self.tell_news();
+        self.report_changes();
         self.serve();
-        let has_heard = self.hear();
-        self.look_at_worlds();
-        has_heard
+        let has_received = self.receive_frames();
+        self.check_worlds();
+        has_received
     }
 
     /// Ends what is left when no rank lives any more. Returns the exit code of this host.
     pub fn finish(mut self) -> u8 {
         self.end_proxies();
         if self.is_dpu {
-            self.tell(Up::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
+            self.send(ToRoot::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
         }
         self.end_orphans();
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }
         if let Some(file) = &self.setup.trace {
-            trace::take(file, &self.segment, self.used).for_each(|part| self.tell(Up::Traced(part)));
+            trace::take(file, &self.segment, self.used).for_each(|part| self.send(ToRoot::Traced(part)));
         }
         self.guardian.take().into_iter().for_each(Guardian::dismiss);
         self.failed.unwrap_or(0)
     }
 
-    fn start_all(&mut self, programs: &[Program], plan: &Plan) -> Result<(), Refusal> {
+    fn start_all(&mut self, programs: &[RankProgram], plan: &CorePlan) -> Result<(), Refusal> {
         inherited(&self.setup)?;
         for (proxy, cpus) in (0..).zip(&plan.proxies) {
             let child = self.setup.start_proxy(proxy, cpus)?;
-            self.living.insert(child.id() as i32, Member::Proxy(proxy));
+            self.living.insert(child.id() as i32, JobProcess::Proxy(proxy));
             if self.setup.global.verbose {
-                self.say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), told(cpus)));
+                self.say(&format!("proxy {proxy} is process {} on cpus {}", child.id(), listed(cpus)));
             }
         }
         let size = programs.iter().map(|program| program.count).sum();
         let environment = programs.first().map(|program| program.environment.clone()).unwrap_or_default();
-        self.worlds.push(World { environment, ..World::new(0, size) });
+        self.worlds.push(LocalWorld { environment, ..LocalWorld::new(0, size) });
         let all: Vec<_> = (0..)
             .zip(programs)
             .flat_map(|(index, program)| (0..program.count).map(move |_| (index, program)))
@@ -150,8 +150,11 @@ impl Job {
             let (index, program) = all[rank as usize];
             self.page(rank).application.store(index, Ordering::Relaxed);
             let local = (local_rank as u32, self.here.len() as u32);
-            let pid =
-                self.start_rank(program, &Place { rank, number: rank, size, local, parents: &[] }, cpus)?;
+            let pid = self.start_rank(
+                program,
+                &RankPlacement { rank, number: rank, size, local, parents: &[] },
+                cpus,
+            )?;
             if suspects.len() <= index as usize {
                 let program = program.words[0].to_string_lossy().into_owned();
                 suspects.push(Suspect { rank, pid, program });
@@ -168,38 +171,38 @@ impl Job {
             pumped.map_err(|error| Refusal::other(format!("cannot read input: {error}")))?;
         }
         self.show_processes();
-        foreign::watch(self.segment.clone(), suspects, size, self.upstream.way.clone())
+        foreign::watch(self.segment.clone(), suspects, size, self.upstream.uplink.clone())
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
     /// Starts a rank, and passes on what it prints. Returns its pid.
     pub(super) fn start_rank(
         &mut self,
-        program: &Program,
-        place: &Place,
+        program: &RankProgram,
+        placement: &RankPlacement,
         cpus: &[usize],
     ) -> Result<i32, Refusal> {
-        let (mut child, output) = self.setup.start_rank(program, place, cpus)?;
-        self.living.insert(child.id() as i32, Member::Rank(place.rank));
-        self.used = self.used.max(place.rank + 1);
-        let name = self.segment.name(place.rank);
+        let (mut child, output) = self.setup.start_rank(program, placement, cpus)?;
+        self.living.insert(child.id() as i32, JobProcess::Rank(placement.rank));
+        self.used = self.used.max(placement.rank + 1);
+        let name = self.segment.name(placement.rank);
         let program = program.words[0].to_string_lossy();
         if self.setup.global.verbose {
-            self.say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), told(cpus)));
+            self.say(&format!("{name} is process {} ({program}) on cpus {}", child.id(), listed(cpus)));
         }
         if self.setup.global.report_bindings {
-            let place =
-                if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", told(cpus)) };
-            self.say(&format!("{name} ({program}) on {}: {place}", self.host));
+            let placement =
+                if cpus.is_empty() { "not bound".into() } else { format!("bound to cpus {}", listed(cpus)) };
+            self.say(&format!("{name} ({program}) on {}: {placement}", self.host));
         }
-        let world = self.segment.world_of(self.local(place.rank)).id.load(Ordering::Relaxed);
+        let world = self.segment.world_of(self.local(placement.rank)).id.load(Ordering::Relaxed);
         if let Some(forwarder) = &mut self.forwarder {
             let mut add = |pipe: Option<OwnedFd>, to| match pipe {
-                Some(pipe) => forwarder.add(pipe, &self.style, (world, place.number), &self.host, to),
+                Some(pipe) => forwarder.add(pipe, &self.style, (world, placement.number), &self.host, to),
                 None => Ok(()),
             };
-            add(output, To::Output)
-                .and_then(|()| add(child.stderr.take().map(OwnedFd::from), To::Error))
+            add(output, OutputStream::Output)
+                .and_then(|()| add(child.stderr.take().map(OwnedFd::from), OutputStream::Error))
                 .map_err(Refusal::other)?;
         }
         self.readers.extend(child.stdin.take());
@@ -208,10 +211,10 @@ impl Job {
 
     /// Ends worlds of which a rank has called MPI_Abort or will never join, and kills ranks that had time to
     /// end.
-    fn look_at_worlds(&mut self) {
+    fn check_worlds(&mut self) {
         let now = Instant::now();
         for index in 0..self.worlds.len() {
-            let World { first, kill_at, never_joined, .. } = self.worlds[index];
+            let LocalWorld { first, kill_at, never_joined, .. } = self.worlds[index];
             if kill_at.is_none() {
                 if self.segment.world(first).aborted().is_some() {
                     self.report_abort(first);

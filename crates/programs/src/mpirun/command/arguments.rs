@@ -216,11 +216,11 @@ pub enum Launcher {
 
 /// The whole command line.
 #[derive(Debug)]
-pub struct Arguments {
+pub struct CommandLine {
     /// The options for the whole job.
     pub global: Global,
     /// The programs, in the order of their ranks.
-    pub programs: Vec<Program>,
+    pub programs: Vec<RankProgram>,
     /// The slots of the hosts that were named.
     pub slots: u32,
     /// Where the ranks run.
@@ -235,7 +235,7 @@ pub struct Arguments {
 
 /// One program of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct RankProgram {
     /// Number of ranks.
     pub count: u32,
     /// Variables to set, `-genv` before `-env` before `-x`.
@@ -246,10 +246,10 @@ pub struct Program {
     pub words: Vec<OsString>,
 }
 
-impl Arguments {
+impl CommandLine {
     /// Parses a command line, without the name of `mpirun` itself. The error prints itself; `--help` is such
     /// an error.
-    pub fn parse(words: &[OsString]) -> Result<Arguments, clap::Error> {
+    pub fn parse(words: &[OsString]) -> Result<CommandLine, clap::Error> {
         let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
         let mut notes = Vec::new();
@@ -317,7 +317,7 @@ impl Arguments {
             let ranks = programs.iter().fold(0, |sum: u32, program| sum.saturating_add(program.count));
             placement = Placement { how: placement.how, ..Placement::here(ranks, slots.max(ranks)) };
         }
-        Ok(Arguments { global: first.global, programs, slots, placement, is_here, notes, warning })
+        Ok(CommandLine { global: first.global, programs, slots, placement, is_here, notes, warning })
     }
 }
 
@@ -330,7 +330,7 @@ impl Local {
 }
 
 /// The program of `local`, with `each` ranks on each host unless the user says how many.
-fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> Program {
+fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> RankProgram {
     let exports = local.export.iter().filter_map(|word| {
         // A bare name passes the variable on, as happens to all variables.
         let (name, value) = word.to_str()?.split_once('=')?;
@@ -348,7 +348,7 @@ fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> Pr
         let here = std::env::current_dir().unwrap_or_default();
         *name = found(name, Some(path), &here, &here);
     }
-    Program { count, environment, directory: local.wdir, words }
+    RankProgram { count, environment, directory: local.wdir, words }
 }
 
 fn pairs(words: &[OsString]) -> Vec<(OsString, OsString)> {
@@ -424,8 +424,8 @@ fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Arguments, clap::Error> {
-        Arguments::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    fn parsed(line: &str) -> Result<CommandLine, clap::Error> {
+        CommandLine::parse(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
     fn words(line: &str) -> Vec<OsString> {
@@ -442,7 +442,7 @@ mod tests {
         ] {
             let arguments = parsed(line).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!(arguments.global.bind_to, Some(Bind { to: None, cores: 1 }), "{line}");
-            let program = Program {
+            let program = RankProgram {
                 count: 4,
                 environment: vec![("A".into(), "1".into())],
                 directory: Some("/tmp".into()),

@@ -57,7 +57,7 @@ pub fn readers(text: &str) -> Result<Readers, String> {
 pub enum Universe {
     /// The cores of this machine.
     System,
-    /// As many processes as can be started.
+    /// The number of processes that can be started.
     Infinite,
     Size(u32),
 }

@@ -16,7 +16,7 @@ pub struct Bind {
     pub cores: u32,
 }
 
-/// In which order ranks get cores (`--map-by`).
+/// The order in which ranks get cores (`--map-by`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {

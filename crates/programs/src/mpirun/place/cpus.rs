@@ -10,10 +10,10 @@ pub type Core = Vec<usize>;
 
 /// The cpus of every process; an empty list means any.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// By rank.
+pub struct CorePlan {
+    /// The cpus of each rank.
     pub ranks: Vec<Vec<usize>>,
-    /// By proxy.
+    /// The cpus of each proxy.
     pub proxies: Vec<Vec<usize>>,
     /// Whether every process has a cpu that no other one needs, so that a wait may spin.
     pub spin: bool,
@@ -71,14 +71,14 @@ impl Want<'_> {
 /// fill all that we were given: the kernel places fewer processes better, since it knows what else runs.
 /// Proxies take the last cores, or `proxy_cores`, and ranks keep off these as long as any other is left,
 /// however many ranks there are: a proxy that polls on a rank's core takes half of it.
-pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
+pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
     let (each, processes) = (want.each(), want.processes());
-    if let Some(foreign) = want.proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
+    if let Some(outside) = want.proxy_cores.and_then(|list| list.iter().find(|cpu| !cpus.contains(cpu))) {
         return Err(format!(
-            "--proxy-cores: cpu {foreign} is not among those that we may use ({})",
-            told(&cpus)
+            "--proxy-cores: cpu {outside} is not among those that we may use ({})",
+            listed(&cpus)
         ));
     }
     // A user who wants ranks mapped wants them bound.
@@ -126,7 +126,7 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<Plan, String> {
     };
     let proxies_on = deal(&of_proxies, want.proxies, bound || apart || want.proxy_cores.is_some());
     let of_bound_ranks = if bound { &ranks_on[..] } else { &[] };
-    Ok(Plan {
+    Ok(CorePlan {
         taken: proxies_on.iter().chain(of_bound_ranks).flatten().copied().collect(),
         anywhere: if bound { 0 } else { want.ranks as usize * each },
         ranks: ranks_on.into_iter().map(|unit| around(unit, to, &cpus)).collect(),
@@ -187,7 +187,7 @@ fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
 }
 
 /// A warning, if proxies get cpus of ranks; `cpus` is how many we may use.
-pub fn shared_with_proxies(plan: &Plan, cpus: usize) -> Option<String> {
+pub fn shared_with_proxies(plan: &CorePlan, cpus: usize) -> Option<String> {
     let crowded = plan.ranks.len() + plan.proxies.len() > cpus;
     // An empty list means any cpu: the kernel keeps processes apart if there is room.
     let meet = |a: &[usize], b: &[usize]| match a.is_empty() || b.is_empty() {
@@ -198,7 +198,7 @@ pub fn shared_with_proxies(plan: &Plan, cpus: usize) -> Option<String> {
     let (index, cpus) = plan.proxies.iter().enumerate().find(|(_, proxy)| shares(proxy))?;
     Some(format!(
         "proxy {index} shares its cpus ({}) with ranks: it computes while they cannot. Leave it a core: fewer ranks, or --proxy-cores",
-        told(cpus)
+        listed(cpus)
     ))
 }
 
@@ -209,7 +209,7 @@ fn by_thread(cores: &[Core]) -> Vec<usize> {
 }
 
 /// Cpu numbers as the user reads them: `0-3,8`.
-pub fn told(cpus: &[usize]) -> String {
+pub fn listed(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {
@@ -234,7 +234,7 @@ mod tests {
     const NONE: Option<Bind> = Some(Bind { to: None, cores: 1 });
     const CORE: Option<Bind> = Some(Bind { to: Some("Core"), cores: 1 });
 
-    fn planned(cores: &[Core], ranks: u32, proxies: u32, bind: Option<Bind>) -> Plan {
+    fn planned(cores: &[Core], ranks: u32, proxies: u32, bind: Option<Bind>) -> CorePlan {
         plan(cores, &Want { ranks, proxies, bind, given: cores.len(), ..Want::default() }).unwrap()
     }
 
@@ -335,6 +335,6 @@ mod tests {
     fn this_machine_has_cores() {
         let cpus: usize = cores().unwrap().iter().map(Vec::len).sum();
         assert_eq!(cpus, sys::cpu::allowed().unwrap().len());
-        assert_eq!(told(&[0, 1, 2, 5]), "0-2,5");
+        assert_eq!(listed(&[0, 1, 2, 5]), "0-2,5");
     }
 }

@@ -14,7 +14,7 @@ use error::{Class, Error, Result, fail};
 use transport::shm::launcher::{Request, Spawn};
 
 /// The process numbers of a job.
-pub struct Places {
+pub struct ProcessNumbers {
     /// The node to which each number was given, by number.
     nodes: Vec<Option<u32>>,
     /// The worlds that have numbers: the first number of each, and how many.
@@ -24,14 +24,14 @@ pub struct Places {
     names: HashMap<String, String>,
 }
 
-impl Places {
+impl ProcessNumbers {
     /// `places` process numbers. The first of them belong to the first world; `node_of` is the node of each
     /// of its ranks.
-    pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> Places {
+    pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> ProcessNumbers {
         let mut nodes: Vec<Option<u32>> = node_of.into_iter().map(Some).collect();
         let first = nodes.len() as u32;
         nodes.resize(places.max(first) as usize, None);
-        Places { nodes, worlds: vec![(0, first)], latest: 0, names: HashMap::new() }
+        ProcessNumbers { nodes, worlds: vec![(0, first)], latest: 0, names: HashMap::new() }
     }
 
     /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn places_are_given_again_on_their_host_only() {
-        let mut places = Places::new(8, [0, 1]);
+        let mut places = ProcessNumbers::new(8, [0, 1]);
         assert_eq!(places.take(&[0, 1]).unwrap(), (2, 1));
         assert_eq!(places.take(&[1]).unwrap(), (4, 2));
         places.free(2);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_name_is_published_once() {
-        let mut places = Places::new(1, [0]);
+        let mut places = ProcessNumbers::new(1, [0]);
         let publish = || Request::Publish { service: "s".into(), port: "p".into() };
         let lookup = || Request::Lookup { service: "s".into() };
         assert_eq!(places.name(lookup()).unwrap_err().class, Class::Name);

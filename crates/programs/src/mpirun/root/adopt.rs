@@ -13,9 +13,9 @@ use sys::signal::Signals;
 use transport::shm::Segment;
 
 use super::Root;
-use crate::mpirun::agent::job::{self, Job};
+use crate::mpirun::agent::job::{self, AgentJob};
 use crate::mpirun::agent::start::Setup;
-use crate::mpirun::command::arguments::{Arguments, Global};
+use crate::mpirun::command::arguments::{CommandLine, Global};
 use crate::mpirun::command::say::{Refusal, say};
 use crate::mpirun::place::hosts::Placement;
 
@@ -83,7 +83,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
         universe: None,
         trace: Setup::trace_path(settings, None),
     };
-    let arguments = Arguments {
+    let arguments = CommandLine {
         global: Global::default(),
         programs: Vec::new(),
         slots: 1,
@@ -95,7 +95,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let mut root = Root::new(&arguments, settings, signals)?;
     let upstream = root.open_here();
     let signals = root.signals.clone();
-    let mut job = Job::new(segment, signals, setup, vec![0], upstream);
+    let mut job = AgentJob::new(segment, signals, setup, vec![0], upstream);
     job.adopt(pid as i32, process)?;
     root.here = Some(job);
     Ok(root.run())

@@ -7,53 +7,53 @@ use std::time::{Duration, Instant};
 use super::Root;
 use super::agents::Agent;
 use crate::mpirun::command::say::say;
-use crate::mpirun::wire::frame::Down;
-use crate::mpirun::wire::way::{PULSE, STANDSTILL};
+use crate::mpirun::wire::frame::ToAgent;
+use crate::mpirun::wire::uplink::{PULSE, STANDSTILL};
 
 /// How long an agent may take to start, and after what time its host is named.
 const START: Duration = Duration::from_secs(60);
 const SLOW: Duration = Duration::from_secs(10);
 
 impl Root {
-    pub(super) fn look_at_clock(&mut self) {
+    pub(super) fn check_time(&mut self) {
         let now = Instant::now();
         if let Some((seconds, _)) = self.timeout.take_if(|(_, at)| now >= *at) {
             say(&format!("the time of {seconds} s (--timeout) is over; ending the job"));
-            self.send_all(&Down::Signal(libc::SIGUSR1));
+            self.send_all(&ToAgent::Signal(libc::SIGUSR1));
             self.end(libc::SIGTERM, 124);
         }
         if !self.is_here {
-            self.look_at_hosts(now);
+            self.check_hosts(now);
         }
     }
 
     /// Asks all agents for their clocks, if a trace is wanted.
     pub(super) fn ask_clocks(&mut self) {
-        if self.trace.is_some() && self.has_begun {
+        if self.trace.is_some() && self.job_has_started {
             self.agents.iter_mut().for_each(Agent::ask_clock);
         }
     }
 
     /// Sends a pulse to all agents, and ends the job if one of them is silent.
-    fn look_at_hosts(&mut self, now: Instant) {
+    fn check_hosts(&mut self, now: Instant) {
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
         if gap > STANDSTILL {
-            self.agents.iter_mut().for_each(|agent| agent.heard += gap);
+            self.agents.iter_mut().for_each(|agent| agent.received += gap);
         }
         if now.duration_since(self.pulse) > PULSE {
             self.pulse = now;
-            self.send_all(&Down::Alive);
+            self.send_all(&ToAgent::Alive);
             self.ask_clocks();
         }
         if self.end_at.is_some() {
             return;
         }
-        self.tell_of_slow_hosts(now);
-        let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.begun) > START;
+        self.print_slow_hosts(now);
+        let late = |agent: &&Agent| !agent.has_started && now.duration_since(agent.started) > START;
         let silent = |agent: &&Agent| {
             let is_printing =
                 agent.link.is_some_and(|link| self.links[link].is_printing.load(Ordering::Relaxed));
-            !agent.is_over() && !is_printing && now.duration_since(agent.heard) > self.silence
+            !agent.is_over() && !is_printing && now.duration_since(agent.received) > self.silence
         };
         let sentence = if let Some(agent) = self.agents.iter().find(late) {
             Some(format!(
@@ -63,7 +63,7 @@ impl Root {
                 agent.command
             ))
         } else {
-            let is_silent = |agent: &Agent| self.has_begun && agent.has_started && silent(&agent);
+            let is_silent = |agent: &Agent| self.job_has_started && agent.has_started && silent(&agent);
             let index = self.agents.iter().position(is_silent);
             if let Some(index) = index.filter(|index| self.is_dpu(*index)) {
                 self.agents[index].is_closed = true;
@@ -80,9 +80,9 @@ impl Root {
     }
 
     /// Prints the hosts that a launcher has not reached so far; once for each agent.
-    fn tell_of_slow_hosts(&mut self, now: Instant) {
+    fn print_slow_hosts(&mut self, now: Instant) {
         let slow = |agent: &&mut Agent| {
-            !agent.has_started && !agent.is_called_slow && now.duration_since(agent.begun) > SLOW
+            !agent.has_started && !agent.is_called_slow && now.duration_since(agent.started) > SLOW
         };
         let mut slow: Vec<&mut Agent> = self.agents.iter_mut().filter(slow).collect();
         let Some(first) = slow.first() else { return };

@@ -8,7 +8,7 @@ use transport::shm::proxy_endpoint;
 
 use super::Root;
 use crate::mpirun::command::say::say;
-use crate::mpirun::wire::frame::Down;
+use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
     /// Whether a node only runs proxies.
@@ -28,6 +28,6 @@ impl Root {
         let names: Vec<_> =
             (0..proxies).map(|proxy| (proxy_endpoint(host, proxies, proxy), Vec::new())).collect();
         self.names.extend(names.iter().cloned());
-        self.send_all(&Down::Names(names));
+        self.send_all(&ToAgent::Names(names));
     }
 }

@@ -6,19 +6,19 @@ use std::sync::mpsc::channel;
 
 use super::Root;
 use super::agents::Agent;
-use crate::mpirun::agent::job::Job;
+use crate::mpirun::agent::job::AgentJob;
 use crate::mpirun::agent::upstream::Upstream;
 use crate::mpirun::command::say::Refusal;
-use crate::mpirun::wire::frame::{Node, Up};
-use crate::mpirun::wire::way::Queue;
+use crate::mpirun::wire::frame::{JobNode, ToRoot};
+use crate::mpirun::wire::uplink::QueueUplink;
 
 impl Root {
     /// Starts the job on this machine.
     pub(super) fn start_here(&mut self) -> Result<(), Refusal> {
         let upstream = self.open_here();
-        let prepared = Job::prepare(&self.start, upstream, self.signals.clone());
+        let prepared = AgentJob::prepare(&self.start, upstream, self.signals.clone());
         // Warnings come before what ranks print, and before a refusal.
-        self.hear_all();
+        self.receive_all();
         let (mut job, plan) = prepared?;
         job.start(&self.start.programs, &plan)?;
         self.here = Some(job);
@@ -29,27 +29,27 @@ impl Root {
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
         let name = self.placement.nodes[0].clone();
-        self.start.nodes.push(Node { name: name.clone(), address: Some(String::new()) });
+        self.start.nodes.push(JobNode { name: name.clone(), address: Some(String::new()) });
         let mut agent = Agent::new(name, 0, String::new(), queue);
         agent.has_started = true;
         agent.open();
         self.agents.push(agent);
-        self.has_begun = true;
-        Upstream::here(Arc::new(Queue { listener: self.listener.clone(), node: 0 }), inbox)
+        self.job_has_started = true;
+        Upstream::here(Arc::new(QueueUplink { listener: self.listener.clone(), node: 0 }), inbox)
     }
 
     /// Has the agent of this process act, and receives its frames, until neither has anything left; takes it
     /// away when it is over.
-    pub(super) fn look_after_here(&mut self) {
+    pub(super) fn step_here(&mut self) {
         while let Some(job) = &mut self.here {
             let has_obeyed = job.step();
-            let has_heard = self.hear_all();
+            let has_received = self.receive_all();
             if let Some(job) = self.here.take_if(|job| job.is_over()) {
                 let code = job.finish();
-                self.hear_all();
-                self.hear_frame(0, Up::Done { code });
+                self.receive_all();
+                self.receive_frame(0, ToRoot::Done { code });
             }
-            if !has_obeyed && !has_heard {
+            if !has_obeyed && !has_received {
                 return;
             }
         }

@@ -11,9 +11,9 @@ use super::Root;
 use super::agents::Agent;
 use crate::mpirun::command::say::say;
 use crate::mpirun::place::hosts::{self, Placement};
-use crate::mpirun::wire::frame::{Down, Node, Start};
-use crate::mpirun::wire::launch::{AGENT, Member};
-use crate::mpirun::wire::link::Link;
+use crate::mpirun::wire::frame::{JobNode, Start, ToAgent};
+use crate::mpirun::wire::launch::{AGENT, AgentHost};
+use crate::mpirun::wire::link::AgentLink;
 
 /// How long the look-up of a host's address may take.
 const LOOKUP: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ impl Root {
             self.start.nodes.truncate(self.agents.len());
             fail!(Class::Spawn, "{sentence}");
         }
-        if self.has_begun {
+        if self.job_has_started {
             for index in before..self.agents.len() {
                 self.send_start(index);
                 self.catch_up(index);
@@ -50,28 +50,29 @@ impl Root {
             }
             let address = address.ok();
             self.reachable(name, address.as_deref())?;
-            self.start.nodes.push(Node { name: name.clone(), address });
+            self.start.nodes.push(JobNode { name: name.clone(), address });
         }
         Ok(())
     }
 
     fn start_links(&mut self, before: usize) -> Result<(), String> {
         let names = (0..).zip(&self.placement.nodes).skip(before);
-        let members: Vec<Member> =
-            names.map(|(node, name)| Member { node, name: self.launch.name(name) }).collect();
+        let members: Vec<AgentHost> =
+            names.map(|(node, name)| AgentHost { node, name: self.launch.name(name) }).collect();
         for group in self.launch.groups(&members) {
-            let link = Link::to(&self.launch, group, &self.listener).map_err(|refusal| refusal.message)?;
+            let link =
+                AgentLink::to(&self.launch, group, &self.listener).map_err(|refusal| refusal.message)?;
             for member in group {
                 let name = &self.placement.nodes[member.node as usize];
                 let command = self.launch.command(&member.name, AGENT);
-                let mut told = format!("{command:?}").replace('"', "");
+                let mut shown = format!("{command:?}").replace('"', "");
                 if member.node != group[0].node {
-                    told = format!("{told} (by host {})", group[0].name);
+                    shown = format!("{shown} (by host {})", group[0].name);
                 }
                 if self.start.global.verbose {
-                    say(&format!("node {} is host {name}: {told}", member.node));
+                    say(&format!("node {} is host {name}: {shown}", member.node));
                 }
-                let mut agent = Agent::new(name.clone(), member.node, told, link.queue.clone());
+                let mut agent = Agent::new(name.clone(), member.node, shown, link.queue.clone());
                 agent.link = Some(self.links.len());
                 self.agents.push(agent);
             }
@@ -95,7 +96,7 @@ impl Root {
 
     pub(super) fn send_start(&mut self, index: usize) {
         let start = Start { node: index as u32, ..self.start.clone() };
-        self.agents[index].send(Down::Start(Box::new(start)));
+        self.agents[index].send(ToAgent::Start(Box::new(start)));
     }
 }
 

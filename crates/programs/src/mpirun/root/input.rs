@@ -2,10 +2,10 @@
 //! Standard input of a job on several hosts, passed on to the agents of the ranks that read it.
 
 use super::Root;
-use super::agents::Frames;
+use super::agents::FrameSender;
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
-use crate::mpirun::wire::frame::Down;
+use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
     /// Passes our standard input on to the agents whose ranks read it, in a thread for which nothing waits.
@@ -15,7 +15,7 @@ impl Root {
             ranks.any(|(rank, of)| *of == node && self.start.global.stdin.has(rank))
         };
         let readers = (0..).zip(&self.agents).filter(|(node, _)| reads(*node));
-        let frames: Vec<Frames> = readers.map(|(_, agent)| agent.frames.clone()).collect();
+        let frames: Vec<FrameSender> = readers.map(|(_, agent)| agent.frames.clone()).collect();
         if frames.is_empty() {
             return Ok(());
         }
@@ -25,7 +25,7 @@ impl Root {
         let copy = move || {
             // An agent that has ended needs no input.
             let send =
-                |bytes: &[u8]| frames.iter().for_each(|frames| frames.send(Down::Input(bytes.to_vec())));
+                |bytes: &[u8]| frames.iter().for_each(|frames| frames.send(ToAgent::Input(bytes.to_vec())));
             input::copy(terminal, |bytes| {
                 credit.take(bytes.len() * frames.len(), || send(bytes));
                 true

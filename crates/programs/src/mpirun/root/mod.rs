@@ -35,19 +35,19 @@ use rustix::process::{Signal, kill_process};
 use settings::Settings;
 use sys::signal::{Signals, name};
 
-use super::agent::job::Job;
+use super::agent::job::AgentJob;
 use super::agent::start::Setup;
-use super::command::arguments::Arguments;
+use super::command::arguments::CommandLine;
 use super::command::say::{Refusal, say};
 use super::command::variables;
 use super::place::hosts::Placement;
-use super::place::places::Places;
+use super::place::places::ProcessNumbers;
 use super::streams::input::Credit;
 use super::wire::clock::Clock;
-use super::wire::frame::{Down, Start, Up};
-use super::wire::launch::Launch;
-use super::wire::link::{Event, Link, Listener};
-use super::wire::trace::{self, Part};
+use super::wire::frame::{Start, ToAgent, ToRoot};
+use super::wire::launch::AgentCommand;
+use super::wire::link::{AgentEvent, AgentLink, Listener};
+use super::wire::trace::{self, TracePart};
 use agents::Agent;
 use world::SpreadWorld;
 
@@ -61,31 +61,31 @@ const LINES_MAX: usize = 4;
 
 struct Root {
     agents: Vec<Agent>,
-    links: Vec<Link>,
-    launch: Launch,
+    links: Vec<AgentLink>,
+    launch: AgentCommand,
     /// What the agents are to do, except the number of their node.
     start: Start,
     /// Whether all agents of the first world have started: no rank starts in a job that lacks a host.
-    has_begun: bool,
+    job_has_started: bool,
     /// Where the next ranks are placed.
     placement: Placement,
-    places: Places,
+    numbers: ProcessNumbers,
     worlds: Vec<SpreadWorld>,
     /// The nodes of ranks that wait for a spawned world, by rank.
     askers: HashMap<u32, usize>,
     /// The names of all endpoints, for agents that start later.
     names: HashMap<u32, Vec<u8>>,
-    events: Receiver<(usize, Event)>,
+    events: Receiver<(usize, AgentEvent)>,
     listener: Listener,
     woken: OwnedFd,
     signals: Arc<Signals>,
     /// The agent in this process, in a job that has this machine only.
-    here: Option<Job>,
+    here: Option<AgentJob>,
     /// Whether the job has this machine only.
     is_here: bool,
     /// Where the trace goes, and the parts that have come.
     trace: Option<PathBuf>,
-    parts: Vec<(usize, Part)>,
+    parts: Vec<(usize, TracePart)>,
     timeout: Option<(f64, Instant)>,
     looked: Instant,
     pulse: Instant,
@@ -99,7 +99,7 @@ struct Root {
 }
 
 /// Runs a job, and returns the exit code.
-pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
+pub fn launch(arguments: &CommandLine, signals: Signals) -> Result<u8, Refusal> {
     let settings = variables::settings(&arguments.global)?;
     let mut root = Root::new(arguments, &settings, signals)?;
     if arguments.is_here {
@@ -113,7 +113,7 @@ pub fn launch(arguments: &Arguments, signals: Signals) -> Result<u8, Refusal> {
 
 impl Root {
     /// The root of a job of which nothing runs yet.
-    fn new(arguments: &Arguments, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
+    fn new(arguments: &CommandLine, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;
         let (sender, events) = channel();
@@ -151,9 +151,9 @@ impl Root {
         Ok(Root {
             agents: Vec::new(),
             links: Vec::new(),
-            launch: Launch::of(&arguments.global, settings.launch_fanout),
-            has_begun: false,
-            places: Places::new(
+            launch: AgentCommand::of(&arguments.global, settings.launch_fanout),
+            job_has_started: false,
+            numbers: ProcessNumbers::new(
                 (placement.node_of.len() as u32).saturating_add(settings.spawn_ranks_max as u32),
                 placement.node_of.iter().copied(),
             ),
@@ -186,9 +186,9 @@ impl Root {
             while let Some(signal) = self.signals.next() {
                 self.obey(signal);
             }
-            self.look_at_clock();
-            self.hear_all();
-            self.look_after_here();
+            self.check_time();
+            self.receive_all();
+            self.step_here();
             // The agent of this process ends by itself.
             if self.here.is_none() && self.end_at.is_some_and(|at| Instant::now() >= at) {
                 break;
@@ -197,7 +197,7 @@ impl Root {
         let clocks: Vec<Clock> =
             self.agents.iter_mut().map(|agent| std::mem::take(&mut agent.clock)).collect();
         self.give_up();
-        self.worlds.iter_mut().for_each(SpreadWorld::tell);
+        self.worlds.iter_mut().for_each(SpreadWorld::print_counted);
         if let Some(file) = self.trace.take() {
             trace::write_all(&file, std::mem::take(&mut self.parts), &clocks);
         }
@@ -208,29 +208,29 @@ impl Root {
     fn wait(&self) {
         let mut list =
             vec![PollFd::new(&*self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
-        let adopted = self.here.as_ref().and_then(Job::adopted);
+        let adopted = self.here.as_ref().and_then(AgentJob::adopted);
         list.extend(adopted.map(|process| PollFd::new(process, PollFlags::IN)));
         // An interrupted or failed wait is followed by the next.
         let _ = poll(&mut list, Some(&TICK));
     }
 
     /// Takes all events of agents. Returns whether there were any.
-    fn hear_all(&mut self) -> bool {
+    fn receive_all(&mut self) -> bool {
         let _ = rustix::io::read(&self.woken, &mut [0; 256]);
-        let mut has_heard = false;
+        let mut has_received = false;
         while let Ok((index, event)) = self.events.try_recv() {
-            self.hear(index, event);
-            has_heard = true;
+            self.take_event(index, event);
+            has_received = true;
         }
-        has_heard
+        has_received
     }
 
-    fn hear(&mut self, index: usize, event: Event) {
+    fn take_event(&mut self, index: usize, event: AgentEvent) {
         let now = Instant::now();
         let agent = &mut self.agents[index];
-        agent.heard = now;
+        agent.received = now;
         match event {
-            Event::Greeted(build) if build != boot::BUILD => {
+            AgentEvent::Greeted(build) if build != boot::BUILD => {
                 let sentence = format!(
                     "host {} has another build of Outboard, {build:016x}; this is {:016x}: all hosts must have the same",
                     agent.name,
@@ -238,29 +238,29 @@ impl Root {
                 );
                 self.fail(&sentence, 1);
             }
-            Event::Greeted(_) => {
+            AgentEvent::Greeted(_) => {
                 agent.has_started = true;
-                if self.has_begun {
+                if self.job_has_started {
                     agent.open();
                 } else if self.agents.iter().all(|agent| agent.has_started) {
                     self.start_ranks();
                 }
             }
-            Event::Line(line) if agent.has_started => eprintln!("{line}"),
-            Event::Line(line) => {
+            AgentEvent::Line(line) if agent.has_started => eprintln!("{line}"),
+            AgentEvent::Line(line) => {
                 agent.lines.push(line);
                 if agent.lines.len() > LINES_MAX {
                     agent.lines.remove(0);
                 }
             }
-            Event::SaidAll => agent.has_said_all = true,
-            Event::Closed(ended) => self.closed(index, &ended),
-            Event::Said(frame) => self.hear_frame(index, frame),
+            AgentEvent::LinesEnded => agent.lines_ended = true,
+            AgentEvent::Closed(ended) => self.closed(index, &ended),
+            AgentEvent::Frame(frame) => self.receive_frame(index, frame),
         }
     }
 
     fn start_ranks(&mut self) {
-        self.has_begun = true;
+        self.job_has_started = true;
         for index in 0..self.agents.len() {
             self.send_start(index);
             self.agents[index].open();
@@ -272,46 +272,46 @@ impl Root {
     }
 
     /// Sends a frame to all agents. Before the job has started they understand none.
-    fn send_all(&mut self, frame: &Down) {
-        if self.has_begun {
+    fn send_all(&mut self, frame: &ToAgent) {
+        if self.job_has_started {
             self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
         }
     }
 
-    fn hear_frame(&mut self, index: usize, frame: Up) {
+    fn receive_frame(&mut self, index: usize, frame: ToRoot) {
         match frame {
-            Up::Names(names) => {
+            ToRoot::Names(names) => {
                 self.names.extend(names.iter().cloned());
-                self.send_others(index, &Down::Names(names));
+                self.send_others(index, &ToAgent::Names(names));
             }
-            Up::Closed(ports) => self.send_others(index, &Down::Closed(ports)),
-            Up::Arrived { first, arrivals } => self.arrived(index, first, arrivals),
-            Up::Ask { rank, request } => self.asked(index, rank, &request),
-            Up::Born { first } => self.born(index, first),
-            Up::Stillborn { first, sentence } => self.stillborn(first, sentence),
-            Up::Connected { first, to } => self.connected(index, first, to),
-            Up::Counted { first, counted } => self.counted(first, counted),
-            Up::Traced(part) => self.parts.push((index, part)),
-            Up::Clock { sent, there, back } => self.agents[index].hear_clock(sent, there, back),
-            Up::Over { first, is_broken } => self.over(index, first, is_broken),
-            Up::Said(sentence) if self.agents.len() > 1 => {
+            ToRoot::PortsClosed(ports) => self.send_others(index, &ToAgent::PortsClosed(ports)),
+            ToRoot::Arrived { first, arrivals } => self.arrived(index, first, arrivals),
+            ToRoot::Ask { rank, request } => self.asked(index, rank, &request),
+            ToRoot::Born { first } => self.born(index, first),
+            ToRoot::FailedToStart { first, sentence } => self.spawn_failed(first, sentence),
+            ToRoot::Connected { first, to } => self.connected(index, first, to),
+            ToRoot::Counted { first, counted } => self.counted(first, counted),
+            ToRoot::Traced(part) => self.parts.push((index, part)),
+            ToRoot::Clock { sent, there, back } => self.agents[index].receive_clock(sent, there, back),
+            ToRoot::Over { first, is_broken } => self.over(index, first, is_broken),
+            ToRoot::Print(sentence) if self.agents.len() > 1 => {
                 let name = &self.agents[index].name;
                 say(&format!("[{name}] {sentence}"));
             }
-            Up::Said(sentence) => say(&sentence),
-            Up::Taken(bytes) => self.credit.give_back(bytes as usize),
-            Up::Failed { worlds, sentence, code } => self.ranks_failed(&worlds, &sentence, code),
-            Up::Done { code } => self.agent_done(index, code),
-            Up::Stopped => {
+            ToRoot::Print(sentence) => say(&sentence),
+            ToRoot::Taken(bytes) => self.credit.give_back(bytes as usize),
+            ToRoot::Failed { worlds, sentence, code } => self.ranks_failed(&worlds, &sentence, code),
+            ToRoot::Done { code } => self.agent_done(index, code),
+            ToRoot::Stopped => {
                 self.agents[index].is_stopped = true;
                 self.stop_if_all_have();
             }
-            Up::Output(..) | Up::Alive => {}
+            ToRoot::Output(..) | ToRoot::Alive => {}
         }
     }
 
     /// Sends a frame to all agents except one.
-    fn send_others(&mut self, index: usize, frame: &Down) {
+    fn send_others(&mut self, index: usize, frame: &ToAgent) {
         let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
         others.for_each(|(_, agent)| agent.send(frame.clone()));
     }
@@ -349,25 +349,27 @@ impl Root {
         if was_closed || agent.done.is_some() || self.end_at.is_some() {
             return;
         }
-        let later = self.hear_last_lines(index);
+        let later = self.take_last_lines(index);
         let sentence = self.why_closed(index, ended);
         if self.agents[index].has_started && self.is_dpu(index) {
             self.lose_dpu(index, ended);
-        } else if self.agents[index].has_started || !self.is_stillborn_with(index, &sentence) {
+        } else if self.agents[index].has_started || !self.fails_spawns(index, &sentence) {
             self.fail(&sentence, 1);
         }
-        later.into_iter().for_each(|(other, event)| self.hear(other, event));
+        later.into_iter().for_each(|(other, event)| self.take_event(other, event));
     }
 
     /// Takes the last lines of an agent's command, which may come later than its end; a process that it left
     /// may hold the stream open. Returns the other events that came meanwhile.
-    fn hear_last_lines(&mut self, index: usize) -> Vec<(usize, Event)> {
+    fn take_last_lines(&mut self, index: usize) -> Vec<(usize, AgentEvent)> {
         let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
-        while !self.agents[index].has_said_all
+        while !self.agents[index].lines_ended
             && let Ok((other, event)) = self.events.recv_timeout(until.duration_since(Instant::now()))
         {
             match event {
-                Event::Line(_) | Event::SaidAll if other == index => self.hear(other, event),
+                AgentEvent::Line(_) | AgentEvent::LinesEnded if other == index => {
+                    self.take_event(other, event)
+                }
                 event => later.push((other, event)),
             }
         }
@@ -401,10 +403,10 @@ impl Root {
     fn end(&mut self, signal: i32, code: u8) {
         self.failed.get_or_insert(code);
         self.end_at.get_or_insert_with(|| Instant::now() + END);
-        if self.has_begun {
-            self.send_all(&Down::Close { signal, code });
+        if self.job_has_started {
+            self.send_all(&ToAgent::EndJob { signal, code });
         } else {
-            self.links.iter().for_each(Link::kill);
+            self.links.iter().for_each(AgentLink::kill);
         }
     }
 
@@ -420,9 +422,9 @@ impl Root {
             libc::SIGTSTP => {
                 // The root stops when all agents have answered; otherwise the frame might never leave this
                 // process.
-                self.send_all(&Down::Stop);
+                self.send_all(&ToAgent::Stop);
             }
-            libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(&Down::Signal(signal)),
+            libc::SIGUSR1 | libc::SIGUSR2 => self.send_all(&ToAgent::Signal(signal)),
             _ => {}
         }
     }
@@ -435,8 +437,8 @@ impl Root {
         let _ = kill_process(rustix::process::getpid(), Signal::STOP);
         let now = Instant::now();
         for agent in &mut self.agents {
-            (agent.is_stopped, agent.heard) = (false, now);
-            agent.send(Down::Continue);
+            (agent.is_stopped, agent.received) = (false, now);
+            agent.send(ToAgent::Continue);
         }
     }
 
@@ -451,6 +453,6 @@ impl Root {
             }
         }
         self.agents.clear();
-        self.links.drain(..).for_each(Link::close);
+        self.links.drain(..).for_each(AgentLink::close);
     }
 }

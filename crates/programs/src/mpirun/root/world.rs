@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::mpirun::wire::frame::{Arrivals, Begin};
+use crate::mpirun::wire::frame::{Arrivals, NewWorld};
 use crate::mpirun::wire::statistics::Counted;
 
 /// A world whose ranks are spread over nodes.
@@ -11,7 +11,7 @@ use crate::mpirun::wire::statistics::Counted;
 pub(super) struct SpreadWorld {
     pub first: u32,
     /// How it was spawned; None for the first world.
-    pub(super) begin: Option<Begin>,
+    pub(super) spawned: Option<NewWorld>,
     /// The nodes that have not reported it as born, and those on which some of its ranks live.
     pub(super) unborn: HashSet<usize>,
     pub(super) living: HashSet<usize>,
@@ -34,7 +34,7 @@ impl SpreadWorld {
     }
 
     /// Prints what its processes have counted, once.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn print_counted(&mut self) {
         if let Some(counted) = self.counted.take() {
             // One write, because others may be printing.
             eprint!("{}", counted.text());

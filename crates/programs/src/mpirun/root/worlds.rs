@@ -18,7 +18,7 @@ use super::Root;
 use super::world::SpreadWorld;
 use crate::mpirun::command::say::say;
 use crate::mpirun::place::hosts::{self, Deal, Hosts};
-use crate::mpirun::wire::frame::{Arrivals, Begin, Down};
+use crate::mpirun::wire::frame::{Arrivals, NewWorld, ToAgent};
 use crate::mpirun::wire::statistics::Counted;
 
 impl Root {
@@ -33,15 +33,15 @@ impl Root {
                 Ok(()) => return,
                 Err(error) => Err(error),
             },
-            Ok(request) => self.places.name(request),
+            Ok(request) => self.numbers.name(request),
             Err(error) => Err(error),
         };
-        self.agents[node].send(Down::Answer { rank, bytes: launcher::answer(&answer) });
+        self.agents[node].send(ToAgent::Answer { rank, bytes: launcher::answer(&answer) });
     }
 
     fn spawn(&mut self, node: usize, asker: u32, spawn: &Spawn) -> Result<()> {
         self.forget_ended();
-        let counts = self.places.counts(spawn)?;
+        let counts = self.numbers.counts(spawn)?;
         let before = self.placement.node_of.len();
         let wanted: Result<Vec<_>> =
             spawn.programs.iter().map(|program| self.wanted(spawn, &program.info)).collect();
@@ -50,10 +50,10 @@ impl Root {
         }
         let node_of = self.placement.node_of.split_off(before);
         self.start_agents()?;
-        let (first, id) = self.places.take(&node_of)?;
+        let (first, id) = self.numbers.take(&node_of)?;
         let parents: BTreeSet<u32> = spawn.parents.iter().map(|parent| self.first_of(*parent)).collect();
         let nodes: HashSet<usize> = node_of.iter().map(|node| *node as usize).collect();
-        let begin = Begin {
+        let new = NewWorld {
             id,
             first,
             counts,
@@ -63,21 +63,21 @@ impl Root {
             node_of,
         };
         // This entry stands for the new ranks until they report their connections themselves.
-        let connected = [(begin.node_of[0] as usize, parents.into_iter().collect())].into();
-        self.send_all(&Down::Begin(Box::new(begin.clone())));
+        let connected = [(new.node_of[0] as usize, parents.into_iter().collect())].into();
+        self.send_all(&ToAgent::StartWorld(Box::new(new.clone())));
         self.askers.insert(asker, node);
-        let places = first..first + begin.node_of.len() as u32;
+        let places = first..first + new.node_of.len() as u32;
         self.names.retain(|rank, _| !places.contains(rank));
         self.worlds.push(SpreadWorld {
             first,
-            begin: Some(begin),
+            spawned: Some(new),
             unborn: (0..self.agents.len()).collect(),
             living: nodes,
             asker: Some(asker),
             connected,
             ..SpreadWorld::default()
         });
-        self.tell_connected(first);
+        self.send_connected(first);
         Ok(())
     }
 
@@ -129,7 +129,7 @@ impl Root {
     fn answer(&mut self, first: u32, answer: &Result<Vec<u8>>) {
         let Some(asker) = self.world(first).and_then(|world| world.asker.take()) else { return };
         if let Some(node) = self.askers.remove(&asker) {
-            self.agents[node].send(Down::Answer { rank: asker, bytes: launcher::answer(answer) });
+            self.agents[node].send(ToAgent::Answer { rank: asker, bytes: launcher::answer(answer) });
         }
     }
 
@@ -139,22 +139,22 @@ impl Root {
         if !world.unborn.is_empty() {
             return;
         }
-        let Some(begin) = &world.begin else { return };
-        let spawned = Spawned { world: begin.id, first, counts: begin.counts.clone() };
+        let Some(new) = &world.spawned else { return };
+        let spawned = Spawned { world: new.id, first, counts: new.counts.clone() };
         self.answer(first, &Ok(spawned.to_bytes()));
     }
 
-    pub(super) fn stillborn(&mut self, first: u32, sentence: String) {
+    pub(super) fn spawn_failed(&mut self, first: u32, sentence: String) {
         if let Some(world) = self.world(first) {
             world.connected.clear();
         }
-        self.send_all(&Down::Undo { first });
+        self.send_all(&ToAgent::UndoWorld { first });
         self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
     }
 
     /// Fails the spawns for which an agent was started that could not start; nothing else ends. Returns
     /// whether there were any.
-    pub(super) fn is_stillborn_with(&mut self, node: usize, sentence: &str) -> bool {
+    pub(super) fn fails_spawns(&mut self, node: usize, sentence: &str) -> bool {
         let waiting: Vec<(u32, bool)> = self
             .worlds
             .iter()
@@ -165,7 +165,7 @@ impl Root {
         others.iter().for_each(|(first, _)| self.born(node, *first));
         let firsts: Vec<u32> = needed.into_iter().map(|(first, _)| first).collect();
         for first in &firsts {
-            self.stillborn(*first, sentence.to_owned());
+            self.spawn_failed(*first, sentence.to_owned());
             self.over(node, *first, false);
         }
         !firsts.is_empty()
@@ -184,20 +184,20 @@ impl Root {
         world.arrived.insert(node, arrivals);
         let Some(world) = self.worlds.iter().find(|world| world.first == first) else { return };
         for (other, agent) in self.agents.iter_mut().enumerate().filter(|(other, _)| *other != node) {
-            agent.send(Down::Arrived { first, arrivals: world.arrivals_but(other) });
+            agent.send(ToAgent::Arrived { first, arrivals: world.arrivals_but(other) });
         }
     }
 
     pub(super) fn connected(&mut self, node: usize, first: u32, to: Vec<u32>) {
         let Some(world) = self.world(first) else { return };
         world.connected.insert(node, to);
-        self.tell_connected(first);
+        self.send_connected(first);
     }
 
-    fn tell_connected(&mut self, first: u32) {
+    fn send_connected(&mut self, first: u32) {
         let Some(world) = self.worlds.iter().find(|world| world.first == first) else { return };
         for (node, agent) in self.agents.iter_mut().enumerate() {
-            agent.send(Down::Connected { first, to: world.connected_but(node) });
+            agent.send(ToAgent::Connected { first, to: world.connected_but(node) });
         }
     }
 
@@ -209,10 +209,10 @@ impl Root {
         if !world.is_over() {
             return;
         }
-        world.tell();
-        self.send_all(&Down::Over { first });
+        world.print_counted();
+        self.send_all(&ToAgent::Over { first });
         if self.worlds.iter().all(SpreadWorld::is_over) {
-            self.send_all(&Down::Close { signal: 0, code: 0 });
+            self.send_all(&ToAgent::EndJob { signal: 0, code: 0 });
         }
     }
 
@@ -228,7 +228,7 @@ impl Root {
         let gone: Vec<u32> =
             self.worlds.iter().filter(|world| !stays(world)).map(|world| world.first).collect();
         self.worlds.retain(|world| !gone.contains(&world.first));
-        gone.into_iter().for_each(|first| self.places.free(first));
+        gone.into_iter().for_each(|first| self.numbers.free(first));
     }
 
     /// Ends worlds, if others live; prints the sentence only the first time. Returns whether it did.
@@ -242,7 +242,7 @@ impl Root {
         }
         self.worlds.iter_mut().filter(|world| is_meant(world)).for_each(|world| world.is_ending = true);
         self.failed.get_or_insert(code);
-        self.send_all(&Down::End { worlds: firsts.to_vec(), signal: libc::SIGTERM, code });
+        self.send_all(&ToAgent::EndWorlds { worlds: firsts.to_vec(), signal: libc::SIGTERM, code });
         true
     }
 
@@ -251,15 +251,15 @@ impl Root {
         let agent = &mut self.agents[node];
         for world in &self.worlds {
             let first = world.first;
-            if let Some(begin) = &world.begin {
-                agent.send(Down::Begin(Box::new(begin.clone())));
+            if let Some(new) = &world.spawned {
+                agent.send(ToAgent::StartWorld(Box::new(new.clone())));
             }
-            agent.send(Down::Arrived { first, arrivals: world.arrivals_but(node) });
-            agent.send(Down::Connected { first, to: world.connected_but(node) });
+            agent.send(ToAgent::Arrived { first, arrivals: world.arrivals_but(node) });
+            agent.send(ToAgent::Connected { first, to: world.connected_but(node) });
             if world.is_over() {
-                agent.send(Down::Over { first });
+                agent.send(ToAgent::Over { first });
             }
         }
-        agent.send(Down::Names(self.names.iter().map(|(rank, name)| (*rank, name.clone())).collect()));
+        agent.send(ToAgent::Names(self.names.iter().map(|(rank, name)| (*rank, name.clone())).collect()));
     }
 }

@@ -17,8 +17,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::PipeFlags;
 
 use crate::mpirun::command::arguments::Global;
-use crate::mpirun::wire::frame::{To, Up};
-use crate::mpirun::wire::way::Way;
+use crate::mpirun::wire::frame::{OutputStream, ToRoot};
+use crate::mpirun::wire::uplink::Uplink;
 
 /// The longest line. Longer ones are broken, so that a stream without newlines takes no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -56,15 +56,15 @@ impl Style {
     }
 
     /// The prefix of a rank's lines, except the time.
-    pub fn prefix(&self, world: u64, rank: u32, to: To) -> String {
+    pub fn prefix(&self, world: u64, rank: u32, to: OutputStream) -> String {
         let job = world + 1;
-        let stream = if to == To::Output { "stdout" } else { "stderr" };
+        let stream = if to == OutputStream::Output { "stdout" } else { "stderr" };
         let label = if self.label { format!("[{}] ", name(world, rank)) } else { String::new() };
         if self.tag { format!("{label}[{job},{rank}]<{stream}>: ") } else { label }
     }
 
     /// The file that gets a rank's stream, or None if it goes to our streams.
-    pub fn file(&self, world: u64, rank: u32, host: &str, to: To) -> Option<PathBuf> {
+    pub fn file(&self, world: u64, rank: u32, host: &str, to: OutputStream) -> Option<PathBuf> {
         let mut path = String::new();
         let mut letters = self.files[to as usize].as_deref()?.chars();
         while let Some(letter) = letters.next() {
@@ -88,18 +88,18 @@ fn name(world: u64, rank: u32) -> String {
 }
 
 /// Where lines are written.
-enum End {
+enum OutputEnd {
     File(File),
     /// A stream of the root in another process.
-    Upward(Arc<dyn Way>, To),
+    Upward(Arc<dyn Uplink>, OutputStream),
 }
 
-impl End {
+impl OutputEnd {
     fn write_all(&self, lines: &[u8]) -> std::io::Result<()> {
         match self {
-            End::File(file) => (&mut &*file).write_all(lines),
-            End::Upward(way, to) => {
-                way.tell(Up::Output(*to, lines.to_vec()));
+            OutputEnd::File(file) => (&mut &*file).write_all(lines),
+            OutputEnd::Upward(uplink, to) => {
+                uplink.send(ToRoot::Output(*to, lines.to_vec()));
                 Ok(())
             }
         }
@@ -108,25 +108,25 @@ impl End {
 
 /// A file or stream for lines.
 struct Sink {
-    end: End,
+    end: OutputEnd,
     /// The stream or file, as the user reads it.
     name: String,
     /// Whether writing there has failed.
     broken: AtomicBool,
 }
 
-struct Stream {
+struct RankStream {
     pipe: OwnedFd,
     /// The prefix of every line, if there is one.
     label: Option<Arc<str>>,
     stamp: bool,
     sink: Arc<Sink>,
     /// The bytes of an unfinished line.
-    held: Vec<u8>,
+    unfinished: Vec<u8>,
 }
 
-impl Stream {
-    fn is_plain(&self) -> bool {
+impl RankStream {
+    fn is_unlabelled(&self) -> bool {
         self.label.is_none() && !self.stamp
     }
 }
@@ -134,7 +134,7 @@ impl Stream {
 /// The thread that passes output on, as the thread that watches processes sees it.
 pub struct Forwarder {
     thread: JoinHandle<()>,
-    shared: Arc<Shared>,
+    shared: Arc<ForwarderShared>,
     /// Our own streams, by [`OutputStream`].
     own: [Arc<Sink>; 2],
     /// The files by path: ranks may share one.
@@ -145,27 +145,31 @@ pub struct Forwarder {
 
 /// What the thread that watches tells the thread that passes output on.
 #[derive(Default)]
-struct Shared {
+struct ForwarderShared {
     stop: AtomicBool,
-    new: Mutex<Vec<Stream>>,
+    new: Mutex<Vec<RankStream>>,
 }
 
 impl Forwarder {
     /// Starts the thread without any stream. Lines go to this process's streams if they are the job's
     /// (`is_ours`).
-    pub fn start(way: Arc<dyn Way>, is_ours: bool) -> std::io::Result<Forwarder> {
+    pub fn start(uplink: Arc<dyn Uplink>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-        let own = |to: To| {
+        let own = |to: OutputStream| {
             let end = match to {
-                _ if !is_ours => End::Upward(way.clone(), to),
-                To::Output => End::File(std::io::stdout().as_fd().try_clone_to_owned()?.into()),
-                To::Error => End::File(std::io::stderr().as_fd().try_clone_to_owned()?.into()),
+                _ if !is_ours => OutputEnd::Upward(uplink.clone(), to),
+                OutputStream::Output => {
+                    OutputEnd::File(std::io::stdout().as_fd().try_clone_to_owned()?.into())
+                }
+                OutputStream::Error => {
+                    OutputEnd::File(std::io::stderr().as_fd().try_clone_to_owned()?.into())
+                }
             };
             std::io::Result::Ok(Arc::new(Sink { end, name: to.name().to_owned(), broken: false.into() }))
         };
-        let own = [own(To::Output)?, own(To::Error)?];
-        let shared = Arc::new(Shared::default());
-        let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), way, woken };
+        let own = [own(OutputStream::Output)?, own(OutputStream::Error)?];
+        let shared = Arc::new(ForwarderShared::default());
+        let mut pump = Pump { streams: Vec::new(), shared: shared.clone(), uplink, woken };
         let thread = std::thread::Builder::new().name("output".into()).spawn(move || pump.run())?;
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
@@ -177,7 +181,7 @@ impl Forwarder {
         style: &Style,
         (world, rank): (u64, u32),
         host: &str,
-        to: To,
+        to: OutputStream,
     ) -> Result<(), String> {
         let prefix = style.prefix(world, rank, to);
         let sink = match style.file(world, rank, host, to) {
@@ -185,7 +189,7 @@ impl Forwarder {
             Some(path) => self.file(path)?,
         };
         let label = (!prefix.is_empty()).then(|| prefix.into());
-        let stream = Stream { pipe, label, stamp: style.stamp, sink, held: Vec::new() };
+        let stream = RankStream { pipe, label, stamp: style.stamp, sink, unfinished: Vec::new() };
         self.shared.new.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
         self.wake();
         Ok(())
@@ -200,8 +204,11 @@ impl Forwarder {
             std::fs::create_dir_all(folder).map_err(wrong)?;
         }
         let file = File::create(&path).map_err(wrong)?;
-        let sink =
-            Arc::new(Sink { end: End::File(file), name: path.display().to_string(), broken: false.into() });
+        let sink = Arc::new(Sink {
+            end: OutputEnd::File(file),
+            name: path.display().to_string(),
+            broken: false.into(),
+        });
         self.files.insert(path, sink.clone());
         Ok(sink)
     }
@@ -222,9 +229,9 @@ impl Forwarder {
 }
 
 struct Pump {
-    streams: Vec<Stream>,
-    shared: Arc<Shared>,
-    way: Arc<dyn Way>,
+    streams: Vec<RankStream>,
+    shared: Arc<ForwarderShared>,
+    uplink: Arc<dyn Uplink>,
     /// Readable when `shared` has changed.
     woken: OwnedFd,
 }
@@ -259,7 +266,7 @@ impl Pump {
             self.streams.retain(|stream| !stream.sink.broken.load(Ordering::Relaxed));
         }
         while let Some(mut stream) = self.streams.pop() {
-            close(&mut stream, &*self.way);
+            close(&mut stream, &*self.uplink);
         }
     }
 
@@ -272,52 +279,54 @@ impl Pump {
         };
         if bytes == 0 {
             let mut stream = self.streams.remove(index);
-            close(&mut stream, &*self.way);
+            close(&mut stream, &*self.uplink);
             return;
         }
         let stream = &mut self.streams[index];
-        let plain = stream.is_plain();
-        let mut lines = std::mem::take(&mut stream.held);
+        let unlabelled = stream.is_unlabelled();
+        let mut lines = std::mem::take(&mut stream.unfinished);
         lines.extend_from_slice(&buffer[..bytes]);
-        let ends = |byte: &u8| *byte == b'\n' || (plain && *byte == b'\r');
+        let ends = |byte: &u8| *byte == b'\n' || (unlabelled && *byte == b'\r');
         // Only the new bytes can hold an end: the earlier ones were searched before.
         let end = lines[lines.len() - bytes..].iter().rposition(ends).map(|at| lines.len() - bytes + at + 1);
         match end {
-            Some(end) => stream.held = lines.split_off(end),
+            Some(end) => stream.unfinished = lines.split_off(end),
             None if lines.len() < LINE_BYTES_MAX => {
-                stream.held = lines;
+                stream.unfinished = lines;
                 return;
             }
-            None if !plain => lines.push(b'\n'),
+            None if !unlabelled => lines.push(b'\n'),
             None => {}
         }
-        write(stream, &lines, &*self.way);
+        write(stream, &lines, &*self.uplink);
     }
 
     /// Shows the unfinished lines of quiet streams without labels: they may be prompts.
     fn show_unfinished(&mut self) {
-        for stream in self.streams.iter_mut().filter(|stream| stream.is_plain() && !stream.held.is_empty()) {
-            let held = std::mem::take(&mut stream.held);
-            write(stream, &held, &*self.way);
+        for stream in
+            self.streams.iter_mut().filter(|stream| stream.is_unlabelled() && !stream.unfinished.is_empty())
+        {
+            let unfinished = std::mem::take(&mut stream.unfinished);
+            write(stream, &unfinished, &*self.uplink);
         }
     }
 }
 
-fn close(stream: &mut Stream, way: &dyn Way) {
-    let mut held = std::mem::take(&mut stream.held);
-    if !held.is_empty() {
-        if !stream.is_plain() {
-            held.push(b'\n');
+fn close(stream: &mut RankStream, uplink: &dyn Uplink) {
+    let mut unfinished = std::mem::take(&mut stream.unfinished);
+    if !unfinished.is_empty() {
+        if !stream.is_unlabelled() {
+            unfinished.push(b'\n');
         }
-        write(stream, &held, way);
+        write(stream, &unfinished, uplink);
     }
 }
 
 /// Writes whole lines. If nobody reads our stream any more, the ranks' pipes are closed, so that ranks get
 /// SIGPIPE as they would without `mpirun`. Any other error ends the job.
-fn write(stream: &Stream, lines: &[u8], way: &dyn Way) {
+fn write(stream: &RankStream, lines: &[u8], uplink: &dyn Uplink) {
     let sink = &stream.sink;
-    let written = if stream.is_plain() {
+    let written = if stream.is_unlabelled() {
         sink.end.write_all(lines)
     } else {
         let time = if stream.stamp { format!("{} ", sys::clock::local()) } else { String::new() };
@@ -328,7 +337,7 @@ fn write(stream: &Stream, lines: &[u8], way: &dyn Way) {
         && !sink.broken.swap(true, Ordering::Relaxed)
         && error.kind() != ErrorKind::BrokenPipe
     {
-        way.tell(Up::not_written(&sink.name, &error));
+        uplink.send(ToRoot::not_written(&sink.name, &error));
     }
 }
 
@@ -348,13 +357,13 @@ mod tests {
     #[test]
     fn names_and_files_of_ranks() {
         let pattern = |text: &str| Style { files: [Some(text.into()), None], ..Style::default() };
-        let file = |text: &str, world| pattern(text).file(world, 3, "vm", To::Output).unwrap();
+        let file = |text: &str, world| pattern(text).file(world, 3, "vm", OutputStream::Output).unwrap();
         assert_eq!(file("out/%h-%g-%r.%p%%", 0), PathBuf::from("out/vm-0-3.0%"));
         assert_eq!(file("%r", 2), PathBuf::from("2.3"));
-        assert_eq!(pattern("x").file(0, 3, "vm", To::Error), None);
+        assert_eq!(pattern("x").file(0, 3, "vm", OutputStream::Error), None);
         let style = Style { tag: true, ..Style::default() };
-        assert_eq!(style.prefix(0, 3, To::Error), "[1,3]<stderr>: ");
-        assert_eq!(Style { label: true, ..Style::default() }.prefix(2, 3, To::Output), "[2.3] ");
+        assert_eq!(style.prefix(0, 3, OutputStream::Error), "[1,3]<stderr>: ");
+        assert_eq!(Style { label: true, ..Style::default() }.prefix(2, 3, OutputStream::Output), "[2.3] ");
     }
 
     #[test]

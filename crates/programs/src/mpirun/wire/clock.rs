@@ -31,12 +31,12 @@ pub struct Clock {
 
 impl Clock {
     /// Starts a row of questions.
-    pub fn begin(&mut self) {
+    pub fn start(&mut self) {
         (self.left, self.best) = (ASKED, None);
     }
 
     /// Takes the answer to the question of time `sent`. Returns whether another question follows.
-    pub fn hear(&mut self, sent: u64, there: u64, back: u64) -> bool {
+    pub fn receive(&mut self, sent: u64, there: u64, back: u64) -> bool {
         let Some(took) = back.checked_sub(sent) else { return false };
         let at = sent + took / 2;
         if self.best.is_none_or(|best| took < best.took) {
@@ -71,13 +71,13 @@ mod tests {
 
     /// A row of answers by a clock that is behind by `behind`; `ways` are the times to the host and back.
     fn row(clock: &mut Clock, at: u64, behind: u64, ways: &[(u64, u64)]) {
-        clock.begin();
+        clock.start();
         let mut asks = true;
         for (there, back) in ways.iter().cycle() {
             if !asks {
                 return;
             }
-            asks = clock.hear(at, at + there - behind, at + there + back);
+            asks = clock.receive(at, at + there - behind, at + there + back);
         }
     }
 
@@ -95,6 +95,6 @@ mod tests {
         // No clock is that fast: the slower answers are wrong.
         row(&mut clock, 20 * second + 100, 9_000_000_000, &[(900_000, 20)]);
         assert_eq!(clock.offset(15 * second), 4000);
-        assert!(!clock.hear(10, 5, 9));
+        assert!(!clock.receive(10, 5, 9));
     }
 }

@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::statistics::Counted;
-use super::trace::Part;
-use crate::mpirun::command::arguments::{Global, Program};
+use super::trace::TracePart;
+use crate::mpirun::command::arguments::{Global, RankProgram};
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 20;
@@ -50,7 +50,7 @@ pub struct Start {
     /// The number of the agent's node.
     pub node: u32,
     /// The nodes.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<JobNode>,
     /// The nodes that only run proxies: the first of them runs those of node 0, the second those of node 1,
     /// and so on.
     pub dpus: std::ops::Range<u32>,
@@ -65,7 +65,7 @@ pub struct Start {
     /// The options for the whole job.
     pub global: Global,
     /// The programs, in the order of their ranks.
-    pub programs: Vec<Program>,
+    pub programs: Vec<RankProgram>,
     /// The number of the job, or None if there is only one host.
     pub job: Option<u64>,
     /// `Tuning::libraries` of the root's table: all hosts must use the same. None if there is only one host.
@@ -88,7 +88,7 @@ impl Start {
 
 /// A host of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct JobNode {
     /// The host's name, as the user wrote it.
     pub name: String,
     /// The host's address, or None if `mpirun` did not find it by the name; empty if there is only one node.
@@ -97,7 +97,7 @@ pub struct Node {
 
 /// A world that MPI_Comm_spawn starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Begin {
+pub struct NewWorld {
     /// The number of the world.
     pub id: u64,
     /// The world's first rank in the segment.
@@ -125,19 +125,19 @@ pub struct Arrivals {
 
 /// The stream of `mpirun` to which output of a rank goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum To {
+pub enum OutputStream {
     /// Our standard output.
     Output,
     /// Our standard error.
     Error,
 }
 
-impl To {
+impl OutputStream {
     /// The stream's name, as the user reads it.
     pub fn name(self) -> &'static str {
         match self {
-            To::Output => "standard output",
-            To::Error => "standard error",
+            OutputStream::Output => "standard output",
+            OutputStream::Error => "standard error",
         }
     }
 }
@@ -147,7 +147,7 @@ pub type EndpointName = (u32, Vec<u8>);
 
 /// From the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the segment,
 /// `rank` is a number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit codes are
-/// the system's.
+/// the system's. An agent that starts later first gets the present state by these frames (`Root::catch_up`).
 ///
 /// | frame | when the root sends it | what the agent answers |
 /// |---|---|---|
@@ -159,14 +159,14 @@ pub type EndpointName = (u32, Vec<u8>);
 /// | `UndoWorld` | one agent sent `FailedToStart`; to all agents | `Over` when its ranks have ended |
 /// | `Over` | the last agent with ranks of the world sent `Over` | nothing |
 /// | `Input` | standard input has bytes, or has ended (no bytes) | `Taken` with the number of bytes |
-/// | `Signal` | the user sent SIGUSR1 or SIGUSR2; --timeout | `Print` with what the ranks wait for (SIGUSR1) |
+/// | `Signal` | SIGUSR1 or SIGUSR2 came; --timeout is over | SIGUSR1: `Print` with what the ranks wait for |
 /// | `Stop`, `Continue` | Ctrl-Z, and when `mpirun` goes on | `Stopped`; nothing |
 /// | `EndWorlds` | some worlds have failed, others live | `Over` for each of them |
 /// | `EndJob` | the job has failed or is over | `Done`, when nothing of the job is left |
 /// | `Clock` | every 2 s while tracing | `Clock`, at once |
 /// | `Alive` | every 2 s | nothing |
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Down {
+pub enum ToAgent {
     /// Start your ranks. This is always the first frame.
     Start(Box<Start>),
     /// Endpoints of other nodes.
@@ -174,15 +174,15 @@ pub enum Down {
     /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
     Arrived { first: u32, arrivals: Arrivals },
     /// Start a world. Some of its ranks may be yours.
-    Begin(Box<Begin>),
+    StartWorld(Box<NewWorld>),
     /// The answer to what rank `rank` has asked for, as `launcher::answer` writes it.
     Answer { rank: u32, bytes: Vec<u8> },
     /// End your ranks of a world that has failed to start.
-    Undo { first: u32 },
+    UndoWorld { first: u32 },
     /// The worlds to which ranks of a world on other nodes are connected.
     Connected { first: u32, to: Vec<u32> },
     /// Ports that other nodes have closed.
-    Closed(Vec<u64>),
+    PortsClosed(Vec<u64>),
     /// No rank of a world lives any more.
     Over { first: u32 },
     /// Bytes for the ranks that read standard input; no bytes at its end.
@@ -194,9 +194,9 @@ pub enum Down {
     /// Let stopped ranks and proxies continue.
     Continue,
     /// End your ranks of these worlds by this signal; `code` is the job's exit code.
-    End { worlds: Vec<u32>, signal: i32, code: u8 },
+    EndWorlds { worlds: Vec<u32>, signal: i32, code: u8 },
     /// End the agent. Ranks that still live are ended by this signal; 0 if no rank lives.
-    Close { signal: i32, code: u8 },
+    EndJob { signal: i32, code: u8 },
     /// Answer with your clock. `sent` is the root's time when it asked.
     Clock { sent: u64 },
     /// A pulse: the root lives.
@@ -207,8 +207,8 @@ pub enum Down {
 ///
 /// | frame | when the agent sends it | what the root answers |
 /// |---|---|---|
-/// | `Names`, `PortsClosed` | endpoints or ports of this node are new or closed | nothing; it passes them on to all others |
-/// | `Arrived`, `Connected` | the state of a world on this node has changed | nothing; the others get the sum |
+/// | `Names`, `PortsClosed` | endpoints or ports are new or closed | nothing; all other agents get them |
+/// | `Arrived`, `Connected` | a world has changed on this node | nothing; all other agents get the sum |
 /// | `Ask` | a rank has written a request into its arena | `Answer`, at once or when the world is born |
 /// | `Born`, `FailedToStart` | after `StartWorld` | `Answer` to the rank that asked; `UndoWorld` |
 /// | `Counted`, `Traced` | a world or process has ended, if the user wants them | nothing |
@@ -221,7 +221,7 @@ pub enum Down {
 /// | `Clock` | after `Clock` | the next `Clock` of a row |
 /// | `Alive` | every 2 s, if the root is another process | nothing |
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Up {
+pub enum ToRoot {
     /// Endpoints of this node.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on this node so far.
@@ -231,21 +231,21 @@ pub enum Up {
     /// All ranks of a spawned world on this node have come to MPI_Init.
     Born { first: u32 },
     /// Why a spawned world cannot start on this node.
-    Stillborn { first: u32, sentence: String },
+    FailedToStart { first: u32, sentence: String },
     /// The worlds to which ranks of a world on this node are connected.
     Connected { first: u32, to: Vec<u32> },
     /// Ports that this node has closed.
-    Closed(Vec<u64>),
+    PortsClosed(Vec<u64>),
     /// What the processes of a world have counted on this node, if the user wants it.
     Counted { first: u32, counted: Counted },
     /// What a process of this node has recorded for the trace.
-    Traced(Part),
+    Traced(TracePart),
     /// No rank of a world lives on this node any more. `is_broken`: some left other than by MPI_Finalize.
     Over { first: u32, is_broken: bool },
     /// What ranks print, mostly in whole lines.
-    Output(To, Vec<u8>),
+    Output(OutputStream, Vec<u8>),
     /// A line of the agent's own, for the user.
-    Said(String),
+    Print(String),
     /// All ranks and proxies are stopped.
     Stopped,
     /// How many bytes of standard input the ranks of this node have taken.
@@ -253,7 +253,8 @@ pub enum Up {
     /// Why these worlds must end (all, if the list is empty), and the job's exit code. The agent already ends
     /// the worlds of the list on its node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// Nothing of the job is left on this node. `code` is the exit code of the node's first failure, or 0.
+    /// The agent's last frame: nothing of the job is left on this node. `code` is the exit code of the node's
+    /// first failure, or 0.
     Done { code: u8 },
     /// The answer to the question of time `sent`: `there` is the time of this node. `back` is 0; the root's
     /// reader sets it to the root's time on arrival.
@@ -262,11 +263,11 @@ pub enum Up {
     Alive,
 }
 
-impl Up {
+impl ToRoot {
     /// The failure that output of ranks cannot be written.
-    pub fn not_written(what: &str, error: &io::Error) -> Up {
+    pub fn not_written(what: &str, error: &io::Error) -> ToRoot {
         let sentence = format!("cannot write {what}: {error}; ending the job");
-        Up::Failed { worlds: Vec::new(), sentence, code: 1 }
+        ToRoot::Failed { worlds: Vec::new(), sentence, code: 1 }
     }
 }
 
@@ -308,14 +309,16 @@ mod tests {
     #[test]
     fn frames_come_back_and_nonsense_is_refused() {
         let mut bytes = Vec::new();
-        write(&mut bytes, &Up::Output(To::Error, b"a\n".to_vec())).unwrap();
-        write(&mut bytes, &Up::Done { code: 3 }).unwrap();
+        write(&mut bytes, &ToRoot::Output(OutputStream::Error, b"a\n".to_vec())).unwrap();
+        write(&mut bytes, &ToRoot::Done { code: 3 }).unwrap();
         let mut from = &bytes[..];
-        assert!(matches!(read(&mut from), Ok(Some(Up::Output(To::Error, text))) if text == b"a\n"));
-        assert!(matches!(read(&mut from), Ok(Some(Up::Done { code: 3 }))));
-        assert!(matches!(read::<Up>(&mut from), Ok(None)));
+        assert!(
+            matches!(read(&mut from), Ok(Some(ToRoot::Output(OutputStream::Error, text))) if text == b"a\n")
+        );
+        assert!(matches!(read(&mut from), Ok(Some(ToRoot::Done { code: 3 }))));
+        assert!(matches!(read::<ToRoot>(&mut from), Ok(None)));
         for wrong in [&[3, 0, 0, 0, 0xff, 0xff, 0xff][..], &[4, 0, 0, 0, 5], &[0xff; 4], &[0, 0, 0, 0]] {
-            assert!(read::<Up>(&mut &wrong[..]).is_err(), "{wrong:?}");
+            assert!(read::<ToRoot>(&mut &wrong[..]).is_err(), "{wrong:?}");
         }
     }
 

@@ -23,7 +23,7 @@ const FANOUT: usize = 32;
 
 /// A host that gets an agent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Member {
+pub struct AgentHost {
     /// The number of its node.
     pub node: u32,
     /// The host's name, as a launcher's command takes it.
@@ -36,14 +36,14 @@ pub const RELAY: &str = "--relay";
 /// What a relay is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Relay {
-    pub launch: Launch,
+    pub launch: AgentCommand,
     /// The hosts to reach. The first is the relay's own.
-    pub members: Vec<Member>,
+    pub members: Vec<AgentHost>,
 }
 
 /// The command that reaches hosts; `mpirun` and its relays use the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Launch {
+pub struct AgentCommand {
     /// The words before the host's name, and what stands before the name in the same word.
     before: Vec<OsString>,
     prefix: String,
@@ -55,9 +55,9 @@ pub struct Launch {
     pub fanout: usize,
 }
 
-impl Launch {
+impl AgentCommand {
     /// The command that the user chose, or else the one that the environment suggests.
-    pub fn of(global: &Global, fanout: Option<u64>) -> Launch {
+    pub fn of(global: &Global, fanout: Option<u64>) -> AgentCommand {
         let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
         let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
         let launcher_exec = global.launcher_exec.clone().or(given);
@@ -90,9 +90,9 @@ impl Launch {
         let is_ssh = launcher_exec.is_none() && launcher == Launcher::Ssh;
         let options = if is_ssh { allocation::ssh_options() } else { Vec::new() };
         // A user's command may work on this host only, so relays must not be asked to run it.
-        let unless_told = if launcher_exec.is_some() { usize::MAX } else { FANOUT };
+        let default_fanout = if launcher_exec.is_some() { usize::MAX } else { FANOUT };
         let before = launcher_exec.into_iter().map(OsString::from);
-        Launch {
+        AgentCommand {
             before: before
                 .chain(words.iter().map(OsString::from))
                 .chain(options.into_iter().map(OsString::from))
@@ -100,7 +100,7 @@ impl Launch {
             prefix: if is_srun { "--nodelist=" } else { "" }.to_owned(),
             program: if is_srun { own.into_os_string() } else { quoted(&own) },
             has_shortcut: global.launcher_exec.is_none(),
-            fanout: fanout.map_or(unless_told, |fanout| fanout as usize),
+            fanout: fanout.map_or(default_fanout, |fanout| fanout as usize),
         }
     }
 
@@ -113,7 +113,7 @@ impl Launch {
     /// The command that starts `mpirun` on a host with the hidden argument `word`.
     pub fn command(&self, host: &str, word: &str) -> Command {
         if self.has_shortcut && hosts::is_here(host, &sys::host::name()) {
-            return Launch::here(word);
+            return AgentCommand::here(word);
         }
         let mut words = self.before.iter();
         let mut command = Command::new(words.next().map_or("ssh".as_ref(), OsString::as_os_str));
@@ -129,7 +129,7 @@ impl Launch {
     }
 
     /// Deals hosts out to commands. Each command reaches the first of its hosts.
-    pub fn groups<'a>(&self, members: &'a [Member]) -> impl Iterator<Item = &'a [Member]> {
+    pub fn groups<'a>(&self, members: &'a [AgentHost]) -> impl Iterator<Item = &'a [AgentHost]> {
         let (hosts, commands) = (members.len(), members.len().min(self.fanout));
         (0..commands).map(move |at| &members[at * hosts / commands..(at + 1) * hosts / commands])
     }
@@ -151,7 +151,7 @@ mod tests {
     /// Method: the tree of 1 to 300 hosts, followed as relays do.
     #[test]
     fn a_tree_reaches_each_host_once() {
-        fn follow(launch: &Launch, members: &[Member], reached: &mut Vec<u32>) -> usize {
+        fn follow(launch: &AgentCommand, members: &[AgentHost], reached: &mut Vec<u32>) -> usize {
             let mut depth = 0;
             let groups: Vec<_> = launch.groups(members).collect();
             assert!(groups.len() <= launch.fanout);
@@ -162,11 +162,12 @@ mod tests {
             depth
         }
         for hosts in (1..=300).step_by(7) {
-            let members: Vec<_> = (0..hosts).map(|node| Member { node, name: format!("h{node}") }).collect();
+            let members: Vec<_> =
+                (0..hosts).map(|node| AgentHost { node, name: format!("h{node}") }).collect();
             for (fanout, depth_max) in [(2, 8), (3, 6), (32, 2), (300, 1)] {
                 let mut reached = Vec::new();
                 let (before, prefix, program) = (Vec::new(), String::new(), OsString::new());
-                let launch = Launch { before, prefix, program, has_shortcut: false, fanout };
+                let launch = AgentCommand { before, prefix, program, has_shortcut: false, fanout };
                 let depth = follow(&launch, &members, &mut reached);
                 reached.sort_unstable();
                 assert_eq!(reached, (0..hosts).collect::<Vec<_>>());

@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::{self, Down, To, Up};
-use super::launch::{AGENT, Launch, Member, RELAY, Relay};
+use super::frame::{self, OutputStream, ToAgent, ToRoot};
+use super::launch::{AGENT, AgentCommand, AgentHost, RELAY, Relay};
 use crate::mpirun::command::say::Refusal;
 
 /// How many bytes are kept of what a launcher's command prints before the agent's greeting.
@@ -26,15 +26,15 @@ const NOISE_BYTES_KEPT: usize = 4 << 10;
 
 /// Something that happened to an agent.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Event {
+pub enum AgentEvent {
     /// The agent has started. The number is that of its build.
     Greeted(u64),
     /// The agent has sent a frame.
-    Said(Up),
-    /// Its command wrote a line to standard error.
+    Frame(ToRoot),
+    /// The agent's command wrote a line to standard error.
     Line(String),
     /// The command writes no more lines to standard error.
-    SaidAll,
+    LinesEnded,
     /// The agent sends nothing more. The text says what became of its command.
     Closed(String),
 }
@@ -43,13 +43,13 @@ pub enum Event {
 #[derive(Clone)]
 pub enum Listener {
     /// The thread of `mpirun` that waits in `Root::wait`.
-    Root { events: Sender<(usize, Event)>, wake: Arc<OwnedFd> },
+    Root { events: Sender<(usize, AgentEvent)>, wake: Arc<OwnedFd> },
     /// The process that started this relay.
     Upward(Arc<Mutex<File>>),
 }
 
 impl Listener {
-    pub fn tell(&self, node: u32, event: Event) {
+    pub fn report(&self, node: u32, event: AgentEvent) {
         // The end of a listener is noticed elsewhere.
         match self {
             Listener::Root { events, wake } => {
@@ -66,34 +66,38 @@ impl Listener {
 }
 
 /// A command that leads to the agent of a host, or to a relay and the agents behind it.
-pub struct Link {
+pub struct AgentLink {
     pub nodes: Vec<u32>,
     child: Arc<Mutex<Child>>,
-    pub queue: Sender<(u32, Down)>,
+    pub queue: Sender<(u32, ToAgent)>,
     has_greeted: Arc<AtomicBool>,
     /// Whether output from this link is being printed now. The reader of our output may be slow then.
     pub is_printing: Arc<AtomicBool>,
 }
 
-impl Link {
+impl AgentLink {
     /// Reaches the hosts `members`: a single one by its own agent, several by a relay on the first.
-    pub fn to(launch: &Launch, members: &[Member], listener: &Listener) -> Result<Link, Refusal> {
+    pub fn to(
+        launch: &AgentCommand,
+        members: &[AgentHost],
+        listener: &Listener,
+    ) -> Result<AgentLink, Refusal> {
         match members {
-            [one] => Link::start(launch.command(&one.name, AGENT), members, None, listener),
+            [one] => AgentLink::start(launch.command(&one.name, AGENT), members, None, listener),
             _ => {
                 let command = launch.command(&members[0].name, RELAY);
                 let relay = Relay { launch: launch.clone(), members: members.to_vec() };
-                Link::start(command, members, Some(relay), listener)
+                AgentLink::start(command, members, Some(relay), listener)
             }
         }
     }
 
     pub fn start(
         mut command: Command,
-        members: &[Member],
+        members: &[AgentHost],
         relay: Option<Relay>,
         listener: &Listener,
-    ) -> Result<Link, Refusal> {
+    ) -> Result<AgentLink, Refusal> {
         let host = &members[0].name;
         // Ctrl-C reaches the job through `mpirun`.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -107,14 +111,14 @@ impl Link {
             return Err(Refusal::other("a child without its streams"));
         };
         let (queue, frames) = channel();
-        let link = Link {
+        let link = AgentLink {
             nodes: members.iter().map(|member| member.node).collect(),
             child: Arc::new(Mutex::new(child)),
             queue,
             has_greeted: Arc::default(),
             is_printing: Arc::default(),
         };
-        let ear = Ear {
+        let reader = LinkReader {
             nodes: link.nodes.clone(),
             is_relay: relay.is_some(),
             child: link.child.clone(),
@@ -125,17 +129,17 @@ impl Link {
         let (liner, first) = (listener.clone(), link.nodes[0]);
         let lines = move || {
             for line in BufReader::new(error).lines().map_while(Result::ok) {
-                liner.tell(first, Event::Line(line));
+                liner.report(first, AgentEvent::Line(line));
             }
-            liner.tell(first, Event::SaidAll);
+            liner.report(first, AgentEvent::LinesEnded);
         };
-        thread("frames", move || speak(input, relay, frames))?;
-        thread("agent", move || ear.listen(output))?;
+        thread("frames", move || send_frames(input, relay, frames))?;
+        thread("agent", move || reader.receive_all(output))?;
         thread("lines", lines)?;
         Ok(link)
     }
 
-    pub fn send(&self, node: u32, frame: Down) {
+    pub fn send(&self, node: u32, frame: ToAgent) {
         // The end of the thread that sends is noticed elsewhere.
         let _ = self.queue.send((node, frame));
     }
@@ -172,14 +176,14 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal
 }
 
 /// Sends frames to a command, until one side is gone.
-fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Down)>) {
+fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, ToAgent)>) {
     let is_relay = relay.is_some();
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
         return;
     }
     for (node, mut frame) in frames {
         // The time is set here, where the root sends, not in a relay.
-        if let Down::Clock { sent: sent @ 0 } = &mut frame {
+        if let ToAgent::Clock { sent: sent @ 0 } = &mut frame {
             *sent = sys::clock::now();
         }
         let written = match is_relay {
@@ -193,7 +197,7 @@ fn speak(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, Dow
 }
 
 /// The thread that receives what comes through a link.
-struct Ear {
+struct LinkReader {
     nodes: Vec<u32>,
     is_relay: bool,
     child: Arc<Mutex<Child>>,
@@ -202,24 +206,24 @@ struct Ear {
     listener: Listener,
 }
 
-impl Ear {
+impl LinkReader {
     /// Receives until the link ends.
-    fn listen(self, output: ChildStdout) {
+    fn receive_all(self, output: ChildStdout) {
         let mut output = BufReader::new(output);
-        let (greeting, noise) = greeted(&mut output);
+        let (greeting, noise) = read_greeting(&mut output);
         if let Some(build) = greeting {
             self.has_greeted.store(true, Ordering::Relaxed);
             // A relay of our build leaves the greeting to the agent of its host.
             if !self.is_relay || build != boot::BUILD {
-                self.listener.tell(self.nodes[0], Event::Greeted(build));
+                self.listener.report(self.nodes[0], AgentEvent::Greeted(build));
             }
-            while let Some((node, event)) = self.hear(&mut output) {
+            while let Some((node, event)) = self.receive(&mut output) {
                 if self.nodes.contains(&node) {
                     self.pass_on(node, event);
                 }
             }
         } else if let Some(line) = last_line(&noise) {
-            self.listener.tell(self.nodes[0], Event::Line(line));
+            self.listener.report(self.nodes[0], AgentEvent::Line(line));
         }
         let ended = match wait_briefly(&mut lock(&self.child)) {
             None => "has closed its output".into(),
@@ -228,41 +232,42 @@ impl Ear {
                 None => format!("was killed ({status})"),
             },
         };
-        self.nodes.iter().for_each(|node| self.listener.tell(*node, Event::Closed(ended.clone())));
+        self.nodes.iter().for_each(|node| self.listener.report(*node, AgentEvent::Closed(ended.clone())));
     }
 
-    fn hear(&self, output: &mut impl Read) -> Option<(u32, Event)> {
+    fn receive(&self, output: &mut impl Read) -> Option<(u32, AgentEvent)> {
         match self.is_relay {
             true => frame::read(output).ok()?,
-            false => frame::read(output).ok()?.map(|up| (self.nodes[0], Event::Said(up))),
+            false => frame::read(output).ok()?.map(|up| (self.nodes[0], AgentEvent::Frame(up))),
         }
     }
 
-    fn pass_on(&self, node: u32, event: Event) {
+    fn pass_on(&self, node: u32, event: AgentEvent) {
         match (&self.listener, event) {
-            (Listener::Root { .. }, Event::Said(Up::Output(to, bytes))) => {
+            (Listener::Root { .. }, AgentEvent::Frame(ToRoot::Output(to, bytes))) => {
                 // Printing here means that a slow reader of our output delays only this link.
                 self.is_printing.store(true, Ordering::Relaxed);
-                let written = show(to, &bytes);
+                let written = print(to, &bytes);
                 self.is_printing.store(false, Ordering::Relaxed);
                 // A reader that is gone cannot be helped.
                 if let Err(error) = written
                     && error.kind() != ErrorKind::BrokenPipe
                 {
-                    self.listener.tell(node, Event::Said(Up::not_written(to.name(), &error)));
+                    self.listener.report(node, AgentEvent::Frame(ToRoot::not_written(to.name(), &error)));
                 }
             }
-            (listener @ Listener::Root { .. }, Event::Said(Up::Clock { sent, there, .. })) => {
-                listener.tell(node, Event::Said(Up::Clock { sent, there, back: sys::clock::now() }));
+            (listener @ Listener::Root { .. }, AgentEvent::Frame(ToRoot::Clock { sent, there, .. })) => {
+                listener
+                    .report(node, AgentEvent::Frame(ToRoot::Clock { sent, there, back: sys::clock::now() }));
             }
-            (listener, event) => listener.tell(node, event),
+            (listener, event) => listener.report(node, event),
         }
     }
 }
 
 /// Waits for the greeting behind what a shell prints, however long. Returns the number of the build, and the
 /// end of what was printed.
-fn greeted(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
+fn read_greeting(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     let mut noise = Vec::new();
     while let Ok(more) = output.fill_buf()
         && !more.is_empty()
@@ -299,10 +304,12 @@ pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
 }
 
 /// Prints what ranks print.
-fn show(to: To, bytes: &[u8]) -> std::io::Result<()> {
+fn print(to: OutputStream, bytes: &[u8]) -> std::io::Result<()> {
     match to {
-        To::Output => std::io::stdout().lock().write_all(bytes).and_then(|()| std::io::stdout().flush()),
-        To::Error => std::io::stderr().lock().write_all(bytes),
+        OutputStream::Output => {
+            std::io::stdout().lock().write_all(bytes).and_then(|()| std::io::stdout().flush())
+        }
+        OutputStream::Error => std::io::stderr().lock().write_all(bytes),
     }
 }
 
@@ -315,14 +322,14 @@ mod tests {
         for bytes in [0, 1, 8191, 8192, 100_000, 3 << 20] {
             let said = [vec![b'x'; bytes], frame::greeting().to_vec(), b"rest".to_vec()].concat();
             let mut output = BufReader::new(&said[..]);
-            let (build, noise) = greeted(&mut output);
+            let (build, noise) = read_greeting(&mut output);
             assert_eq!(build, Some(boot::BUILD), "{bytes}");
             assert!(noise.len() <= bytes && noise.len() <= NOISE_BYTES_KEPT + (8 << 10), "{}", noise.len());
             let mut rest = Vec::new();
             output.read_to_end(&mut rest).unwrap();
             assert_eq!(rest, b"rest");
         }
-        let (build, noise) = greeted(&mut BufReader::new(&b"Hello\nYour password has expired\n\n"[..]));
+        let (build, noise) = read_greeting(&mut BufReader::new(&b"Hello\nYour password has expired\n\n"[..]));
         assert_eq!((build, last_line(&noise).as_deref()), (None, Some("Your password has expired")));
     }
 }

@@ -10,4 +10,4 @@ pub mod link;
 pub mod relay;
 pub mod statistics;
 pub mod trace;
-pub mod way;
+pub mod uplink;

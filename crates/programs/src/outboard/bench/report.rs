@@ -8,7 +8,7 @@ use std::fmt::Write;
 use serde_json::{Map, Value, json};
 
 use super::measure::{Measure, WALL, measures};
-use super::rounds::{Conditions, Row, Table};
+use super::rounds::{BenchRow, BenchTable, Conditions};
 
 /// A median and its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
     summary(&ratios)
 }
 
-impl Row {
+impl BenchRow {
     /// The peer with the worst ratio for Outboard, and Outboard's values over that peer's.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
@@ -96,7 +96,7 @@ impl Row {
 
     /// Whether the goal is met; a failed run misses it. None if there is no goal, no peer or no verdict.
     pub fn is_met(&self) -> Option<bool> {
-        self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.judged)?;
+        self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.has_verdict)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
@@ -172,7 +172,7 @@ pub fn of(measure: &Measure, number: u64) -> String {
 }
 
 /// The number of rounds in words.
-pub fn rounds(table: &Table) -> String {
+pub fn rounds(table: &BenchTable) -> String {
     format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
 }
 
@@ -192,7 +192,7 @@ pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread,
     even the limit misses says so.";
 
 /// The table for the terminal.
-pub fn text(table: &Table) -> String {
+pub fn text(table: &BenchTable) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
     let place = &table.conditions.place;
@@ -242,20 +242,20 @@ pub fn text(table: &Table) -> String {
 }
 
 /// The sentence about how many goals are met.
-pub fn sum(table: &Table) -> Option<String> {
-    let judged: Vec<&Row> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
-    let met = judged.iter().filter(|row| row.is_met() == Some(true)).count();
-    let limited = judged.iter().filter(|row| row.limit_in_the_way().is_some()).count();
+pub fn sum(table: &BenchTable) -> Option<String> {
+    let has_verdict: Vec<&BenchRow> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
+    let met = has_verdict.iter().filter(|row| row.is_met() == Some(true)).count();
+    let limited = has_verdict.iter().filter(|row| row.limit_in_the_way().is_some()).count();
     let limited = if limited > 0 {
         format!("; of {limited} others the limit itself is in the way")
     } else {
         String::new()
     };
-    (!judged.is_empty()).then(|| format!("{met} of {} goals met{limited}", judged.len()))
+    (!has_verdict.is_empty()).then(|| format!("{met} of {} goals met{limited}", has_verdict.len()))
 }
 
 /// Everything that was measured, round by round.
-pub fn json(table: &Table) -> String {
+pub fn json(table: &BenchTable) -> String {
     let rows = table.rows.iter().map(|row| {
         let named = |(name, values): (&String, &Vec<Option<f64>>)| (name.clone(), json!(values));
         let names = table.players.iter().map(|player| &player.0);
@@ -277,7 +277,7 @@ pub fn json(table: &Table) -> String {
 }
 
 /// The table that `json` wrote. Fails if a field is missing.
-pub fn parse(text: &str) -> Result<Table, String> {
+pub fn parse(text: &str) -> Result<BenchTable, String> {
     let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
     let pairs = |key: &str| -> Result<Vec<(String, String)>, String> {
@@ -298,8 +298,9 @@ pub fn parse(text: &str) -> Result<Table, String> {
         steal_s: all["steal_s"].as_f64(),
     };
     let rounds = all["rounds"].as_u64().ok_or("no rounds")? as u32;
-    let mut table = Table { players, rows: Vec::new(), failures: pairs("failures")?, rounds, conditions };
-    let (judged, known) = (table.no_verdicts().is_none(), measures());
+    let mut table =
+        BenchTable { players, rows: Vec::new(), failures: pairs("failures")?, rounds, conditions };
+    let (has_verdict, known) = (table.no_verdicts().is_none(), measures());
     let values =
         |value: &Value| value.as_array().into_iter().flatten().map(Value::as_f64).collect::<Vec<_>>();
     for row in all["rows"].as_array().ok_or("no rows")? {
@@ -324,18 +325,18 @@ pub fn parse(text: &str) -> Result<Table, String> {
         };
         let of_players = table.players.iter().map(|(name, _)| values(&row["values"][name])).collect();
         let of_limits = measure.limits.keys().map(|name| values(&limits[name])).collect();
-        table.rows.push(Row { measure, bytes, values: of_players, limits: of_limits, judged });
+        table.rows.push(BenchRow { measure, bytes, values: of_players, limits: of_limits, has_verdict });
     }
     Ok(table)
 }
 
 /// The libraries with their versions.
-pub fn versions(table: &Table) -> String {
+pub fn versions(table: &BenchTable) -> String {
     table.players.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The conditions of the measurement, in words.
-pub fn conditions(table: &Table) -> String {
+pub fn conditions(table: &BenchTable) -> String {
     let Conditions { machine, date, load, steal_s, .. } = &table.conditions;
     let mut text = format!("{machine}.");
     let mut add = |words: std::fmt::Arguments| text.write_fmt(words).expect("a String takes all");
@@ -412,17 +413,17 @@ mod tests {
         values.iter().copied().map(Some).collect()
     }
 
-    fn table() -> Table {
+    fn table() -> BenchTable {
         let measure = measures().into_iter().find(|m| m.name == "latency").unwrap();
-        let row = |bytes, ours: &[f64], a: Vec<Option<f64>>| Row {
+        let row = |bytes, ours: &[f64], a: Vec<Option<f64>>| BenchRow {
             measure: measure.clone(),
             bytes,
             values: vec![some(ours), a, some(&[2.0, 4.0, 4.0])],
             limits: vec![vec![None; 3], some(&[2.9, 2.9, 2.9]), some(&[3.5, 3.5, 3.5])],
-            judged: true,
+            has_verdict: true,
         };
         let players = [("outboard", "1"), ("a", "2"), ("b", "3")];
-        Table {
+        BenchTable {
             players: players.map(|(name, version)| (name.into(), version.into())).into(),
             rows: vec![
                 row(8, &[1.0, 1.5, 1.1], some(&[2.0, 2.5, 1.0])),
@@ -439,7 +440,7 @@ mod tests {
         }
     }
 
-    fn html(table: &Table) -> Result<String, String> {
+    fn html(table: &BenchTable) -> Result<String, String> {
         page::html(std::slice::from_ref(table))
     }
 
@@ -447,7 +448,7 @@ mod tests {
     fn ratios_are_against_the_best_peer() {
         let table = table();
         assert_eq!(summary(&some(&[4.0, 1.0])), Some(Summary { median: 2.5, spread: Some(1.2) }));
-        let ratio = |row: &Row| row.ratio().map(|s| s.median);
+        let ratio = |row: &BenchRow| row.ratio().map(|s| s.median);
         assert_eq!(ratio(&table.rows[0]), Some(1.5 / 2.5));
         assert_eq!(table.rows[0].is_met(), Some(true));
         // A peer whose second run failed is not compared.

@@ -14,11 +14,11 @@ use super::measure::{Measure, WALL};
 use super::peers::Player;
 
 /// Everything that was measured.
-pub struct Table {
+pub struct BenchTable {
     /// Name and version of each MPI; Outboard is the first.
     pub players: Vec<(String, String)>,
     /// The measures and their values.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
     /// The names of failed runs, with the end of their output.
     pub failures: Vec<(String, String)>,
     /// How often each measure ran with each MPI.
@@ -27,10 +27,10 @@ pub struct Table {
     pub conditions: Conditions,
 }
 
-impl Table {
+impl BenchTable {
     /// A table without rows.
-    pub fn new(players: &[Player], rounds: u32) -> Table {
-        Table {
+    pub fn new(players: &[Player], rounds: u32) -> BenchTable {
+        BenchTable {
             players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
             rows: Vec::new(),
             failures: Vec::new(),
@@ -62,14 +62,14 @@ const CORES_NEEDED: f64 = 1.5;
 /// The highest load of an idle machine.
 const LOAD_OF_NOTHING: f64 = 0.3;
 /// The least number of rounds for a verdict.
-const ROUNDS_JUDGED: u32 = 5;
+const ROUNDS_FOR_VERDICT: u32 = 5;
 
-impl Table {
+impl BenchTable {
     /// Why there are no verdicts on goals, or None if there are.
     pub fn no_verdicts(&self) -> Option<String> {
-        if self.rounds < ROUNDS_JUDGED {
+        if self.rounds < ROUNDS_FOR_VERDICT {
             let are = if self.rounds == 1 { "round is" } else { "rounds are" };
-            return Some(format!("{} {are} fewer than {ROUNDS_JUDGED}", self.rounds));
+            return Some(format!("{} {are} fewer than {ROUNDS_FOR_VERDICT}", self.rounds));
         }
         let (load, cores) = (self.conditions.load?, self.conditions.cores?);
         (load > (cores as f64 - CORES_NEEDED).max(LOAD_OF_NOTHING))
@@ -78,15 +78,15 @@ impl Table {
 }
 
 /// One measure at one message size.
-pub struct Row {
+pub struct BenchRow {
     pub measure: Measure,
     pub bytes: u64,
     /// For each player, the value of each round; None if the run failed.
     pub values: Vec<Vec<Option<f64>>>,
     /// The same for each of the measure's limits.
     pub limits: Vec<Vec<Option<f64>>>,
-    /// Whether there is a verdict on the goal: see `Table::no_verdicts`.
-    pub judged: bool,
+    /// Whether there is a verdict on the goal: see `BenchTable::no_verdicts`.
+    pub has_verdict: bool,
 }
 
 /// What runs in a measure: an MPI, or a loop of bench/limits.c.
@@ -130,17 +130,17 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
 /// Runs all rounds, and adds them to a table without rows. `look` gets the table after each measure, so that
 /// an interrupted run keeps what was measured.
 pub fn play(
-    mut table: Table,
+    mut table: BenchTable,
     players: &[Player],
     measures: &[Measure],
     timeout: Duration,
-    mut look: impl FnMut(&Table) -> Result<(), String>,
-) -> Result<Table, String> {
+    mut look: impl FnMut(&BenchTable) -> Result<(), String>,
+) -> Result<BenchTable, String> {
     let runs: usize = measures.iter().map(|measure| runners(players, measure).len()).sum();
     let style = "{elapsed_precise} [{bar:30}] {pos}/{len} {msg} (about {eta} left)";
     let bar = ProgressBar::new(runs as u64 * u64::from(table.rounds))
         .with_style(ProgressStyle::with_template(style).expect("a sound template"));
-    let (judged, stolen) = (table.no_verdicts().is_none(), steal_s());
+    let (has_verdict, steal_before) = (table.no_verdicts().is_none(), steal_s());
     for (at, measure) in measures.iter().enumerate() {
         // A log file gets no progress bar.
         if bar.is_hidden() {
@@ -148,8 +148,8 @@ pub fn play(
         }
         let mut cells = Cells::new(players.len() + measure.limits.len(), table.rounds);
         table.failures.extend(cells.fill_all(runners(players, measure), measure, timeout, &bar));
-        table.rows.extend(cells.rows(measure, players.len(), judged));
-        table.conditions.steal_s = steal_s().zip(stolen).map(|(now, before)| now - before);
+        table.rows.extend(cells.rows(measure, players.len(), has_verdict));
+        table.conditions.steal_s = steal_s().zip(steal_before).map(|(now, before)| now - before);
         look(&table)?;
     }
     bar.finish_and_clear();
@@ -212,14 +212,14 @@ impl Cells {
     }
 
     /// The rows of the table. A measure that failed with all MPIs has one, too.
-    fn rows(self, measure: &Measure, players: usize, judged: bool) -> Vec<Row> {
+    fn rows(self, measure: &Measure, players: usize, has_verdict: bool) -> Vec<BenchRow> {
         let Cells { mut by_bytes, empty, .. } = self;
         if by_bytes.is_empty() {
             by_bytes.insert(0, empty);
         }
         let row = |(bytes, mut values): (u64, Vec<Vec<Option<f64>>>)| {
             let limits = values.split_off(players);
-            Row { measure: measure.clone(), bytes, values, limits, judged }
+            BenchRow { measure: measure.clone(), bytes, values, limits, has_verdict }
         };
         by_bytes.into_iter().map(row).collect()
     }

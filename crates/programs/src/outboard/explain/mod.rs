@@ -17,12 +17,12 @@ use clap::Args;
 use schedule::{Algorithm, Order};
 use serde_json::{Value, json};
 use telemetry::summary::short;
-use telemetry::{Process, Unit, chrome, decode};
+use telemetry::{TracedProcess, Unit, chrome, decode};
 use transport::shm::Segment;
 
-use super::jobs::{Job, ranks, running};
+use super::jobs::{RunningJob, ranks, running};
 use super::plan::collective;
-use rows::{Row, Way};
+use rows::{CarrierCalls, SiteRow};
 use sites::{Site, Sites};
 
 /// For each call site, communicator and size, report who carried out the collective or message (a proxy or
@@ -53,7 +53,7 @@ impl Explain {
         let events = chrome::parse(&text).map_err(|error| format!("{}: {error}", self.what))?;
         let rows = rows::of(&events);
         let mut sites = Sites::default();
-        let told: Vec<(Site, &Row)> = rows.iter().map(|row| (sites.find(&row.site), row)).collect();
+        let told: Vec<(Site, &SiteRow)> = rows.iter().map(|row| (sites.find(&row.site), row)).collect();
         Ok(if self.json {
             let told: Vec<Value> = told.iter().map(|(site, row)| described(site, row)).collect();
             format!("{:#}\n", Value::Array(told))
@@ -69,7 +69,7 @@ fn of_job(pid: u32) -> Result<String, String> {
     for job in running(Some(pid))? {
         processes.extend(pids(&job.segment).filter_map(part_of));
         if processes.is_empty() {
-            let Job { pid, .. } = job;
+            let RunningJob { pid, .. } = job;
             return Err(format!("job {pid} keeps no trace: it must be started with OUTBOARD_TRACE=FILE"));
         }
     }
@@ -84,16 +84,16 @@ fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
 }
 
 /// What a process has recorded so far, in the file that it holds open for that.
-fn part_of(pid: u32) -> Option<Process> {
+fn part_of(pid: u32) -> Option<TracedProcess> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     descriptors.flatten().find_map(|entry| {
         let target = std::fs::read_link(entry.path()).ok()?;
         let who = telemetry::event::whose(&target)?;
-        Some(Process { who, clock: 0, records: decode(&std::fs::read(entry.path()).ok()?) })
+        Some(TracedProcess { who, clock: 0, records: decode(&std::fs::read(entry.path()).ok()?) })
     })
 }
 
-fn text_of(what: &str, told: &[(Site, &Row)], rows: &[Row]) -> String {
+fn text_of(what: &str, told: &[(Site, &SiteRow)], rows: &[SiteRow]) -> String {
     let mut text = String::new();
     if told.is_empty() {
         return format!("{what}: no collective was called and no message sent\n");
@@ -116,12 +116,12 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-fn size(row: &Row) -> String {
+fn size(row: &SiteRow) -> String {
     let [least, most] = row.bytes.map(|bytes| short(bytes, Unit::Bytes));
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-fn line(text: &mut String, row: &Row, way: &Way, rows: &[Row]) {
+fn line(text: &mut String, row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) {
     let by = match way.by.as_str() {
         "proxy" => "by a proxy",
         "library" => "by a collective library",
@@ -163,7 +163,7 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
 }
 
 /// The time that the other carrier took for such calls.
-fn compared(row: &Row, way: &Way, rows: &[Row]) -> String {
+fn compared(row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {
         Some((ns, calls)) => {
@@ -174,7 +174,7 @@ fn compared(row: &Row, way: &Way, rows: &[Row]) -> String {
     }
 }
 
-fn described(site: &Site, row: &Row) -> Value {
+fn described(site: &Site, row: &SiteRow) -> Value {
     let ways = row.ways.iter().map(|way| {
         json!({
             "by": way.by, "why": way.why, "algorithm": way.algorithm, "calls": way.calls.len(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The calls of one site, function, comm and size class (powers of two).
 #[derive(Debug, Default)]
-pub struct Row {
+pub struct SiteRow {
     /// A file of code and an offset in it; empty if the site is not known.
     pub site: String,
     /// The function and comm.
@@ -20,25 +20,25 @@ pub struct Row {
     /// Whether the calls are messages, each with one call at this end.
     pub is_message: bool,
     /// The calls; a collective of all ranks is one call.
-    pub calls: BTreeSet<Call>,
+    pub calls: BTreeSet<CallKey>,
     /// How the calls were carried out, the most frequent way first.
-    pub ways: Vec<Way>,
+    pub ways: Vec<CarrierCalls>,
     /// The calls that have not completed.
-    pub under_way: BTreeSet<Call>,
+    pub under_way: BTreeSet<CallKey>,
 }
 
 /// What identifies a call. For a collective, the same on all ranks: its name with its number, and the context
 /// of its comm. For a message: its rank and record.
-pub type Call = (String, String);
+pub type CallKey = (String, String);
 
 /// The calls that were carried out in one way.
 #[derive(Clone, Debug, Default)]
-pub struct Way {
+pub struct CarrierCalls {
     pub by: String,
     pub algorithm: String,
     pub why: String,
     /// The calls that at least one rank carried out in this way.
-    pub calls: BTreeSet<Call>,
+    pub calls: BTreeSet<CallKey>,
     /// The same calls, counted once for each rank.
     pub operations: u64,
     /// The sum of their times, from start to completion, in ns.
@@ -47,7 +47,7 @@ pub struct Way {
     inside: f64,
 }
 
-impl Way {
+impl CarrierCalls {
     /// The mean time from start to completion.
     pub fn took_ns(&self) -> f64 {
         self.lasted / self.operations.max(1) as f64
@@ -59,9 +59,9 @@ impl Way {
     }
 }
 
-impl Row {
+impl SiteRow {
     /// How many calls of a way some ranks carried out in another way.
-    pub fn mixed(&self, way: &Way) -> usize {
+    pub fn mixed(&self, way: &CarrierCalls) -> usize {
         let others = || self.ways.iter().filter(|other| !std::ptr::eq(*other, way));
         way.calls.iter().filter(|call| others().any(|other| other.calls.contains(*call))).count()
     }
@@ -69,8 +69,8 @@ impl Row {
 
 /// The mean time in ns of the calls that `by` carried out, and how many there are: of all calls of the row's
 /// function, comm and size class, at all sites. None if there are none.
-pub fn took(rows: &[Row], row: &Row, by: &str) -> Option<(f64, u64)> {
-    let alike = |other: &&Row| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
+pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
+    let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);
     let (mut lasted, mut operations, mut calls) = (0.0, 0, BTreeSet::new());
     for way in ways {
@@ -82,11 +82,11 @@ pub fn took(rows: &[Row], row: &Row, by: &str) -> Option<(f64, u64)> {
 }
 
 /// The rows of the events of a Chrome trace, by call site.
-pub fn of(events: &[Value]) -> Vec<Row> {
+pub fn of(events: &[Value]) -> Vec<SiteRow> {
     let threads = threads(events);
     let ends: HashMap<String, f64> =
         operations(events, "e").filter_map(|event| Some((id(event), event["ts"].as_f64()?))).collect();
-    let mut rows: BTreeMap<(String, String, u32), Row> = BTreeMap::new();
+    let mut rows: BTreeMap<(String, String, u32), SiteRow> = BTreeMap::new();
     for event in operations(events, "b") {
         let text = |key: &str| event["args"][key].as_str().unwrap_or_default().to_string();
         let name = event["name"].as_str().unwrap_or_default();
@@ -95,7 +95,7 @@ pub fn of(events: &[Value]) -> Vec<Row> {
         let is_message = event["cat"] == "message";
         let number = if is_message { (id(event), String::new()) } else { (name.into(), text("context")) };
         let key = (site.clone(), call.clone(), class(bytes));
-        let new = || Row { site, call, bytes: [bytes; 2], is_message, ..Row::default() };
+        let new = || SiteRow { site, call, bytes: [bytes; 2], is_message, ..SiteRow::default() };
         let row = rows.entry(key).or_insert_with(new);
         row.calls.insert(number.clone());
         row.bytes = [row.bytes[0].min(bytes), row.bytes[1].max(bytes)];
@@ -105,11 +105,11 @@ pub fn of(events: &[Value]) -> Vec<Row> {
             continue;
         };
         let [by, algorithm, why] = ["by", "algorithm", "why"].map(text);
-        let is_it = |way: &&mut Way| (&way.by, &way.algorithm, &way.why) == (&by, &algorithm, &why);
+        let is_it = |way: &&mut CarrierCalls| (&way.by, &way.algorithm, &way.why) == (&by, &algorithm, &why);
         let way = match row.ways.iter_mut().find(is_it) {
             Some(way) => way,
             None => {
-                row.ways.push(Way { by, algorithm, why, ..Way::default() });
+                row.ways.push(CarrierCalls { by, algorithm, why, ..CarrierCalls::default() });
                 row.ways.last_mut().expect("it was just pushed")
             }
         };

@@ -8,13 +8,13 @@ use telemetry::Unit;
 use telemetry::chrome::FIRST_PROXY_PID;
 use telemetry::summary::spaced;
 
-use super::trace::{Event, Trace};
+use super::trace::{Trace, TraceEvent};
 
 /// A rank and a thread of it.
 pub type Thread = (u64, u64);
 
 /// An MPI call; calls that the library makes inside another are not counted.
-pub struct Call<'a> {
+pub struct MpiCall<'a> {
     pub thread: Thread,
     pub from: f64,
     pub until: f64,
@@ -26,35 +26,35 @@ pub struct Call<'a> {
 
 /// A collective, an end of a message or an epoch of a window, from its start to its completion.
 pub struct Span<'a> {
-    pub event: &'a Event<'a>,
+    pub event: &'a TraceEvent<'a>,
     /// The completion, or None if it did not complete.
     pub until: Option<f64>,
 }
 
 /// The parts of a trace from which a profile is made. Times are in us.
-pub struct Parts<'a> {
+pub struct TraceParts<'a> {
     /// The calls by thread, then by time.
-    pub calls: Vec<Call<'a>>,
+    pub calls: Vec<MpiCall<'a>>,
     /// The range of `calls` of each thread.
     pub threads: HashMap<Thread, Range<usize>>,
     pub spans: Vec<Span<'a>>,
     /// What ranks send and receive for partitions and windows.
-    pub signals: Vec<&'a Event<'a>>,
+    pub signals: Vec<&'a TraceEvent<'a>>,
     /// The steps of proxies.
-    pub steps: Vec<&'a Event<'a>>,
+    pub steps: Vec<&'a TraceEvent<'a>>,
     /// The time from the first to the last event.
     pub period: Range<f64>,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> TraceParts<'a> {
     /// The parts of a trace. Fails if it has no MPI call.
-    pub fn of(trace: &'a Trace<'a>) -> Result<Parts<'a>, String> {
+    pub fn of(trace: &'a Trace<'a>) -> Result<TraceParts<'a>, String> {
         let (mut start, mut end) = (f64::INFINITY, 0.0_f64);
         for event in trace.events.iter().filter(|event| !matches!(&*event.ph, "M" | "C")) {
             (start, end) = (start.min(event.ts), end.max(event.ts + event.dur));
         }
-        let is_of_rank = |event: &&Event| event.pid < FIRST_PROXY_PID;
-        let mut calls: Vec<Call> = trace
+        let is_of_rank = |event: &&TraceEvent| event.pid < FIRST_PROXY_PID;
+        let mut calls: Vec<MpiCall> = trace
             .events
             .iter()
             .filter(|it| it.cat == "call")
@@ -84,7 +84,7 @@ impl<'a> Parts<'a> {
         let steps = trace.events.iter().filter(|it| it.pid >= FIRST_PROXY_PID && it.cat == "step");
         let signals = trace.events.iter().filter(|it| matches!(&*it.cat, "partition" | "window"));
         let (spans, steps) = (spans.collect(), steps.collect());
-        Ok(Parts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
+        Ok(TraceParts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
     }
 
     /// The index of the thread's call in which a time lies.
@@ -97,10 +97,10 @@ impl<'a> Parts<'a> {
 }
 
 /// A call from its event. A call that never ended lasts until the end of the trace.
-fn call<'a>(event: &'a Event<'a>, end: f64) -> Call<'a> {
+fn call<'a>(event: &'a TraceEvent<'a>, end: f64) -> MpiCall<'a> {
     let until = if event.ph == "B" { end } else { event.ts + event.dur };
     let thread = (event.pid, event.tid);
-    Call { thread, from: event.ts, until, name: &event.name, site: &event.args.site, waited: 0.0 }
+    MpiCall { thread, from: event.ts, until, name: &event.name, site: &event.args.site, waited: 0.0 }
 }
 
 /// A number of us in words.
@@ -110,7 +110,7 @@ pub fn time(us: f64) -> String {
 
 /// The purpose of a function, which is a colour of the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FunctionKind {
     Message,
     Completion,
     Collective,
@@ -119,18 +119,18 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
-    pub const ALL: [(Kind, &'static str); 6] = [
-        (Kind::Message, "sends, receives, probes"),
-        (Kind::Completion, "waits and tests"),
-        (Kind::Collective, "collectives"),
-        (Kind::Window, "windows"),
-        (Kind::File, "files"),
-        (Kind::Other, "other calls"),
+impl FunctionKind {
+    pub const ALL: [(FunctionKind, &'static str); 6] = [
+        (FunctionKind::Message, "sends, receives, probes"),
+        (FunctionKind::Completion, "waits and tests"),
+        (FunctionKind::Collective, "collectives"),
+        (FunctionKind::Window, "windows"),
+        (FunctionKind::File, "files"),
+        (FunctionKind::Other, "other calls"),
     ];
 
     /// The kind of a function, by its name.
-    pub fn of(function: &str) -> Kind {
+    pub fn of(function: &str) -> FunctionKind {
         let base = base(function);
         let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
         match () {
@@ -146,13 +146,13 @@ impl Kind {
                 "get_accumulate",
             ]) || base == "get" =>
             {
-                Kind::Window
+                FunctionKind::Window
             }
-            () if begins(&["file_"]) => Kind::File,
-            () if begins(&["wait", "test"]) => Kind::Completion,
-            () if begins(COLLECTIVE) => Kind::Collective,
-            () if begins(MESSAGE) => Kind::Message,
-            () => Kind::Other,
+            () if begins(&["file_"]) => FunctionKind::File,
+            () if begins(&["wait", "test"]) => FunctionKind::Completion,
+            () if begins(COLLECTIVE) => FunctionKind::Collective,
+            () if begins(MESSAGE) => FunctionKind::Message,
+            () => FunctionKind::Other,
         }
     }
 }
@@ -191,20 +191,20 @@ mod tests {
     #[test]
     fn functions_have_kinds() {
         for (name, kind) in [
-            ("MPI_Isend", Kind::Message),
-            ("MPI_Improbe", Kind::Message),
-            ("MPI_Sendrecv", Kind::Message),
-            ("MPI_Waitall", Kind::Completion),
-            ("MPI_Ialltoallw", Kind::Collective),
-            ("MPI_Barrier", Kind::Collective),
-            ("MPI_Get", Kind::Window),
-            ("MPI_Get_count", Kind::Other),
-            ("MPI_Init", Kind::Other),
-            ("MPI_Info_get", Kind::Other),
-            ("MPI_Win_fence", Kind::Window),
-            ("MPI_File_iread", Kind::File),
+            ("MPI_Isend", FunctionKind::Message),
+            ("MPI_Improbe", FunctionKind::Message),
+            ("MPI_Sendrecv", FunctionKind::Message),
+            ("MPI_Waitall", FunctionKind::Completion),
+            ("MPI_Ialltoallw", FunctionKind::Collective),
+            ("MPI_Barrier", FunctionKind::Collective),
+            ("MPI_Get", FunctionKind::Window),
+            ("MPI_Get_count", FunctionKind::Other),
+            ("MPI_Init", FunctionKind::Other),
+            ("MPI_Info_get", FunctionKind::Other),
+            ("MPI_Win_fence", FunctionKind::Window),
+            ("MPI_File_iread", FunctionKind::File),
         ] {
-            assert_eq!(Kind::of(name), kind, "{name}");
+            assert_eq!(FunctionKind::of(name), kind, "{name}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::calls::{Parts, base};
+use super::calls::{TraceParts, base};
 use super::trace::Trace;
 use super::waits::{Wait, Why};
 
@@ -18,8 +18,8 @@ pub struct Figures {
     pub events: usize,
     /// The time from the first event to the last.
     pub lasted_us: f64,
-    pub ranks: Vec<Rank>,
-    pub functions: Vec<Function>,
+    pub ranks: Vec<RankTimes>,
+    pub functions: Vec<FunctionRow>,
     pub traffic: Vec<Traffic>,
     pub waits: Vec<Pair>,
     pub late: Vec<Late>,
@@ -30,7 +30,7 @@ pub struct Figures {
 /// A rank's time from its first call in the trace to its last, without MPI_Finalize; the sum over its
 /// threads.
 #[derive(Serialize)]
-pub struct Rank {
+pub struct RankTimes {
     pub rank: u64,
     pub in_mpi_us: f64,
     pub outside_us: f64,
@@ -40,7 +40,7 @@ pub struct Rank {
 
 /// The calls of a function at one place of the program.
 #[derive(Default, Serialize)]
-pub struct Function {
+pub struct FunctionRow {
     pub function: String,
     /// A file of code and an offset in it; empty if the site is not known.
     pub site: String,
@@ -90,7 +90,7 @@ pub struct Late {
 }
 
 impl Figures {
-    pub fn of(trace: &Trace, parts: &Parts, waits: &[Wait]) -> Figures {
+    pub fn of(trace: &Trace, parts: &TraceParts, waits: &[Wait]) -> Figures {
         let about = &trace.about;
         let ends: BTreeSet<u64> =
             calls_of(parts, "MPI_Finalize").chain(calls_of(parts, "MPI_Session_finalize")).collect();
@@ -118,14 +118,14 @@ impl Figures {
     }
 }
 
-fn calls_of<'a>(parts: &'a Parts, function: &'a str) -> impl Iterator<Item = u64> {
+fn calls_of<'a>(parts: &'a TraceParts, function: &'a str) -> impl Iterator<Item = u64> {
     parts.calls.iter().filter(move |call| call.name == function).map(|call| call.thread.0)
 }
 
-fn ranks(parts: &Parts) -> Vec<Rank> {
-    let mut ranks: BTreeMap<u64, Rank> = BTreeMap::new();
+fn ranks(parts: &TraceParts) -> Vec<RankTimes> {
+    let mut ranks: BTreeMap<u64, RankTimes> = BTreeMap::new();
     for (&(rank, _), range) in &parts.threads {
-        let new = Rank { rank, in_mpi_us: 0.0, outside_us: 0.0, waited_us: 0.0 };
+        let new = RankTimes { rank, in_mpi_us: 0.0, outside_us: 0.0, waited_us: 0.0 };
         let sums = ranks.entry(rank).or_insert(new);
         let calls = parts.calls[range.clone()].iter().filter(|call| call.name != "MPI_Finalize");
         let (mut from, mut until, mut inside) = (f64::INFINITY, f64::NEG_INFINITY, 0.0);
@@ -144,7 +144,7 @@ fn ranks(parts: &Parts) -> Vec<Rank> {
 }
 
 /// The functions with their sites, the longest first.
-fn functions(parts: &Parts) -> Vec<Function> {
+fn functions(parts: &TraceParts) -> Vec<FunctionRow> {
     let mut bytes: HashMap<(String, &str), u64> = HashMap::new();
     for span in &parts.spans {
         let function = span.event.name.split(' ').next().unwrap_or_default();
@@ -152,7 +152,7 @@ fn functions(parts: &Parts) -> Vec<Function> {
         *sum = sum.saturating_add(span.event.args.bytes);
     }
     let mut by_rank: HashMap<(&str, &str), BTreeMap<u64, f64>> = HashMap::new();
-    let mut functions: HashMap<(&str, &str), Function> = HashMap::new();
+    let mut functions: HashMap<(&str, &str), FunctionRow> = HashMap::new();
     for call in &parts.calls {
         let (key, us) = ((call.name, call.site), call.until - call.from);
         *by_rank.entry(key).or_default().entry(call.thread.0).or_default() += us;
@@ -162,9 +162,9 @@ fn functions(parts: &Parts) -> Vec<Function> {
         row.longest_us = row.longest_us.max(us);
         row.waited_us += call.waited;
     }
-    let whole = |((function, site), row): ((&str, &str), Function)| {
+    let whole = |((function, site), row): ((&str, &str), FunctionRow)| {
         let times = || by_rank[&(function, site)].values().copied();
-        Function {
+        FunctionRow {
             function: function.into(),
             site: site.into(),
             ranks: times().count(),
@@ -174,14 +174,14 @@ fn functions(parts: &Parts) -> Vec<Function> {
             ..row
         }
     };
-    let mut functions: Vec<Function> = functions.into_iter().map(whole).collect();
+    let mut functions: Vec<FunctionRow> = functions.into_iter().map(whole).collect();
     functions.sort_by(|a, b| {
         b.us.total_cmp(&a.us).then_with(|| (&a.function, &a.site).cmp(&(&b.function, &b.site)))
     });
     functions
 }
 
-fn traffic(parts: &Parts) -> Vec<Traffic> {
+fn traffic(parts: &TraceParts) -> Vec<Traffic> {
     let mut traffic: BTreeMap<(u64, u64), Traffic> = BTreeMap::new();
     for event in parts.spans.iter().map(|span| span.event) {
         if let ("message", "send", Some(to)) = (&*event.cat, &*event.args.direction, event.args.peer) {
@@ -194,7 +194,7 @@ fn traffic(parts: &Parts) -> Vec<Traffic> {
     traffic.into_values().collect()
 }
 
-fn pairs(parts: &Parts, waits: &[Wait]) -> Vec<Pair> {
+fn pairs(parts: &TraceParts, waits: &[Wait]) -> Vec<Pair> {
     let mut pairs: BTreeMap<(u64, u64), f64> = BTreeMap::new();
     for wait in waits {
         *pairs.entry((parts.calls[wait.call].thread.0, wait.late)).or_default() += wait.us;
@@ -203,7 +203,7 @@ fn pairs(parts: &Parts, waits: &[Wait]) -> Vec<Pair> {
 }
 
 /// The waits for late ranks, the longest first.
-fn late(parts: &Parts, waits: &[Wait]) -> Vec<Late> {
+fn late(parts: &TraceParts, waits: &[Wait]) -> Vec<Late> {
     let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
     for wait in waits {
         let call = &parts.calls[wait.call];

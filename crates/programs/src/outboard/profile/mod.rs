@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use calls::Parts;
+use calls::TraceParts;
 use figures::Figures;
 
 /// Make a page of a trace: time per function and call site, messages, who waits for whom, and a timeline.
@@ -41,7 +41,7 @@ impl Profile {
         let named = |error: String| format!("{}: {error}", self.trace.display());
         let text = read(&self.trace).map_err(named)?;
         let trace = trace::parse(&text).map_err(named)?;
-        let mut parts = Parts::of(&trace).map_err(named)?;
+        let mut parts = TraceParts::of(&trace).map_err(named)?;
         let waits = waits::find(&mut parts);
         let figures = Figures::of(&trace, &parts, &waits);
         if self.json {
@@ -112,9 +112,9 @@ mod tests {
             .to_string()
     }
 
-    fn with<T>(text: &str, look: impl FnOnce(&Figures, &Parts, &[waits::Wait]) -> T) -> T {
+    fn with<T>(text: &str, look: impl FnOnce(&Figures, &TraceParts, &[waits::Wait]) -> T) -> T {
         let trace = trace::parse(text).unwrap();
-        let mut parts = Parts::of(&trace).unwrap();
+        let mut parts = TraceParts::of(&trace).unwrap();
         let waits = waits::find(&mut parts);
         look(&Figures::of(&trace, &parts, &waits), &parts, &waits)
     }
@@ -330,7 +330,7 @@ mod tests {
     fn what_is_no_trace_is_refused_with_a_sentence() {
         let whole = file(&events());
         let refused = |text: &str| match trace::parse(text) {
-            Ok(trace) => Parts::of(&trace).err().unwrap_or_default(),
+            Ok(trace) => TraceParts::of(&trace).err().unwrap_or_default(),
             Err(error) => error,
         };
         assert!(refused(&whole[..whole.len() / 2]).contains("cut off"));

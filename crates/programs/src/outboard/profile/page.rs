@@ -10,7 +10,7 @@ use telemetry::summary::spaced;
 
 use super::super::explain::sites::Sites;
 use super::super::page::{escaped, head};
-use super::calls::{Parts, time};
+use super::calls::{TraceParts, time};
 use super::figures::{Figures, Late};
 use super::timeline::{self, Groups};
 use super::waits::{Wait, Why};
@@ -30,7 +30,7 @@ const STYLE: &str = ".cards{display:flex;flex-wrap:wrap;gap:.6em;margin:1em 0}.c
 .rows td,.rows th{border:0;padding:0;white-space:normal;text-align:left}.rows .bars{flex:1}.rows [data-l]::before{content:attr(data-l) \" \";color:var(--weak)}}";
 
 /// The page as HTML.
-pub fn html(name: &str, figures: &Figures, parts: &Parts, waits: &[Wait]) -> String {
+pub fn html(name: &str, figures: &Figures, parts: &TraceParts, waits: &[Wait]) -> String {
     let groups = Groups::of(figures.ranks.iter().map(|rank| rank.rank).collect());
     let mut sites = Sites::default();
     let mut page = head(&format!("Profile of {name}"), &(STYLE.to_string() + timeline::STYLE));

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use telemetry::chrome::FIRST_PROXY_PID;
 
-use super::calls::{Kind, Parts, time};
+use super::calls::{FunctionKind, TraceParts, time};
 use super::waits::Wait;
 
 /// The number of slices.
@@ -32,7 +32,7 @@ pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:va
 .key{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.5em 0}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;vertical-align:-.1em}";
 
 /// The layer of waiting, after the layers of the kinds.
-const WAITING: usize = Kind::ALL.len();
+const WAITING: usize = FunctionKind::ALL.len();
 const STEPS: usize = WAITING + 1;
 const LAYERS: usize = STEPS + 1;
 
@@ -76,7 +76,7 @@ impl Groups {
 /// The time in each slice, by layer.
 type Slices = Vec<[f64; LAYERS]>;
 
-pub fn html(parts: &Parts, waits: &[Wait], groups: &Groups) -> String {
+pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
     let start = parts.period.start;
     let width = ((parts.period.end - start) / SLICES as f64).max(1e-3);
     let empty = || vec![[0.0; LAYERS]; SLICES];
@@ -85,7 +85,7 @@ pub fn html(parts: &Parts, waits: &[Wait], groups: &Groups) -> String {
     parts.threads.keys().for_each(|(rank, _)| threads[groups.index(*rank)] += 1);
     for call in &parts.calls {
         let slices = &mut lanes[groups.index(call.thread.0)];
-        let kind = Kind::of(call.name) as usize;
+        let kind = FunctionKind::of(call.name) as usize;
         let moving = call.from + call.waited;
         fill(slices, (call.from - start) / width, (moving - start) / width, WAITING);
         fill(slices, (moving - start) / width, (call.until - start) / width, kind);
@@ -108,7 +108,7 @@ pub fn html(parts: &Parts, waits: &[Wait], groups: &Groups) -> String {
     let drawn = drawn + &arrows(parts, waits, groups, width);
     let height = all.len() as f64 * LANE;
     let used = |layer: usize| all.iter().any(|slices| slices.iter().any(|slice| slice[layer] > 0.0));
-    let names = Kind::ALL
+    let names = FunctionKind::ALL
         .iter()
         .map(|(_, name)| *name)
         .chain(["waiting for a partner that had not begun", "proxies' steps"]);
@@ -161,7 +161,7 @@ fn lane(at: usize, slices: &Slices, scale: f64) -> String {
 }
 
 /// Lines of the longest waits, from the start of the late rank to the end of the call that waited.
-fn arrows(parts: &Parts, waits: &[Wait], groups: &Groups, width: f64) -> String {
+fn arrows(parts: &TraceParts, waits: &[Wait], groups: &Groups, width: f64) -> String {
     let middle = |rank: u64| groups.index(rank) as f64 * LANE + (LANE - 3.0) / 2.0;
     let at = |time: f64| (time - parts.period.start) / width;
     let line = |wait: &Wait| {

@@ -10,14 +10,14 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub struct Trace<'a> {
     #[serde(rename = "traceEvents", borrow)]
-    pub events: Vec<Event<'a>>,
+    pub events: Vec<TraceEvent<'a>>,
     #[serde(rename = "otherData", default)]
-    pub about: About,
+    pub about: TraceFacts,
 }
 
 /// What the file says about the job.
 #[derive(Default, Deserialize)]
-pub struct About {
+pub struct TraceFacts {
     pub command: Option<String>,
     pub version: Option<String>,
     #[serde(default)]
@@ -26,7 +26,7 @@ pub struct About {
 
 /// One event. Fields that its kind does not have are empty or 0.
 #[derive(Deserialize)]
-pub struct Event<'a> {
+pub struct TraceEvent<'a> {
     #[serde(borrow)]
     pub ph: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -44,7 +44,7 @@ pub struct Event<'a> {
     #[serde(borrow, default)]
     pub id2: Id<'a>,
     #[serde(borrow, default)]
-    pub args: Arguments<'a>,
+    pub args: EventArguments<'a>,
 }
 
 /// The identity that both halves of a span have.
@@ -56,7 +56,7 @@ pub struct Id<'a> {
 
 /// The arguments of calls, collectives, messages, epochs and steps.
 #[derive(Default, Deserialize)]
-pub struct Arguments<'a> {
+pub struct EventArguments<'a> {
     #[serde(borrow, default)]
     pub site: Cow<'a, str>,
     #[serde(borrow, default)]

@@ -12,8 +12,8 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::calls::{Parts, Span, Thread, base};
-use super::trace::Event;
+use super::calls::{Span, Thread, TraceParts, base};
+use super::trace::TraceEvent;
 
 /// The role of the late rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -55,7 +55,7 @@ enum Need {
     AllAtRoot,
     /// The members of lower ranks.
     Below,
-    /// Its sources among its neighbours.
+    /// The member's sources among its neighbours.
     Sources,
 }
 
@@ -86,7 +86,7 @@ fn need(base: &str) -> Option<Need> {
 }
 
 /// Context, sender, receiver, tag and number of a message.
-type Message<'a> = (&'a str, u64, u64, i64, u64);
+type MessageKey<'a> = (&'a str, u64, u64, i64, u64);
 
 /// A rank that is needed, from when on, and where it was then.
 #[derive(Clone, Copy)]
@@ -97,8 +97,8 @@ struct Partner<'a> {
 }
 
 /// All waits, the longest first. Also writes into each call how long it waited.
-pub fn find<'a>(parts: &mut Parts<'a>) -> Vec<Wait<'a>> {
-    let mut found = Found { parts, last: HashMap::new() };
+pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
+    let mut found = WaitSearch { parts, last: HashMap::new() };
     found.messages();
     found.collectives();
     found.signals();
@@ -110,12 +110,12 @@ pub fn find<'a>(parts: &mut Parts<'a>) -> Vec<Wait<'a>> {
 }
 
 /// The last partner of each call, by the call's index.
-struct Found<'s, 'a> {
-    parts: &'s Parts<'a>,
+struct WaitSearch<'s, 'a> {
+    parts: &'s TraceParts<'a>,
     last: HashMap<usize, Wait<'a>>,
 }
 
-impl<'a> Found<'_, 'a> {
+impl<'a> WaitSearch<'_, 'a> {
     /// Notes that a call of `thread` had at `until` what needed `partner`.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
@@ -141,12 +141,12 @@ impl<'a> Found<'_, 'a> {
         let keyed = || {
             messages().filter_map(|span| Some((span, key(span.event, span.event.args.direction == "send")?)))
         };
-        let sends: HashMap<Message, &Span> = keyed()
+        let sends: HashMap<MessageKey, &Span> = keyed()
             .filter(|(span, _)| span.event.args.direction == "send")
             .map(|(span, key)| (key, span))
             .collect();
         // A partitioned message is whole when its last partition is ready. No other message has its context.
-        let mut ready: HashMap<Message, &Event> = HashMap::new();
+        let mut ready: HashMap<MessageKey, &TraceEvent> = HashMap::new();
         for event in parts.signals.iter().filter(|event| event.name == "ready") {
             let Some(key) = key(event, true) else { continue };
             let last = ready.entry(key).or_insert(event);
@@ -159,10 +159,10 @@ impl<'a> Found<'_, 'a> {
             let (context, from, to, _, number) = key;
             let whole = match ready.get(&(context, from, to, 0, number)) {
                 Some(event) => self.at((event.pid, event.tid), event.ts),
-                None => begun(send),
+                None => partner_of(send),
             };
             self.consider(thread(receive), receive.until, whole, Why::Sender);
-            self.consider(thread(send), send.until, begun(receive), Why::Receiver);
+            self.consider(thread(send), send.until, partner_of(receive), Why::Receiver);
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Found<'_, 'a> {
                     })),
                 };
                 if let Some(needed) = needed {
-                    self.consider(thread(member), member.until, begun(needed), Why::Collective);
+                    self.consider(thread(member), member.until, partner_of(needed), Why::Collective);
                 }
             }
         }
@@ -196,17 +196,17 @@ impl<'a> Found<'_, 'a> {
     /// Waits of starts for posts, and of MPI_Win_wait for completions.
     fn signals(&mut self) {
         let parts = self.parts;
-        let told = |event: &&&Event| ["post", "complete"].contains(&&*event.name);
+        let sent = |event: &&&TraceEvent| ["post", "complete"].contains(&&*event.name);
         let by_key =
-            parts.signals.iter().filter(told).map(|event| ((&*event.name, key(event, true)), *event));
-        let by_key: HashMap<_, &Event> = by_key.collect();
+            parts.signals.iter().filter(sent).map(|event| ((&*event.name, key(event, true)), *event));
+        let by_key: HashMap<_, &TraceEvent> = by_key.collect();
         for event in &parts.signals {
-            let (told, why) = match &*event.name {
+            let (sent, why) = match &*event.name {
                 "start" => ("post", Why::Target),
                 "wait" => ("complete", Why::Origin),
                 _ => continue,
             };
-            if let Some(teller) = by_key.get(&(told, key(event, false))) {
+            if let Some(teller) = by_key.get(&(sent, key(event, false))) {
                 let partner = self.at((teller.pid, teller.tid), teller.ts);
                 self.consider((event.pid, event.tid), Some(event.ts), partner, why);
             }
@@ -268,21 +268,21 @@ fn end(span: &Span) -> f64 {
 }
 
 /// The rank of a span, when it started it, and where.
-fn begun<'a>(span: &Span<'a>) -> Partner<'a> {
+fn partner_of<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
 /// What both ends of a message or a signal have alike. None for a receive whose message the trace does not
 /// name.
-fn key<'a>(event: &'a Event<'a>, tells: bool) -> Option<Message<'a>> {
+fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
-    let (from, to) = if tells { (rank, peer) } else { (peer, rank) };
+    let (from, to) = if sends { (rank, peer) } else { (peer, rank) };
     Some((&args.context, from, to, args.tag, args.number))
 }
 
 /// The spans of each collective whose needs are known; they have the same context, name and number.
-fn collectives<'s, 'a>(parts: &'s Parts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
+fn collectives<'s, 'a>(parts: &'s TraceParts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
     let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {
         let name = &*span.event.name;

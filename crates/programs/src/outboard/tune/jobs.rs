@@ -15,11 +15,11 @@ use crate::outboard::bench::peers::Player;
 const EQUAL: f64 = 1.05;
 
 /// The results by pattern and length, in the order in which the program prints them.
-type Lines = Vec<((String, u64), Line)>;
+type JobLines = Vec<((String, u64), JobLine)>;
 
 /// What a job reports for one pattern and length.
 #[derive(Clone, Copy)]
-struct Line {
+struct JobLine {
     /// The part of the bytes that was read, after 64 messages.
     read: f64,
     /// The median time of a message.
@@ -29,7 +29,7 @@ struct Line {
 /// Runs `jobs` jobs with a fresh cache each, and forced ones between them.
 pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -> Result<String, String> {
     let player = ourselves()?;
-    let mut found: [Vec<Lines>; 3] = Default::default();
+    let mut found: [Vec<JobLines>; 3] = Default::default();
     for number in 0..jobs {
         for (kind, forced) in [&[][..], CELLS, READ].into_iter().enumerate() {
             // The median of fewer jobs is enough for the forced ones.
@@ -43,7 +43,7 @@ pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -
 }
 
 /// Runs one job.
-fn run(player: &Player, forced: Forced) -> Result<Lines, String> {
+fn run(player: &Player, forced: Forced) -> Result<JobLines, String> {
     let cache = std::env::temp_dir().join(format!("outboard-choice-{}", std::process::id()));
     let mut command = Command::new(&player.launch[0]);
     command.args(&player.launch[1..]).args(["-n", "2"]).arg(player.programs.join("choice"));
@@ -55,29 +55,29 @@ fn run(player: &Player, forced: Forced) -> Result<Lines, String> {
     let _ = std::fs::remove_dir_all(&cache);
     let output = output?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let lines: Lines = text.lines().filter_map(line).collect();
+    let lines: JobLines = text.lines().filter_map(line).collect();
     if !output.status.success() || lines.is_empty() {
         return Err(format!("{command:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr)));
     }
     Ok(lines)
 }
 
-fn line(text: &str) -> Option<((String, u64), Line)> {
+fn line(text: &str) -> Option<((String, u64), JobLine)> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     let key = (value["pattern"].as_str()?.to_owned(), value["bytes"].as_u64()?);
-    Some((key, Line { read: value["read"].as_f64()?, us: value["us"].as_f64()? }))
+    Some((key, JobLine { read: value["read"].as_f64()?, us: value["us"].as_f64()? }))
 }
 
 /// A line for each pattern and length, and the last one for all.
-fn told(auto: &[Lines], forced: [&[Lines]; 2]) -> String {
-    let by_key = |jobs: &[Lines]| {
-        let mut lines: BTreeMap<(String, u64), Vec<Line>> = BTreeMap::new();
+fn told(auto: &[JobLines], forced: [&[JobLines]; 2]) -> String {
+    let by_key = |jobs: &[JobLines]| {
+        let mut lines: BTreeMap<(String, u64), Vec<JobLine>> = BTreeMap::new();
         let all = jobs.iter().flatten().cloned();
         all.for_each(|(key, line)| lines.entry(key).or_default().push(line));
         lines
     };
     let (auto_lines, [cells, read]) = (by_key(auto), forced.map(by_key));
-    let time = |lines: &BTreeMap<(String, u64), Vec<Line>>, key: &(String, u64)| {
+    let time = |lines: &BTreeMap<(String, u64), Vec<JobLine>>, key: &(String, u64)| {
         lines.get(key).map_or(f64::INFINITY, |lines| median(lines.iter().map(|line| line.us)))
     };
     let mut text = format!(
@@ -87,8 +87,9 @@ fn told(auto: &[Lines], forced: [&[Lines]; 2]) -> String {
     let (mut right_jobs, mut wrong) = (vec![true; auto.len()], Vec::new());
     for (key, lines) in &auto_lines {
         let [cells, read] = [&cells, &read].map(|forced| time(forced, key));
-        let reads = |line: &&Line| line.read >= 0.5;
-        let is_right = |line: &Line| if reads(&line) { read <= cells * EQUAL } else { cells <= read * EQUAL };
+        let reads = |line: &&JobLine| line.read >= 0.5;
+        let is_right =
+            |line: &JobLine| if reads(&line) { read <= cells * EQUAL } else { cells <= read * EQUAL };
         let (many, right) = (lines.iter().filter(reads).count(), lines.iter().filter(|line| is_right(line)));
         let (right, (name, bytes)) = (right.count(), key);
         right_jobs.iter_mut().zip(lines).for_each(|(all, line)| *all &= is_right(line));
@@ -117,12 +118,12 @@ mod tests {
     // Goal: a job that chose the slower way counts, though others chose well; equally fast ways do not count.
     #[test]
     fn every_job_counts() {
-        let job = |reads: [f64; 2], us: f64| -> Lines {
-            let line = |(at, read)| (("latency".to_owned(), 1_u64 << (20 + at)), Line { read, us });
+        let job = |reads: [f64; 2], us: f64| -> JobLines {
+            let line = |(at, read)| (("latency".to_owned(), 1_u64 << (20 + at)), JobLine { read, us });
             reads.into_iter().enumerate().map(line).collect()
         };
-        let forced = |us: [f64; 2]| -> Lines {
-            let line = |(at, us)| (("latency".to_owned(), 1_u64 << (20 + at)), Line { read: 0.0, us });
+        let forced = |us: [f64; 2]| -> JobLines {
+            let line = |(at, us)| (("latency".to_owned(), 1_u64 << (20 + at)), JobLine { read: 0.0, us });
             us.into_iter().enumerate().map(line).collect()
         };
         let (cells, read) = ([forced([80.0, 400.0])], [forced([55.0, 410.0])]);

@@ -12,7 +12,7 @@ const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
 const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
 
 /// A collective, and the run that measures it.
-type Run = (&'static str, String);
+type MeasuredRun = (&'static str, String);
 
 /// The rows of the library, in place of those that the table has.
 pub(super) fn rows(
@@ -54,7 +54,7 @@ pub(super) fn compare(
 }
 
 /// The library, and the collectives that are measured, each with its run.
-fn chosen(only: &[String]) -> Result<(String, Vec<Run>), String> {
+fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     if settings.ccl == "off" {
         return Err(

@@ -11,7 +11,7 @@ mod times;
 
 use clap::Args;
 use tuning::{
-    Distance, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Machine, Sizes, Table, VECTOR_COPIES, class_of,
+    Distance, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Machine, Sizes, TuningTable, VECTOR_COPIES, class_of,
     is_faster, read_row,
 };
 
@@ -100,7 +100,7 @@ impl Tune {
         values.retain(|(row, _)| found.iter().all(|(other, _)| other != row));
         values.extend(found);
         values.sort_unstable();
-        let table = Table { machine: Machine::this(), values };
+        let table = TuningTable { machine: Machine::this(), values };
         let path = tables::write(&folder, &table)?;
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }

@@ -46,7 +46,7 @@ pub(super) fn measured(
     let players = players.iter().map(player).collect::<Result<Vec<_>, _>>()?;
     let all: Vec<Measure> =
         measures.iter().map(|(name, run)| Measure { ranks, ..Measure::of(name, run) }).collect();
-    let empty = rounds::Table::new(&players, rounds);
+    let empty = rounds::BenchTable::new(&players, rounds);
     let table = rounds::play(empty, &players, &all, TIMEOUT, |_| Ok(()))?;
     if let Some((what, output)) = table.failures.first() {
         return Err(format!("{what}: {output}"));

@@ -8,55 +8,55 @@ use std::sync::atomic::Ordering;
 use rustix::process::Signal;
 use transport::shm::State;
 
-use super::job::Job;
-use crate::mpirun::wire::frame::{Arrivals, Begin, Down, Up};
+use super::job::AgentJob;
+use crate::mpirun::wire::frame::{Arrivals, NewWorld, ToAgent, ToRoot};
 use crate::mpirun::wire::statistics::Counted;
 
-impl Job {
+impl AgentJob {
     /// Takes and obeys all frames from the root. Returns whether there were any.
-    pub(super) fn hear(&mut self) -> bool {
+    pub(super) fn receive_frames(&mut self) -> bool {
         let (frames, is_lost) = self.upstream.receive();
-        let has_heard = !frames.is_empty();
+        let has_received = !frames.is_empty();
         frames.into_iter().for_each(|frame| self.obey_frame(frame));
         if is_lost {
             self.end_all(1, libc::SIGKILL);
         }
-        has_heard
+        has_received
     }
 
-    fn obey_frame(&mut self, frame: Down) {
+    fn obey_frame(&mut self, frame: ToAgent) {
         match frame {
-            Down::Names(names) => {
+            ToAgent::Names(names) => {
                 names.iter().for_each(|(rank, name)| self.segment.set_endpoint(*rank, name));
                 self.ring_all();
             }
-            Down::Arrived { first, arrivals } => self.obey_arrived(first, arrivals),
-            Down::Begin(begin) => self.obey_begin(&begin),
-            Down::Answer { rank, bytes } => self.reply(rank, &bytes),
-            Down::Undo { first } => self.undo(first),
-            Down::Connected { first, to } => self.obey_connected(first, &to),
-            Down::Closed(ports) => {
+            ToAgent::Arrived { first, arrivals } => self.obey_arrived(first, arrivals),
+            ToAgent::StartWorld(new) => self.obey_start_world(&new),
+            ToAgent::Answer { rank, bytes } => self.reply(rank, &bytes),
+            ToAgent::UndoWorld { first } => self.undo(first),
+            ToAgent::Connected { first, to } => self.obey_connected(first, &to),
+            ToAgent::PortsClosed(ports) => {
                 ports.iter().for_each(|port| self.segment.job().note_closed(*port));
                 self.ring_all();
             }
-            Down::Over { first } => {
+            ToAgent::Over { first } => {
                 self.segment.world(first).over.store(1, Ordering::Release);
                 self.ring_all();
             }
-            Down::Input(bytes) => self.obey_input(bytes),
-            Down::Signal(signal) => self.obey(signal),
-            Down::Stop => {
+            ToAgent::Input(bytes) => self.obey_input(bytes),
+            ToAgent::Signal(signal) => self.obey(signal),
+            ToAgent::Stop => {
                 self.upstream.is_stopped = true;
                 self.stop();
-                self.tell(Up::Stopped);
+                self.send(ToRoot::Stopped);
             }
-            Down::Continue => {
+            ToAgent::Continue => {
                 self.upstream.is_stopped = false;
                 self.go_on();
             }
-            Down::End { worlds, signal, code } => self.end(&worlds, code, signal),
-            Down::Close { signal, code } => self.obey_close(signal, code),
-            Down::Start(_) | Down::Clock { .. } | Down::Alive => {}
+            ToAgent::EndWorlds { worlds, signal, code } => self.end(&worlds, code, signal),
+            ToAgent::EndJob { signal, code } => self.obey_end_job(signal, code),
+            ToAgent::Start(_) | ToAgent::Clock { .. } | ToAgent::Alive => {}
         }
     }
 
@@ -92,11 +92,11 @@ impl Job {
         // Ranks that do not read any more need nothing.
         let sent = self.upstream.input.as_ref().is_some_and(|input| input.send(bytes).is_ok());
         if !sent {
-            self.tell(Up::Taken(taken));
+            self.send(ToRoot::Taken(taken));
         }
     }
 
-    fn obey_close(&mut self, signal: i32, code: u8) {
+    fn obey_end_job(&mut self, signal: i32, code: u8) {
         self.upstream.is_closed = true;
         if signal != 0 {
             self.end_all(code, signal);
@@ -107,21 +107,21 @@ impl Job {
         }
     }
 
-    fn obey_begin(&mut self, begin: &Begin) {
-        let first = begin.first;
-        let places = first..first + begin.node_of.len() as u32;
+    fn obey_start_world(&mut self, new: &NewWorld) {
+        let first = new.first;
+        let places = first..first + new.node_of.len() as u32;
         self.upstream.named.retain(|rank| !places.contains(rank));
         self.upstream.worlds.retain(|first, _| !places.contains(first));
-        if let Err(error) = self.begin(begin) {
-            self.tell(Up::Stillborn { first, sentence: error.message.clone() });
+        if let Err(error) = self.start_new_world(new) {
+            self.send(ToRoot::FailedToStart { first, sentence: error.message.clone() });
             if !self.worlds.iter().any(|world| world.first == first) {
-                self.tell(Up::Over { first, is_broken: false });
+                self.send(ToRoot::Over { first, is_broken: false });
             }
         }
     }
 
     /// Reports to the root what has changed on this host.
-    pub(super) fn tell_news(&mut self) {
+    pub(super) fn report_changes(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));
         // Proxies on another computer are reported from there; their end also from here, if ranks gave them
@@ -129,7 +129,7 @@ impl Job {
         let is_elsewhere = self.segment.has_dpu() && !self.is_dpu;
         let gone = proxies.clone().filter(|it| is_elsewhere && self.segment.is_gone(*it));
         for proxy in gone.filter(|it| self.upstream.given_up.insert(*it)).collect::<Vec<_>>() {
-            self.tell(Up::Names(vec![(proxy, Vec::new())]));
+            self.send(ToRoot::Names(vec![(proxy, Vec::new())]));
         }
         let ranks = living.iter().filter(|rank| self.page(**rank).state() == State::Running);
         let names: Vec<_> = ranks
@@ -140,7 +140,7 @@ impl Job {
             .collect();
         if !names.is_empty() {
             self.upstream.named.extend(names.iter().map(|(endpoint, _)| *endpoint));
-            self.tell(Up::Names(names));
+            self.send(ToRoot::Names(names));
         }
         if self.is_dpu {
             return;
@@ -149,33 +149,33 @@ impl Job {
         let mut closed = self.segment.job().closed_since(&mut self.upstream.closings);
         closed.retain(is_ours);
         if !closed.is_empty() {
-            self.tell(Up::Closed(closed));
+            self.send(ToRoot::PortsClosed(closed));
         }
-        let way = self.upstream.way.clone();
+        let uplink = self.upstream.uplink.clone();
         for world in &self.worlds {
             let (first, places) = (world.first, world.first..world.first + world.size);
-            let told = self.upstream.worlds.entry(first).or_default();
+            let reported = self.upstream.worlds.entry(first).or_default();
             let shared = self.segment.world(first);
             let arrived = Arrivals {
-                born: shared.born.count() - told.elsewhere.born,
-                leaving: shared.leaving.count() - told.elsewhere.leaving,
+                born: shared.born.count() - reported.elsewhere.born,
+                leaving: shared.leaving.count() - reported.elsewhere.leaving,
             };
-            if arrived != told.arrived {
-                told.arrived = arrived;
-                way.tell(Up::Arrived { first, arrivals: arrived });
+            if arrived != reported.arrived {
+                reported.arrived = arrived;
+                uplink.send(ToRoot::Arrived { first, arrivals: arrived });
             }
             let connected = self.segment.connected_here(first);
-            if connected != told.connected {
-                told.connected.clone_from(&connected);
-                way.tell(Up::Connected { first, to: connected });
+            if connected != reported.connected {
+                reported.connected.clone_from(&connected);
+                uplink.send(ToRoot::Connected { first, to: connected });
             }
             let is_here = self.segment.members(first).next().is_some();
-            if is_here && !told.is_over && !living.iter().any(|rank| places.contains(rank)) {
-                told.is_over = true;
+            if is_here && !reported.is_over && !living.iter().any(|rank| places.contains(rank)) {
+                reported.is_over = true;
                 if shared.statistics.swap(0, Ordering::Relaxed) != 0 {
-                    way.tell(Up::Counted { first, counted: Counted::here(&self.segment, first) });
+                    uplink.send(ToRoot::Counted { first, counted: Counted::here(&self.segment, first) });
                 }
-                way.tell(Up::Over { first, is_broken: world.broken });
+                uplink.send(ToRoot::Over { first, is_broken: world.broken });
             }
         }
     }

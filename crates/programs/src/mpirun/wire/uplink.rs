@@ -8,8 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::frame::{self, Up};
-use super::link::{Event, Listener};
+use super::frame::{self, ToRoot};
+use super::link::{AgentEvent, Listener};
 use crate::mpirun::command::say::Refusal;
 
 /// How often each side of a pipe sends a pulse.
@@ -18,24 +18,24 @@ pub const PULSE: Duration = Duration::from_secs(2);
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// How an agent reaches the root.
-pub trait Way: Send + Sync {
+pub trait Uplink: Send + Sync {
     /// Sends a frame to the root. The end of the root is noticed elsewhere.
-    fn tell(&self, frame: Up);
+    fn send(&self, frame: ToRoot);
 
     /// Has the root print a line of the agent's own.
     fn say(&self, sentence: &str) {
-        self.tell(Up::Said(sentence.to_owned()));
+        self.send(ToRoot::Print(sentence.to_owned()));
     }
 }
 
 /// The standard output of an agent's process.
-pub struct Pipe(Mutex<File>);
+pub struct PipeUplink(Mutex<File>);
 
-impl Pipe {
+impl PipeUplink {
     /// Duplicates the standard output of this process.
-    pub fn open() -> std::io::Result<Pipe> {
+    pub fn open() -> std::io::Result<PipeUplink> {
         let output = std::io::stdout().as_fd().try_clone_to_owned()?;
-        Ok(Pipe(Mutex::new(output.into())))
+        Ok(PipeUplink(Mutex::new(output.into())))
     }
 
     /// Sends the greeting, which comes before all frames.
@@ -44,22 +44,22 @@ impl Pipe {
     }
 }
 
-impl Way for Pipe {
-    fn tell(&self, frame: Up) {
+impl Uplink for PipeUplink {
+    fn send(&self, frame: ToRoot) {
         let _ = frame::write(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), &frame);
     }
 }
 
 /// The queue of a root, for the agent in its process.
-pub struct Queue {
+pub struct QueueUplink {
     pub listener: Listener,
     /// The number of the agent's node.
     pub node: u32,
 }
 
-impl Way for Queue {
-    fn tell(&self, frame: Up) {
-        self.listener.tell(self.node, Event::Said(frame));
+impl Uplink for QueueUplink {
+    fn send(&self, frame: ToRoot) {
+        self.listener.report(self.node, AgentEvent::Frame(frame));
     }
 }
 
