@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use error::{Class, Error, Result, fail};
 use settings::Settings;
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use telemetry::ProcessName;
 use transport::shm::{LocalRank, Segment};
 
@@ -43,7 +43,7 @@ pub struct ProxyMembership {
     /// The number of the proxy that this process is.
     pub proxy: u32,
     /// The process that started the proxy, `mpirun` or a rank. The proxy ends with it.
-    pub parent: Process,
+    pub parent: ProcessHandle,
     /// The values chosen by measurement.
     pub tuning: &'static tuning::Tuning,
 }
@@ -62,7 +62,7 @@ pub fn join_proxy() -> Result<ProxyMembership> {
         );
     };
     let gone = || Error::new(Class::Other, format!("process {parent}, which started this proxy, is gone"));
-    let parent = Process::open(parent as u32).map_err(|_| gone())?;
+    let parent = ProcessHandle::open(parent as u32).map_err(|_| gone())?;
     let segment = segment(settings, fd)?.ok_or_else(gone)?;
     let shape = segment.shape();
     if proxy >= u64::from(shape.proxies) {

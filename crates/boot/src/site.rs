@@ -23,7 +23,7 @@ use std::time::Duration;
 use error::{Class, Error, Result, fail};
 use settings::agree::{LAUNCHER, RANKS, difference, text_of_settings};
 use settings::{Cma, Settings};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use transport::shm::{EndCause, LocalRank, Segment, State, proxy_endpoint};
 
 use crate::{claim, proxies};
@@ -276,11 +276,11 @@ impl Site {
             false => vec![Watched::Rank(leader(&self.nodes, self.node()))],
         };
         let mut held: Vec<(Watched, u32)> = Vec::new();
-        let mut processes: Vec<Process> = Vec::new();
+        let mut processes: Vec<ProcessHandle> = Vec::new();
         loop {
             not_started.retain(|one| {
                 let pid = self.pid(*one);
-                match (Process::open(pid), one) {
+                match (ProcessHandle::open(pid), one) {
                     _ if pid == 0 => return true,
                     (Ok(process), _) => {
                         processes.push(process);

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use sys::process::{Process, Stat};
+use sys::process::{ProcessHandle, Stat};
 use transport::shm::{Segment, State};
 
 /// How often a rank looks, in nanoseconds: a look costs a system call.
@@ -31,7 +31,7 @@ pub struct ProxyWatch {
     timeout_ns: u64,
     /// Its endpoint, if it runs on another computer.
     lent: Option<u32>,
-    process: Option<Process>,
+    process: Option<ProcessHandle>,
     beat: u64,
     /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
     still_ns: u64,
@@ -79,7 +79,7 @@ impl ProxyWatch {
         }
         if self.process.is_none() {
             // It still runs after it was opened, so the process is the proxy and no later owner of its pid.
-            self.process = Process::open(page.pid.load(Ordering::Acquire)).ok();
+            self.process = ProcessHandle::open(page.pid.load(Ordering::Acquire)).ok();
             return page.state() == State::Running;
         }
         true

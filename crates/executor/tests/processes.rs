@@ -29,7 +29,7 @@ fn main() {
         [path, "proxy", index, scenario] => {
             let segment = attach(path);
             let index = index.parse().unwrap();
-            let parent = sys::process::Process::open(sys::process::parent()).unwrap();
+            let parent = sys::process::ProcessHandle::open(sys::process::parent()).unwrap();
             segment.proxy(index).pid.store(sys::process::id(), Ordering::Release);
             segment.proxy(index).set_state(State::Running);
             outboard_executor::proxy::run(

@@ -61,7 +61,7 @@ fn main() {
             }
             "kill-proxy" => {
                 let page = segment_proxy(job.expect("joined").segment);
-                let process = sys::process::Process::open(page).expect("a proxy");
+                let process = sys::process::ProcessHandle::open(page).expect("a proxy");
                 process.kill().expect("killed");
             }
             "await-dead-proxy" => {

@@ -54,7 +54,7 @@ impl Stat {
 
 /// A process held by a descriptor, which unlike a pid can never come to mean another process.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessHandle {
     fd: OwnedFd,
 }
 
@@ -80,7 +80,11 @@ pub struct EndsFound {
 
 /// Waits up to `timeout` (`None`: for ever) until one of these processes has ended, or the other end of a
 /// stream has been closed. Reads nothing from the stream.
-pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Duration>) -> Result<EndsFound> {
+pub fn first_ends(
+    processes: &[ProcessHandle],
+    stream: impl AsFd,
+    timeout: Option<Duration>,
+) -> Result<EndsFound> {
     let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
     let mut list = vec![PollFd::new(&stream, PollFlags::RDHUP)];
     list.extend(processes.iter().map(|process| PollFd::new(process, PollFlags::IN)));
@@ -93,12 +97,12 @@ pub fn first_ends(processes: &[Process], stream: impl AsFd, timeout: Option<Dura
     Ok(EndsFound { processes: indices.collect(), stream: ended(&list[0]) })
 }
 
-impl Process {
+impl ProcessHandle {
     /// Opens a process that lives or has not been reaped yet.
-    pub fn open(pid: u32) -> Result<Process> {
+    pub fn open(pid: u32) -> Result<ProcessHandle> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
-        Ok(Process { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
+        Ok(ProcessHandle { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
     /// Whether the process has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` does not wait,
@@ -124,7 +128,7 @@ impl Process {
     }
 }
 
-impl AsFd for Process {
+impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -183,7 +187,7 @@ mod tests {
     #[test]
     fn a_held_process_is_seen_to_end() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let held = Process::open(child.id()).unwrap();
+        let held = ProcessHandle::open(child.id()).unwrap();
         assert!(!held.ended(Some(Duration::ZERO)).unwrap());
         held.kill().unwrap();
         assert!(held.ended(None).unwrap());
@@ -196,7 +200,7 @@ mod tests {
     fn the_first_end_is_told_and_what_comes_is_left() {
         use std::io::{Read, Write};
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
-        let held = [Process::open(child.id()).unwrap()];
+        let held = [ProcessHandle::open(child.id()).unwrap()];
         let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         theirs.write_all(b"x").unwrap();
         let look = |stream: &_| first_ends(&held, stream, Some(Duration::ZERO)).unwrap();
@@ -211,8 +215,8 @@ mod tests {
 
     #[test]
     fn no_such_process() {
-        assert!(Process::open(0).is_err());
-        assert!(Process::open(u32::MAX).is_err());
+        assert!(ProcessHandle::open(0).is_err());
+        assert!(ProcessHandle::open(u32::MAX).is_err());
         assert_ne!(parent(), 0);
         assert!(Stat::of(0).is_none());
         assert_eq!(ancestors().next(), Some(parent()));

@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
@@ -103,7 +103,7 @@ fn start(guard: &mut Guard) -> Result<()> {
     }
     // The launcher's children may read our memory. If the kernel refuses that, the first attempt finds out.
     let _ = sys::process::allow_access_by(launcher);
-    guard.job().launcher = Process::open(launcher).ok();
+    guard.job().launcher = ProcessHandle::open(launcher).ok();
     Ok(())
 }
 

@@ -150,7 +150,7 @@ pub struct JobState {
     /// The polls without progress since the last poll that found something.
     failed_polls: poll::FailedPolls,
     /// The launcher that this program started for itself, because it runs without `mpirun`.
-    pub launcher: Option<sys::process::Process>,
+    pub launcher: Option<sys::process::ProcessHandle>,
 }
 
 /// What MPI_Free_mem frees.

@@ -290,7 +290,8 @@ impl Guard {
             self.unlocked(|| raise::leave(code));
         }
         let job = self.job();
-        let has_ended = |process: &sys::process::Process| process.ended(Some(Duration::ZERO)).unwrap_or(true);
+        let has_ended =
+            |process: &sys::process::ProcessHandle| process.ended(Some(Duration::ZERO)).unwrap_or(true);
         if !job.launcher.as_ref().is_some_and(has_ended) {
             return;
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use objects::constants::ERROR_CLASSES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use sys::signal::name;
 use transport::shm::{EndCause, State};
 
@@ -52,7 +52,8 @@ impl AgentJob {
                 None => {}
             }
         }
-        let ended = |(_, process): &mut (i32, Process)| process.ended(Some(Duration::ZERO)).unwrap_or(true);
+        let ended =
+            |(_, process): &mut (i32, ProcessHandle)| process.ended(Some(Duration::ZERO)).unwrap_or(true);
         if let Some((pid, _)) = self.adopted.take_if(ended)
             && self.living.remove(&pid).is_some()
         {

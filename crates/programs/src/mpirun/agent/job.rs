@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use sys::signal::Signals;
 use transport::shm::{LocalRank, RankPage, Segment};
 
@@ -99,7 +99,7 @@ pub struct AgentJob {
     pub(super) readers: Vec<ChildStdin>,
     pub(super) living: HashMap<i32, JobProcess>,
     /// The program for which this `mpirun` was started, if there is one: rank 0, but not our child.
-    pub(super) adopted: Option<(i32, Process)>,
+    pub(super) adopted: Option<(i32, ProcessHandle)>,
     /// How many ranks of the segment were ever used.
     pub(super) used: u32,
     /// The exit code of the first failure.

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use sys::signal::name;
 
 use super::end::children;
@@ -46,7 +46,7 @@ impl AgentJob {
     }
 
     /// Serves a program that runs already, as the only rank of its world.
-    pub fn adopt(&mut self, pid: i32, process: Process) -> Result<(), Refusal> {
+    pub fn adopt(&mut self, pid: i32, process: ProcessHandle) -> Result<(), Refusal> {
         self.open()?;
         self.worlds.push(LocalWorld::new(0, 1));
         self.living.insert(pid, JobProcess::Rank(0));
@@ -95,7 +95,7 @@ impl AgentJob {
     }
 
     /// The adopted process, whose end no signal reports.
-    pub fn adopted(&self) -> Option<&Process> {
+    pub fn adopted(&self) -> Option<&ProcessHandle> {
         self.adopted.as_ref().map(|(_, process)| process)
     }
 

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use settings::Settings;
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use sys::signal::Signals;
 use transport::shm::Segment;
 
@@ -73,7 +73,7 @@ fn launch(pid: &str) -> Result<u8, Refusal> {
     let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
     let pid: u32 = pid.parse().map_err(|_| Refusal::other(format!("{pid:?} is no process")))?;
     let gone = |error| Refusal::other(format!("process {pid}, for which this mpirun was started: {error}"));
-    let process = Process::open(pid).map_err(gone)?;
+    let process = ProcessHandle::open(pid).map_err(gone)?;
     let (segment, fd) = job_memory(settings)?;
     let setup = Setup {
         fd,
