@@ -99,7 +99,7 @@ const FEW_PIECES: u64 = 4;
 const PIECES_FEW: u64 = 8;
 /// The bytes for the class and the sentence of a failure.
 const VERDICT_BYTES: usize = 256;
-/// If less than one byte in this many of a range is accessed, each rank moves its data by itself.
+/// Each rank moves its data by itself if less than one byte in this many of a range is accessed.
 const SPARSE: u64 = 16;
 /// The most bytes that the caller moves itself: the page cache answers before another thread could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Entries of one key by age, each with its number.
 #[derive(Debug)]
 pub(crate) struct Run<K, V> {
-    /// Of no meaning while the run is empty.
+    /// The key of all entries; without meaning while the run is empty.
     key: Option<K>,
     values: VecDeque<(u32, V)>,
     /// Wraps; by then the entries that had the same numbers are long gone.

@@ -140,7 +140,7 @@ foreign!(STATUS: Status as ForeignStatus, status_from, status_to);
 /// Defines a permutation of ints, both ways.
 macro_rules! permutation {
     ($from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
-        /// From the program to us.
+        /// The library's number for a number of the program.
         #[inline]
         pub fn $from(number: i32) -> i32 {
             match number { $($theirs => $ours,)* same => same }
@@ -164,7 +164,7 @@ macro_rules! families {
 /// Defines flags: each is a bit that moves. Other bits stay, unless one moves there.
 macro_rules! flags {
     ($table:ident, $from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
-        /// From the program to us.
+        /// The library's flags for flags of the program.
         pub fn $from(flags: i32) -> i32 {
             crate::translate::move_bits(flags, &[$(($theirs, $ours)),*])
         }

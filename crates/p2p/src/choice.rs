@@ -38,7 +38,7 @@ pub(crate) struct Chooser {
     /// Whether the last busy period had several messages.
     was_many: bool,
     period: Option<Period>,
-    /// By distance, load and class of lengths; empty if nothing is measured.
+    /// The trials by distance, load and class of lengths; empty if nothing is measured.
     judges: Vec<MethodTrial>,
 }
 

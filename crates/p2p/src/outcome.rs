@@ -8,7 +8,7 @@ use error::{Class, Error};
 pub enum Mode {
     /// The send completes once its buffer may be used again.
     Standard,
-    /// As `Standard`, for a process that computes before it waits. A long message leaves at once where the
+    /// Like `Standard`, for a process that computes before it waits. A long message leaves at once where the
     /// kernel carries the packets, since the answer to an offer would find this process outside MPI.
     Overlapped,
     /// The send completes once the receive has started, too.

@@ -50,7 +50,7 @@ pub(crate) const PULL_BYTES: usize = 40;
 /// |---|---|---|
 /// | EAGER | the message, packed | nothing; gives the credit back once a receive has the message |
 /// | BEGIN | length, address | as EAGER; PIECEs follow |
-/// | OFFER | length, ticket, address, and if it can be pulled: base, key | ASK or TAKEN; to a RECALL, RETURNED |
+/// | OFFER | length, ticket, address; if it can be pulled: base, key | ASK or TAKEN; to a RECALL, RETURNED |
 /// | ANNOUNCE | length, ticket, number | nothing, the executors go on; to a RECALL, RETURNED |
 ///
 /// Each field is one word. `length`: bytes of the message. `address`: of the message in the sender, or 0.

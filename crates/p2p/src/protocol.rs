@@ -30,7 +30,7 @@ pub enum Protocol {
 pub(crate) enum Fetch {
     /// The receiver asks, and the sender streams cells.
     Cells,
-    /// As `Cells`, but the receiver reads if the sender stays silent.
+    /// Like `Cells`, but the receiver reads if the sender stays silent.
     CellsOrRead,
     /// The receiver reads the sender's memory.
     Read,

@@ -40,10 +40,10 @@ struct Sent {
 struct Traffic {
     job: Job,
     messages: Vec<Message>,
-    /// By rank: the messages to send, in order.
+    /// The messages that each rank has to send, in order.
     outbox: Vec<Vec<u64>>,
     sends: Vec<Sent>,
-    /// By rank: its receives.
+    /// The receives of each rank.
     receives: Vec<Vec<Receive>>,
     /// Whether receives fit the next message of their source, and ranks do little else. Then receives that
     /// were never posted take messages (`deferred.rs`).
@@ -53,7 +53,7 @@ struct Traffic {
     /// Whether nearly all messages of two ranks are in one channel, so that receives know their messages in
     /// advance.
     foreseen: bool,
-    /// By rank and source: all messages before this id have a receive that fits.
+    /// The id of the first message without a fitting receive, by rank and source.
     awaited: Vec<[u64; RANKS as usize]>,
 }
 

@@ -145,9 +145,10 @@ impl OutputStream {
 /// The number of an endpoint and its name. An empty name: the process, a proxy, has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
-/// From the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the segment,
-/// `rank` is a number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit codes are
-/// the system's. An agent that starts later first gets the present state by these frames (`Root::catch_up`).
+/// A frame from the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the
+/// segment, `rank` is a number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit
+/// codes are the system's. An agent that starts later first gets the present state by these frames
+/// (`Root::catch_up`).
 ///
 /// | frame | when the root sends it | what the agent answers |
 /// |---|---|---|
