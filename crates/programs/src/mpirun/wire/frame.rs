@@ -146,8 +146,8 @@ impl OutputStream {
 pub type EndpointName = (u32, Vec<u8>);
 
 /// A frame from the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the
-/// segment, `rank` is a number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit
-/// codes are the system's. An agent that starts later first gets the present state by these frames
+/// segment, `rank` is a process number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and
+/// exit codes are the system's. An agent that starts later first gets the present state by these frames
 /// (`Root::catch_up`).
 ///
 /// | frame | when the root sends it | what the agent answers |
@@ -204,7 +204,7 @@ pub enum ToAgent {
     Alive,
 }
 
-/// From an agent to the root (`root/mod.rs`). Numbers and units are those of [`ToAgent`].
+/// A frame from an agent to the root (`root/mod.rs`). Numbers and units are those of [`ToAgent`].
 ///
 /// | frame | when the agent sends it | what the root answers |
 /// |---|---|---|
