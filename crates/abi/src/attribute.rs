@@ -5,12 +5,12 @@ use crate::args::{Address, Callback, Handle, Out};
 use crate::process::raise::from_callback;
 use crate::process::{Guard, Process, callback};
 use error::{Class, Result, fail};
-use objects::{Attribute, Attributes, Keyval, Kind, Registered, Value, constants as c};
+use objects::{Attribute, AttributeValue, Attributes, HandleKind, Keyval, RegisteredKeyval, constants as c};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The attributes of a duplicate of an object, as the copy callbacks return them.
-pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<Attributes> {
+pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<Attributes> {
     let mut copies = Attributes::default();
     for attribute in attributes(guard, kind, object)?.all() {
         match callback::copy_attribute(guard, object, &attribute) {
@@ -25,7 +25,7 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<
 /// Deletes all attributes of an object that is about to be freed, the latest first.
 ///
 /// Errors: a delete callback refuses; its attribute and those not deleted yet stay.
-pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Result<()> {
+pub(crate) fn delete_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
         from_callback(
@@ -42,7 +42,7 @@ pub(crate) fn delete_all(guard: &mut Guard, kind: Kind, object: Handle) -> Resul
 
 pub(crate) fn create(
     guard: &mut Guard,
-    on: Kind,
+    on: HandleKind,
     copy: Callback,
     delete: Callback,
     keyval: Out<i32>,
@@ -50,10 +50,12 @@ pub(crate) fn create(
 ) -> Result<()> {
     keyval.check()?;
     let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0, proxies: None };
-    keyval.set(guard.objects.keyvals.insert(Registered { keyval: Arc::new(entry), freed: false })?.to_int())
+    keyval.set(
+        guard.objects.keyvals.insert(RegisteredKeyval { keyval: Arc::new(entry), freed: false })?.to_int(),
+    )
 }
 
-pub(crate) fn free(guard: &mut Guard, on: Kind, keyval: Out<i32>) -> Result<()> {
+pub(crate) fn free(guard: &mut Guard, on: HandleKind, keyval: Out<i32>) -> Result<()> {
     let number = keyval.get()?;
     find(guard, on, number)?;
     guard.objects.keyvals.get_mut(Handle::from_int(number))?.freed = true;
@@ -70,7 +72,7 @@ fn forget(process: &mut Process, number: i32) {
     }
 }
 
-fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
+fn find(process: &Process, on: HandleKind, number: i32) -> Result<Arc<Keyval>> {
     if (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&number) {
         fail!(
             Class::Keyval,
@@ -91,7 +93,13 @@ fn find(process: &Process, on: Kind, number: i32) -> Result<Arc<Keyval>> {
 }
 
 /// Sets an attribute of the program.
-pub(crate) fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, value: Value) -> Result<()> {
+pub(crate) fn set(
+    guard: &mut Guard,
+    on: HandleKind,
+    object: Handle,
+    number: i32,
+    value: AttributeValue,
+) -> Result<()> {
     let keyval = find(guard, on, number)?;
     if let Some(old) = attributes(guard, on, object)?.get(number).cloned() {
         from_callback("an attribute's delete function", callback::delete_attribute(guard, object, &old))?;
@@ -102,7 +110,7 @@ pub(crate) fn set(guard: &mut Guard, on: Kind, object: Handle, number: i32, valu
 
 pub(crate) fn get(
     guard: &mut Guard,
-    on: Kind,
+    on: HandleKind,
     object: Handle,
     number: i32,
     value: Address,
@@ -118,12 +126,17 @@ pub(crate) fn get(
 }
 
 /// The value of an attribute of the program.
-pub(crate) fn found(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<Option<Value>> {
+pub(crate) fn found(
+    guard: &mut Guard,
+    on: HandleKind,
+    object: Handle,
+    number: i32,
+) -> Result<Option<AttributeValue>> {
     find(guard, on, number)?;
     Ok(attributes(guard, on, object)?.get(number).map(|attribute| attribute.value.clone()))
 }
 
-pub(crate) fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -> Result<()> {
+pub(crate) fn delete(guard: &mut Guard, on: HandleKind, object: Handle, number: i32) -> Result<()> {
     find(guard, on, number)?;
     let Some(attribute) = attributes(guard, on, object)?.get(number).cloned() else {
         fail!(Class::Keyval, "{object} has no attribute for keyval {number}");
@@ -135,11 +148,11 @@ pub(crate) fn delete(guard: &mut Guard, on: Kind, object: Handle, number: i32) -
     Ok(())
 }
 
-fn attributes(process: &mut Process, on: Kind, object: Handle) -> Result<&mut Attributes> {
+fn attributes(process: &mut Process, on: HandleKind, object: Handle) -> Result<&mut Attributes> {
     match on {
-        Kind::Comm => Ok(&mut process.objects.comms.get_mut(object)?.attributes),
-        Kind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
-        Kind::Win => Ok(&mut process.job().windows.get_mut(object)?.attributes),
+        HandleKind::Comm => Ok(&mut process.objects.comms.get_mut(object)?.attributes),
+        HandleKind::Datatype => Ok(&mut process.objects.datatypes.get_mut(object)?.attributes),
+        HandleKind::Win => Ok(&mut process.job().windows.get_mut(object)?.attributes),
         _ => fail!(Class::UnsupportedOperation, "Outboard has no attributes on {}", on.noun()),
     }
 }

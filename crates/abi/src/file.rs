@@ -10,7 +10,9 @@ use crate::process::{Guard, JobState, Process};
 use crate::staging;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
-use io::{Collective, Ordered, Promise, Representation, Transfer, UserRepresentation, Way};
+use io::{
+    CollectiveAccess, Direction, OrderedPosition, Promise, Representation, Transfer, UserRepresentation,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use sys::Block;
@@ -33,7 +35,7 @@ pub(crate) enum At {
 pub(crate) struct AccessArguments {
     pub fh: Handle,
     pub at: At,
-    pub way: Way,
+    pub way: Direction,
     /// Whether all ranks of the file's comm take part.
     pub all: bool,
     pub buf: Address,
@@ -95,7 +97,7 @@ impl Guard {
         }
         let view = file.view.clone();
         let user = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
-        if arguments.way == Way::Write {
+        if arguments.way == Direction::Write {
             staging::reads(&user);
         }
         let datatype = self.objects.datatype(arguments.datatype)?.clone();
@@ -120,7 +122,7 @@ impl Guard {
             return Ok(self.job().io.start(transfer));
         }
         let file = self.job().files.get_mut(arguments.fh)?;
-        let ordered = (arguments.at == At::Ordered).then(|| Ordered {
+        let ordered = (arguments.at == At::Ordered).then(|| OrderedPosition {
             pointer: file.shared.clone(),
             etypes: etypes as u64,
             view: file.view.clone(),
@@ -128,7 +130,7 @@ impl Guard {
         let (members, known) = (file.members()?, file.known.clone());
         // Blocking accesses are made one after the other.
         let queue = if blocking && members.peers.len() > 1 { self.file_queue(arguments.fh)? } else { None };
-        let collective = Collective::new(transfer, ordered, members, queue, known);
+        let collective = CollectiveAccess::new(transfer, ordered, members, queue, known);
         let job = self.job();
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
@@ -175,7 +177,7 @@ impl Guard {
         if arguments.at == At::Ordered {
             position = self.ordered_position(arguments.fh, etypes)?;
         }
-        let function = if arguments.way == Way::Read { user.read } else { user.write };
+        let function = if arguments.way == Direction::Read { user.read } else { user.write };
         let buffer = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
         if function != 0 && staging::any() {
             fail!(Class::Buffer, "\"{}\" converts host memory only", user.name);
@@ -201,13 +203,13 @@ impl Guard {
                 }
             }
         };
-        if arguments.way == Way::Write {
+        if arguments.way == Direction::Write {
             if function == 0 { packed.copy_from(&buffer) } else { apply(self, arguments.count)? }
         }
         let access = self.job().files.get(arguments.fh)?.access(position, packed.clone(), bytes)?;
         let moved = self.unlocked(|| access.run(arguments.way))?;
         let elements = moved.checked_div(element).unwrap_or(0);
-        if arguments.way == Way::Read {
+        if arguments.way == Direction::Read {
             let native = elements as usize * datatype.size();
             if function == 0 {
                 buffer.slice(0, native).copy_from(&packed.slice(0, native));

@@ -5,8 +5,8 @@ use crate::process::{Guard, JobState};
 use crate::request::{Recipe, Work};
 use datatype::Buffer;
 use objects::context::{CONNECT_CONTEXT, PORT_CONTEXT, WINDOW_CONTEXT};
-use objects::{Handle, Table};
-use p2p::{Pending, Probe};
+use objects::{Handle, HandleTable};
+use p2p::{PendingOperation, Probe};
 
 /// A message that arrived and was never received.
 pub(crate) struct Lost {
@@ -52,7 +52,7 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
         lines.push(lost_in_words(guard, *context, *message));
     }
     for pending in guard.job().p2p.pending() {
-        if !matches!(pending, Pending::Message { context, .. } if is_of_port(context)) {
+        if !matches!(pending, PendingOperation::Message { context, .. } if is_of_port(context)) {
             lines.push(in_words(guard, pending));
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     lines.iter().for_each(|line| eprintln!("outboard: rank {rank}, MPI_Finalize: {line}"));
 }
 
-fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &Table<T>) {
+fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &HandleTable<T>) {
     lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
 }
 
@@ -99,22 +99,22 @@ fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }:
 }
 
 /// The line for a point-to-point operation that has not ended.
-fn in_words(guard: &Guard, pending: Pending) -> String {
+fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     match pending {
-        Pending::Receive { pattern, capacity } => {
+        PendingOperation::Receive { pattern, capacity } => {
             let source = pattern.source.map_or("any rank".to_owned(), |rank| format!("rank {rank}"));
             let tag = pattern.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
             let comm = comm_of(guard, pattern.context);
             format!("receive of up to {capacity} bytes from {source}, {tag}, {comm}, was never matched")
         }
-        Pending::Send { dest_peer, envelope, bytes, .. } => {
+        PendingOperation::Send { dest_peer, envelope, bytes, .. } => {
             let comm = comm_of(guard, envelope.context);
             format!("send of {bytes} bytes to rank {dest_peer}, tag {}, {comm}, has not ended", envelope.tag)
         }
-        Pending::Transfer { source_peer, tag, left } => {
+        PendingOperation::Transfer { source_peer, tag, left } => {
             format!("receive from rank {source_peer}, tag {tag}, lacks {left} bytes")
         }
-        Pending::Message { context, probe } => lost_in_words(guard, context, probe),
+        PendingOperation::Message { context, probe } => lost_in_words(guard, context, probe),
     }
 }
 

@@ -8,8 +8,8 @@ use crate::attribute;
 use crate::process::Guard;
 use crate::request::Work;
 use error::{Class, Result, fail};
-pub use objects::Kind;
-use objects::{Registered, Value, constants as c};
+pub use objects::HandleKind;
+use objects::{AttributeValue, RegisteredKeyval, constants as c};
 use std::sync::Arc;
 
 /// The forms in which a language keeps an attribute, by MPICH's numbers.
@@ -19,16 +19,16 @@ const INTEGER: i32 = 3;
 /// MPI_Comm_set_attr and its like, for a language.
 pub fn set_attribute(
     guard: &mut Guard,
-    on: Kind,
+    on: HandleKind,
     object: Handle,
     keyval: i32,
     bits: i64,
     language: i32,
 ) -> Result<()> {
     let value = match language {
-        ADDRESS => Value::Address(Arc::new(bits)),
-        INTEGER => Value::Integer(Arc::new(i64::from(bits as i32))),
-        _ => Value::Pointer(bits as usize),
+        ADDRESS => AttributeValue::Address(Arc::new(bits)),
+        INTEGER => AttributeValue::Integer(Arc::new(i64::from(bits as i32))),
+        _ => AttributeValue::Pointer(bits as usize),
     };
     attribute::set(guard, on, object, keyval, value)
 }
@@ -37,7 +37,7 @@ pub fn set_attribute(
 /// value's address.
 pub fn get_attribute(
     guard: &mut Guard,
-    on: Kind,
+    on: HandleKind,
     object: Handle,
     keyval: i32,
     bits: Out<i64>,
@@ -45,18 +45,18 @@ pub fn get_attribute(
     language: i32,
 ) -> Result<()> {
     let predefined = match on {
-        Kind::Comm => (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval),
-        Kind::Win => (c::WIN_BASE..=c::WIN_MODEL).contains(&keyval),
+        HandleKind::Comm => (c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval),
+        HandleKind::Win => (c::WIN_BASE..=c::WIN_MODEL).contains(&keyval),
         _ => false,
     };
     let value = if predefined {
         let pointer = attribute::predefined_value(guard, object, keyval)?;
         Some(match keyval {
             // SAFETY: these values are of this type, and lie in memory of ours (MPI 5.0, section 12.2.6).
-            c::WIN_SIZE => Value::Address(Arc::new(unsafe { (pointer as *const i64).read() })),
-            c::WIN_BASE => Value::Pointer(pointer),
+            c::WIN_SIZE => AttributeValue::Address(Arc::new(unsafe { (pointer as *const i64).read() })),
+            c::WIN_BASE => AttributeValue::Pointer(pointer),
             // SAFETY: all other predefined values are ints, and lie in memory of ours.
-            _ => Value::Integer(Arc::new(i64::from(unsafe { (pointer as *const i32).read() }))),
+            _ => AttributeValue::Integer(Arc::new(i64::from(unsafe { (pointer as *const i32).read() }))),
         })
     } else {
         attribute::found(guard, on, object, keyval)?
@@ -73,7 +73,7 @@ pub fn get_attribute(
 /// Makes the library call a keyval's callbacks through a language's functions, one for copies and one for
 /// deletions.
 pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
-    let Registered { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
+    let RegisteredKeyval { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
     Arc::make_mut(keyval).proxies = Some((copy, delete));
     Ok(())
 }

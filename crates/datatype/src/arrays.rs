@@ -4,7 +4,7 @@
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{LayoutDraft, too_large};
-use crate::datatype::{Datatype, Parts, Recipe};
+use crate::datatype::{Datatype, OldTypes, Recipe};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub fn subarray(
         Width::Count => (2, [&head[..], &order, &lists].concat()),
     };
     let combiner = Combiner::Subarray;
-    let recipe = Recipe { combiner, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) };
+    let recipe = Recipe { combiner, numbers, integers, addresses: 0, datatypes: OldTypes::One(old.clone()) };
     // The draft's size is checked, so the product of the subsizes overflows only if elements are empty.
     let elements = subsizes.iter().fold(1u64, |product, &n| product.saturating_mul(n as u64));
     draft.finish(old.facts.times(elements), recipe)
@@ -216,7 +216,13 @@ fn darray_recipe(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Rec
         Width::Int => (integers + array.sizes.len(), [&head[..], array.sizes, &tail].concat()),
         Width::Count => (integers, [&head[..], &tail, array.sizes].concat()),
     };
-    Recipe { combiner: Combiner::Darray, numbers, integers, addresses: 0, datatypes: Parts::One(old.clone()) }
+    Recipe {
+        combiner: Combiner::Darray,
+        numbers,
+        integers,
+        addresses: 0,
+        datatypes: OldTypes::One(old.clone()),
+    }
 }
 
 #[cfg(test)]

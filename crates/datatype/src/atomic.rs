@@ -29,8 +29,8 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     let given = origin.bytes() == bytes || op == PredefinedOp::NoOp;
     assert!(given && target.bytes() == bytes && [0, bytes].contains(&fetched.bytes()), "not one element");
     match bytes {
-        4 => one::<AtomicU32>(op, basic, target, origin, fetched),
-        _ => one::<AtomicU64>(op, basic, target, origin, fetched),
+        4 => accumulate_word::<AtomicU32>(op, basic, target, origin, fetched),
+        _ => accumulate_word::<AtomicU64>(op, basic, target, origin, fetched),
     }
 }
 
@@ -48,7 +48,7 @@ pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span,
 }
 
 #[inline(always)]
-fn one<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
+fn accumulate_word<W: AtomicWord>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     let word = W::at(target.address());
     let operand = || W::read(origin.address());
     let before = match op {
@@ -56,7 +56,7 @@ fn one<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetc
         PredefinedOp::Replace => word.replace(operand()),
         // Signed and unsigned sums have the same bits.
         PredefinedOp::Sum if crate::reduce::is_integer(basic) => word.add(operand()),
-        _ => rarer(op, basic, word, operand()),
+        _ => accumulate_rare(op, basic, word, operand()),
     };
     if fetched.bytes() > 0 {
         W::write(fetched.address(), before);
@@ -64,7 +64,7 @@ fn one<W: Word>(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetc
 }
 
 #[inline(never)]
-fn rarer<W: Word>(op: PredefinedOp, basic: Basic, word: &W, operand: W::Bits) -> W::Bits {
+fn accumulate_rare<W: AtomicWord>(op: PredefinedOp, basic: Basic, word: &W, operand: W::Bits) -> W::Bits {
     match op {
         PredefinedOp::Band => word.and(operand),
         PredefinedOp::Bor => word.or(operand),
@@ -74,26 +74,26 @@ fn rarer<W: Word>(op: PredefinedOp, basic: Basic, word: &W, operand: W::Bits) ->
 }
 
 #[inline]
-fn swap<W: Word>(target: Span, compare: Span, origin: Span, fetched: Span) {
+fn swap<W: AtomicWord>(target: Span, compare: Span, origin: Span, fetched: Span) {
     let (compare, new) = (W::read(compare.address()), W::read(origin.address()));
     W::write(fetched.address(), W::at(target.address()).swap_if(compare, new));
 }
 
 /// Combines one element by the loops of `reduce`.
 fn combine<B: Copy>(op: PredefinedOp, basic: Basic, mut left: B, mut right: B) -> B {
-    reduce(op, basic, lend(&mut left), lend(&mut right), lend(&mut right));
+    reduce(op, basic, span_of_value(&mut left), span_of_value(&mut right), span_of_value(&mut right));
     right
 }
 
 /// Makes a span of a variable of the caller, for one call.
-fn lend<B>(value: &mut B) -> Span {
+fn span_of_value<B>(value: &mut B) -> Span {
     // SAFETY: `combine`, the only caller, keeps the variable on its stack until `reduce` has returned.
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
 /// An atomic machine word, and ordinary ones of the same length. Addresses are those of spans, whose makers
 /// promised that they are mapped.
-trait Word: Sized + 'static {
+trait AtomicWord: Sized + 'static {
     type Bits: Copy;
     fn at(address: usize) -> &'static Self;
     fn read(address: usize) -> Self::Bits;
@@ -110,7 +110,7 @@ trait Word: Sized + 'static {
 
 macro_rules! word {
     ($($atomic:ty, $bits:ty;)*) => {$(
-        impl Word for $atomic {
+        impl AtomicWord for $atomic {
             type Bits = $bits;
             #[inline]
             fn at(address: usize) -> &'static Self {

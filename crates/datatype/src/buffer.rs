@@ -5,7 +5,7 @@
 //! count. The others rest on `walk`, which turns a packed range into *strips*: pieces of equal length at
 //! equal distances (`strip.rs`), for which the copy loops are specialised.
 
-use crate::layout::{Layout, Run};
+use crate::layout::{Layout, LayoutRun};
 use crate::strip::{Strip, gather, scatter};
 use std::borrow::Borrow;
 use std::mem::MaybeUninit;
@@ -26,20 +26,21 @@ pub struct Buffer {
 /// A user's buffer that is valid for one call. If the operation outlives the call, or if there are gaps, it
 /// becomes a `Buffer`.
 #[derive(Clone, Copy, Debug)]
-pub struct Loan<'a> {
+pub struct CallBuffer<'a> {
     base: usize,
     count: usize,
     bytes: usize,
     layout: &'a Arc<Layout>,
 }
 
-impl<'a> Loan<'a> {
+impl<'a> CallBuffer<'a> {
     /// Claims `count` elements of `layout` at `base`, together `bytes` bytes of data.
     ///
-    /// # Safety As for `Buffer::claim`.
+    /// # Safety
+    /// As for `Buffer::claim`.
     #[inline(always)]
-    pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> Loan<'a> {
-        Loan { base, count, bytes, layout }
+    pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> CallBuffer<'a> {
+        CallBuffer { base, count, bytes, layout }
     }
 
     #[inline(always)]
@@ -76,7 +77,8 @@ impl Buffer {
     /// Claims a user's buffer. `base` may be 0 (MPI_BOTTOM) where the layout's offsets are addresses. The
     /// caller has checked by `bytes_of` that the size fits a `usize`.
     ///
-    /// # Safety All bytes that `count` elements of `layout` at `base` touch must stay mapped until the
+    /// # Safety
+    /// All bytes that `count` elements of `layout` at `base` touch must stay mapped until the
     /// operation ends. MPI asks that of the caller of every communication function (MPI 5.0, section 2.2).
     #[inline(always)] // Without gaps no call is made.
     pub unsafe fn claim(base: usize, count: usize, layout: impl Borrow<Arc<Layout>>) -> Buffer {
@@ -146,7 +148,8 @@ impl Buffer {
     /// The buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at
     /// `base`: the inverse of `parts`.
     ///
-    /// # Safety As for `claim`: all bytes that this range touches must stay mapped. If `base` is an address
+    /// # Safety
+    /// As for `claim`: all bytes that this range touches must stay mapped. If `base` is an address
     /// in another process, only `pieces` may be used, and its spans only as arguments of cross-memory attach.
     pub unsafe fn from_parts(base: usize, layout: Arc<Layout>, skip: usize, bytes: usize) -> Buffer {
         if bytes == 0 || layout.size == 0 {
@@ -337,7 +340,7 @@ impl Buffer {
         let (from, to) = (skip + offset, skip + offset + bytes);
         if let Some(piece) = layout.only_piece() {
             // Elements of one piece form a strip, whose length is the count.
-            let whole = Run { repeat: u64::MAX, stride: layout.extent, ..piece };
+            let whole = LayoutRun { repeat: u64::MAX, stride: layout.extent, ..piece };
             return walk_run(self.base, whole, from, to, &mut each);
         }
         let pass_bytes = layout.pass_bytes();
@@ -428,7 +431,7 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
 
 /// Calls `each` with the strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole
 /// pieces, the start of a cut piece.
-fn walk_run(origin: usize, run: Run, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
+fn walk_run(origin: usize, run: LayoutRun, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);
     if run.repeat == 1 {

@@ -8,8 +8,8 @@
 //! Read next: `arrays.rs`.
 
 use crate::combiner::{Combiner, Width};
-use crate::datatype::{Datatype, Parts, Recipe};
-use crate::facts::Facts;
+use crate::datatype::{Datatype, OldTypes, Recipe};
+use crate::facts::TypeFacts;
 use crate::layout::{Body, Layout};
 use error::{Class, Error, Result, fail};
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub const DEPTH_MAX: u32 = 1000;
 pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     check_count(count)?;
     let draft = LayoutDraft::of(old).times(count, old.extent())?;
-    let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], 0, Parts::One(old.clone()));
+    let recipe = Recipe::new(Combiner::Contiguous, width, vec![count], 0, OldTypes::One(old.clone()));
     draft.finish(old.facts.times(count as u64), recipe)
 }
 
@@ -59,7 +59,7 @@ pub fn indexed(
 ) -> Result<Arc<Datatype>> {
     check_equal(lengths, displacements)?;
     let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
-    let recipe = Recipe::new(Combiner::Indexed, width, numbers, 0, Parts::One(old.clone()));
+    let recipe = Recipe::new(Combiner::Indexed, width, numbers, 0, OldTypes::One(old.clone()));
     blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
 }
 
@@ -73,7 +73,7 @@ pub fn hindexed(
     check_equal(lengths, displacements)?;
     let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
     let recipe =
-        Recipe::new(Combiner::Hindexed, width, numbers, displacements.len(), Parts::One(old.clone()));
+        Recipe::new(Combiner::Hindexed, width, numbers, displacements.len(), OldTypes::One(old.clone()));
     blocks(lengths, displacements, old, recipe)
 }
 
@@ -85,7 +85,7 @@ pub fn indexed_block(
     old: &Arc<Datatype>,
 ) -> Result<Arc<Datatype>> {
     let numbers = [&[displacements.len() as i64, length], displacements].concat();
-    let recipe = Recipe::new(Combiner::IndexedBlock, width, numbers, 0, Parts::One(old.clone()));
+    let recipe = Recipe::new(Combiner::IndexedBlock, width, numbers, 0, OldTypes::One(old.clone()));
     blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
 }
 
@@ -98,7 +98,7 @@ pub fn hindexed_block(
 ) -> Result<Arc<Datatype>> {
     let numbers = [&[displacements.len() as i64, length], displacements].concat();
     let recipe =
-        Recipe::new(Combiner::HindexedBlock, width, numbers, displacements.len(), Parts::One(old.clone()));
+        Recipe::new(Combiner::HindexedBlock, width, numbers, displacements.len(), OldTypes::One(old.clone()));
     blocks(&vec![length; displacements.len()], displacements, old, recipe)
 }
 
@@ -119,7 +119,7 @@ pub fn structure(
         draft.join(&LayoutDraft::of(part).times(length, part.extent())?, displacement)?;
     }
     let numbers = [&[lengths.len() as i64], lengths, displacements].concat();
-    let recipe = Recipe::new(Combiner::Struct, width, numbers, displacements.len(), Parts::Many(parts));
+    let recipe = Recipe::new(Combiner::Struct, width, numbers, displacements.len(), OldTypes::Many(parts));
     let facts = recipe.facts();
     draft.padded()?.finish(facts, recipe)
 }
@@ -128,7 +128,7 @@ pub fn structure(
 pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ub = lb.checked_add(extent).ok_or_else(too_large)?;
     let draft = LayoutDraft { marks: (Some(lb), Some(ub)), ..LayoutDraft::of(old) };
-    let recipe = Recipe::new(Combiner::Resized, width, vec![lb, extent], 2, Parts::One(old.clone()));
+    let recipe = Recipe::new(Combiner::Resized, width, vec![lb, extent], 2, OldTypes::One(old.clone()));
     draft.finish(old.facts, recipe)
 }
 
@@ -143,7 +143,7 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
         marked: old.marked,
         align: old.align,
         facts: old.facts,
-        recipe: Recipe::new(Combiner::Dup, Width::Int, vec![], 0, Parts::One(old.clone())),
+        recipe: Recipe::new(Combiner::Dup, Width::Int, vec![], 0, OldTypes::One(old.clone())),
         committed: AtomicBool::new(old.is_committed()),
     })
 }
@@ -236,7 +236,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(self)
     }
 
-    pub fn finish(self, facts: Facts, recipe: Recipe) -> Result<Arc<Datatype>> {
+    pub fn finish(self, facts: TypeFacts, recipe: Recipe) -> Result<Arc<Datatype>> {
         let (first, end) = self.data.unwrap_or((0, 0));
         let (lb, ub) = (self.marks.0.unwrap_or(first), self.marks.1.unwrap_or(end));
         let extent = ub.checked_sub(lb).ok_or_else(too_large)?;
@@ -296,7 +296,7 @@ fn strided(
     check_length(length)?;
     let draft = LayoutDraft::of(old).times(length, old.extent())?.times(count, stride_bytes)?;
     let displacements = usize::from(combiner == Combiner::Hvector);
-    let recipe = Recipe::new(combiner, width, numbers.to_vec(), displacements, Parts::One(old.clone()));
+    let recipe = Recipe::new(combiner, width, numbers.to_vec(), displacements, OldTypes::One(old.clone()));
     draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 

@@ -9,7 +9,7 @@
 
 use crate::basic::Basic;
 use crate::combiner::{Combiner, Width};
-use crate::facts::{Facts, Leaf};
+use crate::facts::{Leaf, TypeFacts};
 use crate::layout::Layout;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct Datatype {
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of its basic types, in bytes; 1 if there are none.
     pub(crate) align: i64,
-    pub(crate) facts: Facts,
+    pub(crate) facts: TypeFacts,
     pub(crate) recipe: Recipe,
     pub(crate) committed: AtomicBool,
 }
@@ -42,12 +42,12 @@ pub struct Recipe {
     pub(crate) addresses: usize,
     /// The datatypes. A predefined one has a handle (`Datatype::predefined`); MPI_Type_get_contents makes new
     /// handles for the others.
-    pub datatypes: Parts,
+    pub datatypes: OldTypes,
 }
 
 /// The datatypes from which another datatype was made.
 #[derive(Clone, Debug)]
-pub enum Parts {
+pub enum OldTypes {
     One(Arc<Datatype>),
     /// The datatypes of a struct, or no datatype.
     Many(Vec<Arc<Datatype>>),
@@ -230,7 +230,7 @@ impl Datatype {
     /// The predefined datatype or struct of which this datatype is a sequence.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
-        while let (None, Parts::One(part)) = (unit.basic, &unit.recipe.datatypes) {
+        while let (None, OldTypes::One(part)) = (unit.basic, &unit.recipe.datatypes) {
             unit = part;
         }
         unit
@@ -254,20 +254,20 @@ impl Datatype {
     /// Releases its parts; parts without another owner go to `left`.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
-        match std::mem::replace(&mut self.recipe.datatypes, Parts::Many(vec![])) {
-            Parts::One(part) if last(&part) => left.push(part),
-            Parts::One(_) => {}
-            Parts::Many(parts) => left.extend(parts.into_iter().filter(last)),
+        match std::mem::replace(&mut self.recipe.datatypes, OldTypes::Many(vec![])) {
+            OldTypes::One(part) if last(&part) => left.push(part),
+            OldTypes::One(_) => {}
+            OldTypes::Many(parts) => left.extend(parts.into_iter().filter(last)),
         }
     }
 }
 
-impl Deref for Parts {
+impl Deref for OldTypes {
     type Target = [Arc<Datatype>];
     fn deref(&self) -> &[Arc<Datatype>] {
         match self {
-            Parts::One(part) => std::slice::from_ref(part),
-            Parts::Many(parts) => parts,
+            OldTypes::One(part) => std::slice::from_ref(part),
+            OldTypes::Many(parts) => parts,
         }
     }
 }
@@ -278,7 +278,7 @@ impl Recipe {
         numbers: vec![],
         integers: 0,
         addresses: 0,
-        datatypes: Parts::Many(vec![]),
+        datatypes: OldTypes::Many(vec![]),
     };
 
     /// The recipe of a constructor with counts, then `displacements` displacements in bytes: ints and
@@ -288,7 +288,7 @@ impl Recipe {
         width: Width,
         numbers: Vec<i64>,
         displacements: usize,
-        datatypes: Parts,
+        datatypes: OldTypes,
     ) -> Recipe {
         let (integers, addresses) = match width {
             Width::Int => (numbers.len() - displacements, displacements),
@@ -318,9 +318,9 @@ impl Recipe {
             .filter(|(length, part)| *length > 0 && part.size() > 0)
     }
 
-    pub(crate) fn facts(&self) -> Facts {
+    pub(crate) fn facts(&self) -> TypeFacts {
         let blocks = self.blocks().map(|(times, part)| part.facts.times(times));
-        let facts = blocks.fold(Facts::NONE, Facts::then);
-        Facts { depth: facts.depth + 1, ..facts }
+        let facts = blocks.fold(TypeFacts::NONE, TypeFacts::then);
+        TypeFacts { depth: facts.depth + 1, ..facts }
     }
 }

@@ -26,7 +26,7 @@ pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span)
         let (native, external) = &mut ([0u8; BLOCK_BYTES], [0u8; BLOCK_BYTES]);
         let (native, external) =
             (&mut native[..elements * leaf.basic.size()], &mut external[..elements * leaf.external()]);
-        from.pack(native_at, borrowed(native));
+        from.pack(native_at, span_of_slice(native));
         let pairs = native.chunks_exact(leaf.basic.size()).zip(external.chunks_exact_mut(leaf.external()));
         for (native, external) in pairs {
             leaf.encode(native, external)?;
@@ -48,7 +48,7 @@ pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u6
         for (native, external) in pairs {
             leaf.decode(external, native);
         }
-        to.unpack(native_at, borrowed(native));
+        to.unpack(native_at, span_of_slice(native));
         Ok(())
     })
 }
@@ -106,7 +106,7 @@ fn no_external32() -> Result<()> {
 }
 
 /// A block on the stack as a span, for one call.
-fn borrowed(bytes: &mut [u8]) -> Span {
+fn span_of_slice(bytes: &mut [u8]) -> Span {
     // SAFETY: the slice stays borrowed during the call in whose argument list this stands, and the span does
     // not outlive that.
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
@@ -246,9 +246,19 @@ mod tests {
         let datatype = named(name);
         let mut native = native.to_vec();
         let mut external = vec![0; external32_size(datatype, 1).unwrap() as usize];
-        pack_external32(&Buffer::from(borrowed(&mut native)), datatype, 1, borrowed(&mut external))?;
+        pack_external32(
+            &Buffer::from(span_of_slice(&mut native)),
+            datatype,
+            1,
+            span_of_slice(&mut external),
+        )?;
         let mut back = vec![0xee; native.len()];
-        unpack_external32(borrowed(&mut external), &Buffer::from(borrowed(&mut back)), datatype, 1)?;
+        unpack_external32(
+            span_of_slice(&mut external),
+            &Buffer::from(span_of_slice(&mut back)),
+            datatype,
+            1,
+        )?;
         assert_eq!(back, native, "{name} comes back");
         Ok(external)
     }
@@ -295,7 +305,7 @@ mod tests {
     #[test]
     fn wrong_lengths_are_refused() {
         let mut bytes = [0u8; 8];
-        let span = borrowed(&mut bytes);
+        let span = span_of_slice(&mut bytes);
         let refusal =
             pack_external32(&Buffer::from(span), named("MPI_INT"), 1, span.slice(0, 4)).unwrap_err();
         assert_eq!(refusal.class, Class::Arg);

@@ -11,7 +11,7 @@ pub(crate) struct Leaf {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Facts {
+pub(crate) struct TypeFacts {
     /// The basic elements of one element: a pair has two, a complex number is one.
     pub elements: u64,
     /// The bytes of one element in external32; saturates.
@@ -29,25 +29,25 @@ impl Leaf {
     }
 }
 
-impl Facts {
-    pub const NONE: Facts = Facts { elements: 0, external_size: 0, uniform: None, depth: 0 };
+impl TypeFacts {
+    pub const NONE: TypeFacts = TypeFacts { elements: 0, external_size: 0, uniform: None, depth: 0 };
 
-    pub fn of(leaf: Leaf) -> Facts {
-        Facts { elements: 1, external_size: leaf.external_bytes as u64, uniform: Some(leaf), depth: 0 }
+    pub fn of(leaf: Leaf) -> TypeFacts {
+        TypeFacts { elements: 1, external_size: leaf.external_bytes as u64, uniform: Some(leaf), depth: 0 }
     }
 
-    pub fn times(self, count: u64) -> Facts {
+    pub fn times(self, count: u64) -> TypeFacts {
         if count == 0 || self.elements == 0 {
-            return Facts::NONE;
+            return TypeFacts::NONE;
         }
         // There are no more elements than bytes, whose number the constructor has checked.
         let (elements, external_size) = (self.elements * count, self.external_size.saturating_mul(count));
-        Facts { elements, external_size, ..self }
+        TypeFacts { elements, external_size, ..self }
     }
 
     /// The facts of these elements, followed by those of `next`.
-    pub fn then(self, next: Facts) -> Facts {
-        Facts {
+    pub fn then(self, next: TypeFacts) -> TypeFacts {
+        TypeFacts {
             elements: self.elements + next.elements,
             external_size: self.external_size.saturating_add(next.external_size),
             uniform: if self.elements == 0 || self.uniform == next.uniform { next.uniform } else { None },

@@ -12,7 +12,7 @@ use error::{Class, Error, Result, fail};
 
 /// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct LayoutRun {
     /// The bytes from the element's origin to the first piece.
     pub offset: i64,
     /// The bytes of one piece.
@@ -25,7 +25,7 @@ pub struct Run {
 
 /// A repetition of the whole body: `repeat` times, `stride` bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loop {
+pub struct LayoutLoop {
     pub repeat: u64,
     pub stride: i64,
 }
@@ -93,17 +93,17 @@ impl Layout {
     }
 
     /// The one piece of an element, if it has only one.
-    pub(crate) fn only_piece(&self) -> Option<Run> {
+    pub(crate) fn only_piece(&self) -> Option<LayoutRun> {
         self.body.only_piece()
     }
 
     /// The runs of one pass, in typemap order.
-    pub fn runs(&self) -> &[Run] {
+    pub fn runs(&self) -> &[LayoutRun] {
         &self.body.runs
     }
 
     /// The loops around the runs, the outermost first.
-    pub fn loops(&self) -> &[Loop] {
+    pub fn loops(&self) -> &[LayoutLoop] {
         &self.body.loops
     }
 
@@ -159,10 +159,10 @@ impl Layout {
             fail!(Class::Intern, "a layout of {loops} loops and {runs} runs came with {} words", rest.len());
         }
         let (loops, runs) = rest.split_at(*loops as usize * 2);
-        let loops = loops.chunks_exact(2).map(|w| Loop { repeat: w[0], stride: w[1] as i64 }).collect();
+        let loops = loops.chunks_exact(2).map(|w| LayoutLoop { repeat: w[0], stride: w[1] as i64 }).collect();
         let runs = runs
             .chunks_exact(4)
-            .map(|w| Run { offset: w[0] as i64, bytes: w[1], repeat: w[2], stride: w[3] as i64 })
+            .map(|w| LayoutRun { offset: w[0] as i64, bytes: w[1], repeat: w[2], stride: w[3] as i64 })
             .collect();
         let layout = Layout::new(Body { loops, runs }, *lb as i64, *extent as i64)?;
         if layout.size as u64 != *size {
@@ -179,15 +179,15 @@ const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
 /// and pieces of one length at equal distances are one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
-    loops: Vec<Loop>,
-    runs: Vec<Run>,
+    loops: Vec<LayoutLoop>,
+    runs: Vec<LayoutRun>,
 }
 
 /// The most runs of a body that is unrolled: joined pieces are faster than loops.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
-    fn only_piece(&self) -> Option<Run> {
+    fn only_piece(&self) -> Option<LayoutRun> {
         match self.runs[..] {
             [run] if run.repeat == 1 && self.loops.is_empty() => Some(run),
             _ => None,
@@ -195,7 +195,7 @@ impl Body {
     }
 
     pub fn piece(offset: i64, bytes: u64) -> Body {
-        Body { loops: vec![], runs: vec![Run { offset, bytes, repeat: 1, stride: 0 }] }
+        Body { loops: vec![], runs: vec![LayoutRun { offset, bytes, repeat: 1, stride: 0 }] }
     }
 
     /// Moves the body by `by` bytes.
@@ -238,11 +238,11 @@ impl Body {
             for pass in 0..times as i64 {
                 self.runs
                     .iter()
-                    .for_each(|run| unrolled.push(Run { offset: run.offset + pass * stride, ..*run }));
+                    .for_each(|run| unrolled.push(LayoutRun { offset: run.offset + pass * stride, ..*run }));
             }
             return unrolled;
         }
-        self.loops.insert(0, Loop { repeat: times, stride });
+        self.loops.insert(0, LayoutLoop { repeat: times, stride });
         self
     }
 
@@ -276,21 +276,22 @@ impl Body {
         offset
     }
 
-    fn push_all(&mut self, runs: &[Run], by: i64) -> Result<()> {
+    fn push_all(&mut self, runs: &[LayoutRun], by: i64) -> Result<()> {
         if self.runs.len() + runs.len() > RUNS_MAX {
             return Err(too_many());
         }
-        runs.iter().for_each(|run| self.push(Run { offset: run.offset + by, ..*run }));
+        runs.iter().for_each(|run| self.push(LayoutRun { offset: run.offset + by, ..*run }));
         Ok(())
     }
 
     /// Adds a run to a body without loops: joins it to the last piece, or extends the last run, where
     /// possible.
-    pub fn push(&mut self, run: Run) {
+    pub fn push(&mut self, run: LayoutRun) {
         let Some(last) = self.runs.last_mut() else { return self.runs.push(run) };
         let last_piece = last.offset + last.stride * (last.repeat as i64 - 1);
         if last_piece + last.bytes as i64 == run.offset {
-            let joined = Run { offset: last_piece, bytes: last.bytes + run.bytes, repeat: 1, stride: 0 };
+            let joined =
+                LayoutRun { offset: last_piece, bytes: last.bytes + run.bytes, repeat: 1, stride: 0 };
             match last.repeat {
                 1 => drop(self.runs.pop()),
                 2 => (last.repeat, last.stride) = (1, 0),
@@ -299,7 +300,12 @@ impl Body {
             self.push(joined);
             if run.repeat > 1 {
                 let stride = if run.repeat > 2 { run.stride } else { 0 };
-                self.push(Run { offset: run.offset + run.stride, repeat: run.repeat - 1, stride, ..run });
+                self.push(LayoutRun {
+                    offset: run.offset + run.stride,
+                    repeat: run.repeat - 1,
+                    stride,
+                    ..run
+                });
             }
             return;
         }
@@ -348,8 +354,8 @@ impl Body {
 mod tests {
     use super::*;
 
-    fn run(offset: i64, bytes: u64, repeat: u64, stride: i64) -> Run {
-        Run { offset, bytes, repeat, stride }
+    fn run(offset: i64, bytes: u64, repeat: u64, stride: i64) -> LayoutRun {
+        LayoutRun { offset, bytes, repeat, stride }
     }
 
     #[test]

@@ -29,15 +29,15 @@ pub use arrays::{
 };
 pub use atomic::{accumulate, compare_and_swap, is_atomic};
 pub use basic::{Basic, PredefinedOp};
-pub use buffer::{Buffer, Loan};
+pub use buffer::{Buffer, CallBuffer};
 pub use combiner::{Combiner, Width};
 pub use construct::{
     contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,
 };
-pub use datatype::{Datatype, Parts, Recipe};
+pub use datatype::{Datatype, OldTypes, Recipe};
 pub use external32::{external32_size, pack_external32, unpack_external32};
 pub use fortran::{f90_complex, f90_integer, f90_real};
-pub use layout::{Layout, Loop, RUNS_MAX, Run};
+pub use layout::{Layout, LayoutLoop, LayoutRun, RUNS_MAX};
 pub use predefined::{
     NULL, match_size, predefined, predefined_handle, predefined_handles, predefined_name, value_index,
 };

@@ -4,7 +4,7 @@
 
 use crate::basic::Basic::{self, *};
 use crate::datatype::{Datatype, Recipe};
-use crate::facts::{Facts, Leaf};
+use crate::facts::{Leaf, TypeFacts};
 use crate::layout::{Body, Layout};
 use error::{Class, Result, fail};
 use std::sync::atomic::AtomicBool;
@@ -38,10 +38,10 @@ pub fn predefined_handles() -> impl Iterator<Item = u32> {
 }
 
 /// Sizes in bytes, each with the handle of the datatype of this size.
-type Sizes = &'static [(i64, u32)];
+type SizeTable = &'static [(i64, u32)];
 
 /// MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX.
-const CLASSES: [(i32, &str, Sizes); 3] = [
+const CLASSES: [(i32, &str, SizeTable); 3] = [
     (192, "an integer", &[(1, 0x2c1), (2, 0x2c9), (4, 0x2d1), (8, 0x2d9), (16, 0x2e1)]),
     (193, "a real", &[(2, 0x2ca), (4, 0x2d2), (8, 0x2da), (16, 0x2e2)]),
     (194, "a complex", &[(4, 0x2d3), (8, 0x2db), (16, 0x2e3), (32, 0x2eb)]),
@@ -118,7 +118,7 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
         permanent: true,
         marked,
         align: 1,
-        facts: Facts::NONE,
+        facts: TypeFacts::NONE,
         recipe: Recipe::NAMED,
         committed: AtomicBool::new(true),
     }
@@ -126,7 +126,7 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
 
 /// Makes a predefined datatype. `external_bytes` of a pair is that of its value; the index keeps its length.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
-    let value = |basic| Facts::of(Leaf { basic, external_bytes });
+    let value = |basic| TypeFacts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {
         None => (value(basic), Body::piece(0, basic.size() as u64), basic.size()),
         Some((first, second)) => {
@@ -134,7 +134,7 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
             let index_offset = first.size().next_multiple_of(second.align());
             let mut body = Body::piece(0, first.size() as u64);
             body.append(&Body::piece(index_offset as i64, second.size() as u64), 0).expect("two runs");
-            (value(first).then(Facts::of(Leaf::of_index(second))), body, index_offset + second.size())
+            (value(first).then(TypeFacts::of(Leaf::of_index(second))), body, index_offset + second.size())
         }
     };
     let extent = end.next_multiple_of(basic.align()) as i64;

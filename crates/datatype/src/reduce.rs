@@ -50,11 +50,11 @@ pub fn reduce(op: PredefinedOp, basic: Basic, left: Span, right: Span, into: Spa
     let bytes = into.bytes();
     assert!(left.bytes() == bytes && right.bytes() == bytes, "reduction of spans of different lengths");
     let spans = Operands { left: left.address(), right: right.address(), into: into.address(), bytes };
-    if bytes < WIDE_BYTES_MIN { by_basic(op, basic, spans) } else { long(op, basic, spans) }
+    if bytes < WIDE_BYTES_MIN { by_basic(op, basic, spans) } else { reduce_long(op, basic, spans) }
 }
 
 #[inline(never)] // Otherwise short ones would save the registers that this needs.
-fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
+fn reduce_long(op: PredefinedOp, basic: Basic, spans: Operands) {
     #[cfg(target_arch = "x86_64")]
     if has_wide_registers(op, basic) {
         // SAFETY: the processor has AVX2.
@@ -67,8 +67,8 @@ fn long(op: PredefinedOp, basic: Basic, spans: Operands) {
 fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
     use Basic::*;
     match (op, basic) {
-        (PredefinedOp::Replace, _) => apart(|| spans.copy(spans.right)),
-        (PredefinedOp::NoOp, _) => apart(|| spans.copy(spans.left)),
+        (PredefinedOp::Replace, _) => out_of_line(|| spans.copy(spans.right)),
+        (PredefinedOp::NoOp, _) => out_of_line(|| spans.copy(spans.left)),
         (_, I8) => integers::<i8>(op, spans),
         (_, Char) => integers::<std::ffi::c_char>(op, spans),
         (_, I16) => integers::<i16>(op, spans),
@@ -79,12 +79,12 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
         (_, U16) => integers::<u16>(op, spans),
         (_, U32) => integers::<u32>(op, spans),
         (_, U64) => integers::<u64>(op, spans),
-        (_, F16) => apart(|| reals::<Float16>(op, spans)),
-        (_, F32) => apart(|| reals::<f32>(op, spans)),
-        (_, F64) => apart(|| reals::<f64>(op, spans)),
-        (_, C16) => apart(|| sums::<Complex<Float16>>(op, spans)),
-        (_, C32) => apart(|| sums::<Complex<f32>>(op, spans)),
-        (_, C64) => apart(|| sums::<Complex<f64>>(op, spans)),
+        (_, F16) => out_of_line(|| reals::<Float16>(op, spans)),
+        (_, F32) => out_of_line(|| reals::<f32>(op, spans)),
+        (_, F64) => out_of_line(|| reals::<f64>(op, spans)),
+        (_, C16) => out_of_line(|| sums::<Complex<Float16>>(op, spans)),
+        (_, C32) => out_of_line(|| sums::<Complex<f32>>(op, spans)),
+        (_, C64) => out_of_line(|| sums::<Complex<f64>>(op, spans)),
         (_, L8) => logicals::<u8>(op, spans),
         (_, L16) => logicals::<u16>(op, spans),
         (_, L32) => logicals::<u32>(op, spans),
@@ -105,7 +105,7 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
 
 /// Keeps a call that needs many registers out of its caller.
 #[inline(never)]
-fn apart(reduce: impl FnOnce()) {
+fn out_of_line(reduce: impl FnOnce()) {
     reduce()
 }
 
@@ -223,13 +223,13 @@ fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
 }
 
 /// The arithmetic that MPI_SUM and MPI_PROD need.
-trait Sum: Copy {
+trait Arithmetic: Copy {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
 }
 
 /// The arithmetic that bitwise and logical operators need.
-trait Bits: Copy {
+trait BitLogic: Copy {
     const TRUE: Self;
     const FALSE: Self;
     fn and(self, other: Self) -> Self;
@@ -243,11 +243,11 @@ trait Bits: Copy {
 
 macro_rules! integer {
     ($($type:ty)*) => {$(
-        impl Sum for $type {
+        impl Arithmetic for $type {
             fn sum(self, other: Self) -> Self { self.wrapping_add(other) }
             fn product(self, other: Self) -> Self { self.wrapping_mul(other) }
         }
-        impl Bits for $type {
+        impl BitLogic for $type {
             const TRUE: Self = 1;
             const FALSE: Self = 0;
             fn and(self, other: Self) -> Self { self & other }
@@ -261,7 +261,7 @@ integer!(i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
 
 macro_rules! float {
     ($($type:ty)*) => {$(
-        impl Sum for $type {
+        impl Arithmetic for $type {
             fn sum(self, other: Self) -> Self { self + other }
             fn product(self, other: Self) -> Self { self * other }
         }
@@ -269,7 +269,7 @@ macro_rules! float {
 }
 float!(f32 f64 Complex<f32> Complex<f64>);
 
-impl Sum for Float16 {
+impl Arithmetic for Float16 {
     #[inline(always)] // Long for the compiler, and vectorised only within the loop.
     fn sum(self, other: Self) -> Self {
         Float16::narrow(self.widen() + other.widen())
@@ -280,7 +280,7 @@ impl Sum for Float16 {
     }
 }
 
-impl Sum for Complex<Float16> {
+impl Arithmetic for Complex<Float16> {
     fn sum(self, other: Self) -> Self {
         narrow(wide(self) + wide(other))
     }
@@ -322,7 +322,7 @@ fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
 }
 
 #[inline(always)] // Compiled for the registers of its caller.
-fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
+fn sums<T: Arithmetic>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Sum => spans.combine(T::sum),
         PredefinedOp::Prod => spans.combine(T::product),
@@ -331,7 +331,7 @@ fn sums<T: Sum>(op: PredefinedOp, spans: Operands) {
 }
 
 #[inline(always)] // For the same reason.
-fn reals<T: Sum + PartialOrd>(op: PredefinedOp, spans: Operands) {
+fn reals<T: Arithmetic + PartialOrd>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Max => spans.combine(|a: T, b| if a > b { a } else { b }),
         PredefinedOp::Min => spans.combine(|a: T, b| if a < b { a } else { b }),
@@ -339,7 +339,7 @@ fn reals<T: Sum + PartialOrd>(op: PredefinedOp, spans: Operands) {
     }
 }
 
-fn bits<T: Bits>(op: PredefinedOp, spans: Operands) {
+fn bits<T: BitLogic>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Band => spans.combine(T::and),
         PredefinedOp::Bor => spans.combine(T::or),
@@ -348,7 +348,7 @@ fn bits<T: Bits>(op: PredefinedOp, spans: Operands) {
     }
 }
 
-fn logicals<T: Bits>(op: PredefinedOp, spans: Operands) {
+fn logicals<T: BitLogic>(op: PredefinedOp, spans: Operands) {
     match op {
         PredefinedOp::Land => spans.combine(|a: T, b| T::from_truth(a.truth() & b.truth())),
         PredefinedOp::Lor => spans.combine(|a: T, b| T::from_truth(a.truth() | b.truth())),
@@ -357,7 +357,7 @@ fn logicals<T: Bits>(op: PredefinedOp, spans: Operands) {
     }
 }
 
-fn integers<T: Sum + Bits + PartialOrd>(op: PredefinedOp, spans: Operands) {
+fn integers<T: Arithmetic + BitLogic + PartialOrd>(op: PredefinedOp, spans: Operands) {
     use PredefinedOp::*;
     match op {
         Land | Lor | Lxor => logicals::<T>(op, spans),
@@ -369,14 +369,14 @@ fn integers<T: Sum + Bits + PartialOrd>(op: PredefinedOp, spans: Operands) {
 /// A value and its index in the packed form.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
-struct Pair<V, I> {
+struct ValueIndex<V, I> {
     value: V,
     index: I,
 }
 
 /// MAXLOC and MINLOC: among equal values the lowest index counts (MPI 5.0, section 6.9.4).
 fn pairs<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: PredefinedOp, spans: Operands) {
-    let pick = |a: Pair<V, I>, b: Pair<V, I>, better: bool| {
+    let pick = |a: ValueIndex<V, I>, b: ValueIndex<V, I>, better: bool| {
         let (left, right) = (a.index, b.index);
         let tie = { a.value } == { b.value };
         if better || (tie && left <= right) { a } else { b }

@@ -17,7 +17,7 @@ use sys::file::Lock;
 use sys::{Block, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Read,
     Write,
 }
@@ -39,7 +39,7 @@ pub struct Access {
 /// An access and the conversion of its data.
 #[derive(Debug)]
 pub struct Transfer {
-    pub way: Way,
+    pub way: Direction,
     pub access: Access,
     /// The conversion between the file's and the program's representation.
     pub conversion: Option<Conversion>,
@@ -60,10 +60,10 @@ const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
     /// Allocates `count` elements in external32; for a write, converts them now.
-    pub fn new(way: Way, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
+    pub fn new(way: Direction, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
-        if way == Way::Write {
+        if way == Direction::Write {
             pack_external32(&user, datatype, count as u64, external.span())?;
         }
         Ok(Conversion { datatype: datatype.clone(), user, external, external_bytes })
@@ -76,10 +76,10 @@ impl Conversion {
 
     /// Ends the conversion after `moved` bytes of the file. Returns the bytes of the program's memory; an
     /// incomplete last element does not count.
-    fn finish(self, way: Way, moved: u64) -> Result<u64> {
+    fn finish(self, way: Direction, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
-        if way == Way::Read {
+        if way == Direction::Read {
             let external = self.external.span().slice(0, elements * self.external_bytes);
             unpack_external32(external, &self.user.slice(0, bytes), &self.datatype, elements as u64)?;
         }
@@ -91,7 +91,7 @@ impl Transfer {
     /// A transfer between the program's memory, `access.memory`, and a file of this representation. For a
     /// user's representation the caller has converted the data already.
     pub fn new(
-        way: Way,
+        way: Direction,
         mut access: Access,
         representation: &Representation,
         datatype: &Arc<Datatype>,
@@ -140,14 +140,14 @@ impl Access {
     }
 
     /// Carries out the access. Returns how many bytes were moved.
-    pub fn run(&self, way: Way) -> Result<u64> {
+    pub fn run(&self, way: Direction) -> Result<u64> {
         if self.bytes() == 0 {
             return Ok(0);
         }
         let _locked = if self.atomic {
             let (first, end) = self.extent();
             Some(self.storage.lock(
-                if way == Way::Read { Lock::Shared } else { Lock::Exclusive },
+                if way == Direction::Read { Lock::Shared } else { Lock::Exclusive },
                 first,
                 end,
             )?)
@@ -181,7 +181,7 @@ struct FilePiece {
 
 struct ActiveAccess<'a> {
     access: &'a Access,
-    way: Way,
+    way: Direction,
     /// The pieces that one system call serves.
     group: Vec<FilePiece>,
     moved: u64,
@@ -205,9 +205,9 @@ impl ActiveAccess<'_> {
         let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else { return false };
         let hints = &self.access.hints;
         let (hole_max, block_max) = match (self.way, hints.ds_read, hints.ds_write) {
-            (Way::Read, Switch::Automatic, _) => (HOLE_BYTES_MAX, hints.read_buffer_bytes),
-            (Way::Read, Switch::Enable, _) => (u64::MAX, hints.read_buffer_bytes),
-            (Way::Write, _, Switch::Enable) if self.access.storage.is_readable() => {
+            (Direction::Read, Switch::Automatic, _) => (HOLE_BYTES_MAX, hints.read_buffer_bytes),
+            (Direction::Read, Switch::Enable, _) => (u64::MAX, hints.read_buffer_bytes),
+            (Direction::Write, _, Switch::Enable) if self.access.storage.is_readable() => {
                 (u64::MAX, hints.write_buffer_bytes)
             }
             _ => return false,
@@ -222,10 +222,10 @@ impl ActiveAccess<'_> {
             return;
         }
         self.failed = match (&group[..], self.way) {
-            ([piece], Way::Read) => self.read(*piece),
-            ([piece], Way::Write) => self.write(*piece),
-            (_, Way::Read) => self.read_group(&group),
-            (_, Way::Write) => self.write_group(&group),
+            ([piece], Direction::Read) => self.read(*piece),
+            ([piece], Direction::Write) => self.write(*piece),
+            (_, Direction::Read) => self.read_group(&group),
+            (_, Direction::Write) => self.write_group(&group),
         };
         self.group = group;
         self.group.clear();
@@ -394,7 +394,7 @@ mod tests {
                 storage: storage.clone(), hints, tiles, from: from as u64, memory: buffer.clone(), atomic,
             };
             let expected = places[from..].iter().take_while(|at| **at < length).count();
-            prop_assert_eq!(access.run(Way::Read).unwrap(), expected as u64);
+            prop_assert_eq!(access.run(Direction::Read).unwrap(), expected as u64);
             let read = Block::new(bytes);
             buffer.pack(0, read.span());
             let read = read.to_vec();
@@ -404,7 +404,7 @@ mod tests {
             let new: Vec<u8> = (0..bytes).map(|i| i as u8 ^ 0x3c).collect();
             let block = Block::of(&new);
             buffer.unpack(0, block.span());
-            prop_assert_eq!(access.run(Way::Write).unwrap(), bytes as u64);
+            prop_assert_eq!(access.run(Direction::Write).unwrap(), bytes as u64);
             for (k, at) in places[from..].iter().enumerate() {
                 if model.len() <= *at {
                     model.resize(*at + 1, 0);
@@ -435,10 +435,10 @@ mod tests {
             };
             Transfer::new(way, access, &Representation::External32, long, 3).unwrap().run().unwrap()
         };
-        assert_eq!(transfer(Way::Write, &values), 24);
+        assert_eq!(transfer(Direction::Write, &values), 24);
         assert_eq!(storage.size().unwrap(), 12);
         storage.set_size(10).unwrap();
-        assert_eq!(transfer(Way::Read, &back), 16);
+        assert_eq!(transfer(Direction::Read, &back), 16);
         assert_eq!(back.to_vec()[..16], values.to_vec()[..16]);
         assert_eq!(back.to_vec()[16..], [0; 8]);
     }

@@ -10,10 +10,10 @@
 //! context, since the steps of several accesses have no common order. Blocking accesses have a common order,
 //! and use the file's queue once it is open.
 
-use crate::access::{Transfer, Way, rewrite};
+use crate::access::{Direction, Transfer, rewrite};
 use crate::collective_buffer::{CollectiveBuffer, part, slices};
 use crate::hints::Switch;
-use crate::pool::{Pool, Promise};
+use crate::pool::{Promise, ThreadPool};
 use crate::shared_pointer::SharedPointer;
 use crate::view::{KnownViews, Tiles, View};
 use coll::{Call, CallBuffer, Coll, CollTicket, Members};
@@ -25,7 +25,7 @@ use sys::{Block, Span};
 
 /// The position of an access by the shared file pointer in rank order.
 #[derive(Debug)]
-pub struct Ordered {
+pub struct OrderedPosition {
     /// The shared file pointer, at rank 0.
     pub pointer: Option<SharedPointer>,
     pub etypes: u64,
@@ -33,9 +33,9 @@ pub struct Ordered {
     pub view: Arc<View>,
 }
 
-pub struct Collective {
+pub struct CollectiveAccess {
     transfer: Option<Transfer>,
-    ordered: Option<Ordered>,
+    ordered: Option<OrderedPosition>,
     members: Members,
     /// The file's queue, if its collectives go through it.
     queue: Option<usize>,
@@ -89,8 +89,7 @@ struct TwoPhasePlan {
     view_words: Vec<usize>,
 }
 
-/// The words about a rank's access: first packed byte, bytes, first offset, end, flags, words of its view,
-/// bytes in the file.
+/// The words about an access: first packed byte, bytes, first offset, end, flags, view's words, file's size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
@@ -106,17 +105,17 @@ pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
 /// The most bytes that a waiting rank moves between two looks at its peers: about a millisecond.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
-impl Collective {
+impl CollectiveAccess {
     /// A transfer that all members make together, in a context with no other use. `queue`: the file's queue;
     /// then one access of the file is under way at a time.
     pub fn new(
         transfer: Transfer,
-        ordered: Option<Ordered>,
+        ordered: Option<OrderedPosition>,
         members: Members,
         queue: Option<usize>,
         known: KnownViews,
-    ) -> Collective {
-        Collective {
+    ) -> CollectiveAccess {
+        CollectiveAccess {
             transfer: Some(transfer),
             ordered,
             members,
@@ -144,7 +143,7 @@ impl Collective {
     }
 
     /// Advances as far as possible. Returns whether it advanced.
-    pub fn poll(&mut self, coll: &mut Coll, pool: &mut Pool) -> bool {
+    pub fn poll(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> bool {
         let mut moved = false;
         loop {
             match self.step(coll, pool) {
@@ -167,7 +166,7 @@ impl Collective {
     }
 
     /// The next stage, if the current one is over.
-    fn step(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<Stage>> {
+    fn step(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<Stage>> {
         if !self.has_exchanged(coll)? {
             return Ok(None);
         }
@@ -175,24 +174,25 @@ impl Collective {
             Stage::Begin => match &self.ordered {
                 Some(ordered) => {
                     let words = [ordered.etypes];
-                    Stage::Amounts(self.say(coll, &words)?)
+                    Stage::Amounts(self.gather_words(coll, &words)?)
                 }
                 None => Stage::Plan,
             },
             Stage::Amounts(_) => {
                 let base = self.claim_position();
-                let before = self.said(1)[..self.members.rank as usize].iter().map(|words| words[0]).sum();
+                let before =
+                    self.gathered(1)[..self.members.rank as usize].iter().map(|words| words[0]).sum();
                 self.ordered.as_mut().expect("an ordered access").etypes = before;
-                Stage::Base(self.say(coll, &[base])?)
+                Stage::Base(self.gather_words(coll, &[base])?)
             }
             Stage::Base(_) => {
                 self.take_position()?;
                 Stage::Plan
             }
-            Stage::Plan if self.goes_alone() => self.alone(pool),
+            Stage::Plan if self.needs_no_exchange() => self.start_alone(pool),
             Stage::Plan => {
                 let words = self.extent_words()?;
-                Stage::Extents(self.say(coll, &words)?)
+                Stage::Extents(self.gather_words(coll, &words)?)
             }
             Stage::Extents(_) => self.begin_rounds(coll, pool)?,
             Stage::Views(_) => {
@@ -206,7 +206,7 @@ impl Collective {
             },
             Stage::Exchange(_) => Stage::Assemble,
             Stage::Assemble => {
-                if self.transfer().way == Way::Write && !self.device_is_free() {
+                if self.transfer().way == Direction::Write && !self.device_is_free() {
                     return Ok(None);
                 }
                 self.end_round(pool);
@@ -250,10 +250,10 @@ impl Collective {
     }
 
     /// Starts the first round, or the exchange of views before it, once all extents are known.
-    fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Stage> {
-        let extents = self.said(EXTENT_WORDS);
+    fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Stage> {
+        let extents = self.gathered(EXTENT_WORDS);
         if !self.make_plan(&extents) {
-            return Ok(self.alone(pool));
+            return Ok(self.start_alone(pool));
         }
         if extents.iter().all(|words| words[4] & KNOWS_VIEWS != 0) {
             return Ok(self.first_round(pool));
@@ -285,24 +285,24 @@ impl Collective {
         self.start(coll, Call::new(Pattern::Allgather, input, output))
     }
 
-    fn say(&mut self, coll: &mut Coll, words: &[u64]) -> Result<CollTicket> {
+    fn gather_words(&mut self, coll: &mut Coll, words: &[u64]) -> Result<CollTicket> {
         self.gather(coll, Block::of(&to_bytes(words)))
     }
 
-    fn said(&self, words: usize) -> Vec<Vec<u64>> {
+    fn gathered(&self, words: usize) -> Vec<Vec<u64>> {
         to_words(&self.all.to_vec()).chunks_exact(words).map(<[u64]>::to_vec).collect()
     }
 
     /// At rank 0: advances the shared pointer by the sum of what all ranks access. Returns its old value.
     fn claim_position(&self) -> u64 {
-        let total = self.said(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
+        let total = self.gathered(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
         let ordered = self.ordered.as_ref().expect("an ordered access");
         let pointer = ordered.pointer.as_ref().filter(|_| self.members.rank == 0);
         pointer.map_or(0, |pointer| pointer.advance(total))
     }
 
     fn take_position(&mut self) -> Result<()> {
-        let base = self.said(1)[0][0];
+        let base = self.gathered(1)[0][0];
         let ordered = self.ordered.take().expect("an ordered access");
         let etypes = base.checked_add(ordered.etypes).and_then(|etypes| i64::try_from(etypes).ok());
         let packed = ordered.view.packed(etypes.unwrap_or(i64::MAX))?;
@@ -311,16 +311,17 @@ impl Collective {
     }
 
     /// Whether each rank moves its data by itself, as all ranks know without an exchange.
-    fn goes_alone(&self) -> bool {
+    fn needs_no_exchange(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
 
     fn switch(&self) -> Switch {
         let transfer = self.transfer();
-        if transfer.way == Way::Read { transfer.access.hints.cb_read } else { transfer.access.hints.cb_write }
+        let hints = &transfer.access.hints;
+        if transfer.way == Direction::Read { hints.cb_read } else { hints.cb_write }
     }
 
-    fn alone(&mut self, pool: &mut Pool) -> Stage {
+    fn start_alone(&mut self, pool: &mut ThreadPool) -> Stage {
         let transfer = self.transfer.take().expect("there until it goes alone");
         Stage::Alone(carry_out(transfer, pool))
     }
@@ -339,7 +340,7 @@ impl Collective {
     /// Computes domains and rounds. Returns false if each rank moves its data by itself.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
-        let reads = self.transfer().way == Way::Read;
+        let reads = self.transfer().way == Direction::Read;
         let file_bytes = extents[0][6];
         let (mut total, mut start, mut end, mut interleaved) = (0u64, u64::MAX, 0u64, false);
         for words in extents.iter().filter(|words| words[1] > 0) {
@@ -429,8 +430,8 @@ impl Collective {
     }
 
     /// Starts the first round. Cuts reads at the end of the file.
-    fn first_round(&mut self, pool: &mut Pool) -> Stage {
-        if self.transfer().way == Way::Read {
+    fn first_round(&mut self, pool: &mut ThreadPool) -> Stage {
+        if self.transfer().way == Direction::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
                 for (range, tiles) in self.plan.ranges.iter_mut().zip(views) {
                     range.1 = range.0 + tiles.below(self.plan.end, range.0, range.1);
@@ -467,7 +468,7 @@ impl Collective {
         true
     }
 
-    fn read_ahead(&mut self, round: u64, pool: &mut Pool) {
+    fn read_ahead(&mut self, round: u64, pool: &mut ThreadPool) {
         if round == self.plan.rounds {
             return;
         }
@@ -480,9 +481,9 @@ impl Collective {
     }
 
     /// Starts the exchange of a round. Returns None while a read waits for the round's data.
-    fn begin_round(&mut self, coll: &mut Coll, pool: &mut Pool) -> Result<Option<CollTicket>> {
+    fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
-        let reads = self.transfer().way == Way::Read;
+        let reads = self.transfer().way == Direction::Read;
         if reads {
             if !self.device_is_free() {
                 return Ok(None);
@@ -510,11 +511,11 @@ impl Collective {
     }
 
     /// Ends a round: an aggregator starts to write what it received.
-    fn end_round(&mut self, pool: &mut Pool) {
+    fn end_round(&mut self, pool: &mut ThreadPool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
         let access = &self.transfer().access;
-        if self.transfer().way == Way::Read || buffer.to == buffer.from || self.failed.is_some() {
+        if self.transfer().way == Direction::Read || buffer.to == buffer.from || self.failed.is_some() {
             return;
         }
         let storage = access.storage.clone();
@@ -551,8 +552,8 @@ impl Collective {
     }
 
     fn agree(&mut self) -> Result<u64> {
-        let said = self.all.to_vec();
-        let verdicts = said.chunks_exact(VERDICT_BYTES).enumerate();
+        let results = self.all.to_vec();
+        let verdicts = results.chunks_exact(VERDICT_BYTES).enumerate();
         if let Some((rank, verdict)) = verdicts.into_iter().find(|(_, verdict)| verdict[0] != 0) {
             let length = verdict[1..].iter().position(|byte| *byte == 0).unwrap_or(VERDICT_BYTES - 1);
             let sentence = String::from_utf8_lossy(&verdict[1..1 + length]);
@@ -580,14 +581,14 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Carries out a transfer of one rank.
-pub(crate) fn carry_out(transfer: Transfer, pool: &mut Pool) -> Promise<Result<u64>> {
+pub(crate) fn carry_out(transfer: Transfer, pool: &mut ThreadPool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
 /// Performs `work` at the device, which moves `bytes` bytes: here if they are few, otherwise on a thread.
 fn perform<T: Send + 'static>(
     bytes: u64,
-    pool: &mut Pool,
+    pool: &mut ThreadPool,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Promise<T> {
     if bytes > AT_ONCE_BYTES {

@@ -35,13 +35,13 @@ mod tests {
     #[test]
     fn the_sentence_names_the_file_and_the_reason() {
         let error = std::io::Error::from_raw_os_error(libc::ENOSPC);
-        let told = failure(Path::new("/data/x"), "write 8 bytes at offset 16 of", &error);
-        assert_eq!(told.class, Class::NoSpace);
+        let failed = failure(Path::new("/data/x"), "write 8 bytes at offset 16 of", &error);
+        assert_eq!(failed.class, Class::NoSpace);
         let many = failure(Path::new("/data/x"), "open", &std::io::Error::from_raw_os_error(libc::EMFILE));
         assert!(many.message.ends_with("raise `ulimit -n`"), "{many}");
         assert!(
-            told.message.starts_with("cannot write 8 bytes at offset 16 of /data/x: No space left"),
-            "{told}"
+            failed.message.starts_with("cannot write 8 bytes at offset 16 of /data/x: No space left"),
+            "{failed}"
         );
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Open files (MPI 5.0, sections 14.2 to 14.4).
 
-use crate::access::{Access, Way};
+use crate::access::{Access, Direction};
 use crate::failure::failure;
 use crate::hints::Hints;
 use crate::pool::Promise;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 #[derive(Debug)]
-pub struct File {
+pub struct OpenFile {
     pub storage: Arc<Storage>,
     /// A duplicate of the comm that opened the file, with its own contexts.
     pub comm: Comm,
@@ -36,14 +36,14 @@ pub struct File {
     /// MPI_File_set_atomicity.
     pub atomic: bool,
     /// The split collective access that has started and not ended.
-    pub split: Option<Split>,
+    pub split: Option<SplitAccess>,
     /// Its error handler: one reference in the table of `Objects`.
     pub errhandler: Handle,
 }
 
 /// The state between the begin and the end function of a split collective access.
 #[derive(Clone, Debug)]
-pub struct Split {
+pub struct SplitAccess {
     /// The begin function, such as `MPI_File_read_all`.
     pub name: &'static str,
     /// The outcome: bytes of the program's memory.
@@ -121,7 +121,7 @@ pub fn delete(path: &Path) -> Result<()> {
     std::fs::remove_file(path).map_err(|error| failure(path, "delete", &error))
 }
 
-impl File {
+impl OpenFile {
     /// The members for one more operation, with its own context. All ranks call this in the same order.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
@@ -146,13 +146,13 @@ impl File {
     }
 
     /// Checks that the access mode permits a read or a write.
-    pub fn check_way(&self, way: Way) -> Result<()> {
+    pub fn check_way(&self, way: Direction) -> Result<()> {
         let path = self.storage.path().display();
         match way {
-            Way::Read if self.amode & c::MODE_WRONLY != 0 => {
+            Direction::Read if self.amode & c::MODE_WRONLY != 0 => {
                 fail!(Class::Access, "{path} was opened with MPI_MODE_WRONLY and cannot be read")
             }
-            Way::Write if self.amode & c::MODE_RDONLY != 0 => {
+            Direction::Write if self.amode & c::MODE_RDONLY != 0 => {
                 fail!(Class::ReadOnly, "{path} was opened with MPI_MODE_RDONLY and cannot be written")
             }
             _ => Ok(()),

@@ -40,11 +40,11 @@ pub struct Hints {
     pub permissions: u32,
     /// Hints that are stored as they were given, and not used: cb_config_list, striping_factor, access_style,
     /// ...
-    pub kept: Vec<(String, String)>,
+    pub stored: Vec<(String, String)>,
 }
 
 /// The names of hints that are stored and not used.
-const KEPT: [&str; 9] = [
+const STORED: [&str; 9] = [
     "access_style",
     "cb_block_size",
     "collective_buffering",
@@ -71,7 +71,7 @@ impl Default for Hints {
             ds_write: Switch::Automatic,
             striping_bytes: 64 << 10,
             permissions: 0o666,
-            kept: Vec::new(),
+            stored: Vec::new(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Hints {
                     let number = if many == "*" { Some(u32::MAX) } else { many.parse().ok() };
                     self.per_host = number.filter(|number| *number > 0).unwrap_or(self.per_host);
                 }
-                self.keep(key, value);
+                self.store(key, value);
             }
             "cb_buffer_size" => self.cb_buffer_bytes = number().unwrap_or(self.cb_buffer_bytes),
             "romio_cb_read" => self.cb_read = switch(self.cb_read),
@@ -114,15 +114,15 @@ impl Hints {
                 let octal = u32::from_str_radix(value.trim_start_matches("0o"), 8);
                 self.permissions = octal.ok().filter(|bits| *bits <= 0o7777).unwrap_or(self.permissions);
             }
-            key if KEPT.contains(&key) => self.keep(key, value),
+            key if STORED.contains(&key) => self.store(key, value),
             _ => {}
         }
     }
 
-    fn keep(&mut self, key: &str, value: &str) {
-        match self.kept.iter_mut().find(|(known, _)| known == key) {
+    fn store(&mut self, key: &str, value: &str) {
+        match self.stored.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => *old = value.to_owned(),
-            None => self.kept.push((key.to_owned(), value.to_owned())),
+            None => self.stored.push((key.to_owned(), value.to_owned())),
         }
     }
 
@@ -146,8 +146,8 @@ impl Hints {
             ("file_perm", format!("{:o}", self.permissions)),
         ];
         let mut info = Info::default();
-        let kept = self.kept.iter().map(|(key, value)| (key.as_str(), value.clone()));
-        for (key, value) in facts.into_iter().chain(kept) {
+        let stored = self.stored.iter().map(|(key, value)| (key.as_str(), value.clone()));
+        for (key, value) in facts.into_iter().chain(stored) {
             info.set(key, &value).expect("keys and values are short");
         }
         info
@@ -226,15 +226,15 @@ mod tests {
         assert_eq!((hints.cb_nodes, hints.cb_buffer_bytes, hints.ds_write), (3, 16 << 20, Switch::Enable));
         assert_eq!((hints.choose(&[0; 2]).len(), hints.choose(&[0; 8]).len()), (2, 3));
         hints.adopt(hints.shared_words(&[0; 2]), &[0; 2]);
-        let told = hints.to_info();
-        assert_eq!(told.get("cb_nodes"), Some("2"));
-        assert_eq!(told.get("cb_config_list"), Some("*:2"));
-        assert_eq!(told.get("file_perm"), Some("600"));
-        assert_eq!(told.get("my_own"), None);
+        let reported = hints.to_info();
+        assert_eq!(reported.get("cb_nodes"), Some("2"));
+        assert_eq!(reported.get("cb_config_list"), Some("*:2"));
+        assert_eq!(reported.get("file_perm"), Some("600"));
+        assert_eq!(reported.get("my_own"), None);
         let mut again = Hints::default();
-        again.take(&told);
+        again.take(&reported);
         again.adopt(again.shared_words(&[0; 2]), &[0; 2]);
-        assert_eq!(again.to_info(), told);
+        assert_eq!(again.to_info(), reported);
         let mut other = Hints::default();
         other.adopt(hints.shared_words(&[0; 4]), &[0; 4]);
         assert_eq!((other.cb_nodes, other.ds_write, other.cb_read), (2, Switch::Enable, Switch::Automatic));

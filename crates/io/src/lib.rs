@@ -22,9 +22,9 @@ mod shared_pointer;
 pub mod storage;
 pub mod view;
 
-pub use access::{Access, Conversion, Transfer, Way};
-pub use collective::{Collective, Ordered, WAITING_BYTES_MAX};
-pub use file::{File, Split};
+pub use access::{Access, Conversion, Direction, Transfer};
+pub use collective::{CollectiveAccess, OrderedPosition, WAITING_BYTES_MAX};
+pub use file::{OpenFile, SplitAccess};
 pub use hints::Hints;
 pub use pool::Promise;
 pub use representation::{Representation, UserRepresentation};
@@ -34,13 +34,13 @@ pub use view::{KnownViews, Tiles, View};
 
 use coll::Coll;
 use error::Result;
-use pool::Pool;
+use pool::ThreadPool;
 use std::sync::Arc;
 
 /// Accesses under way in one process.
 pub struct Io {
-    pool: Pool,
-    collectives: Vec<Collective>,
+    pool: ThreadPool,
+    collectives: Vec<CollectiveAccess>,
     /// The number of jobs that the pool had done at the latest `poll`.
     seen: u64,
     /// The representations that MPI_Register_datarep was given.
@@ -50,7 +50,7 @@ pub struct Io {
 impl Io {
     /// Makes the state of a process. Other threads call `wake` when a job is done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
-        Io { pool: Pool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
+        Io { pool: ThreadPool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
 
     /// Starts a transfer of this rank alone.
@@ -58,7 +58,11 @@ impl Io {
         collective::carry_out(transfer, &mut self.pool)
     }
 
-    pub fn start_collective(&mut self, collective: Collective, coll: &mut Coll) -> Promise<Result<u64>> {
+    pub fn start_collective(
+        &mut self,
+        collective: CollectiveAccess,
+        coll: &mut Coll,
+    ) -> Promise<Result<u64>> {
         let outcome = collective.outcome();
         self.collectives.push(collective);
         self.poll(coll);

@@ -37,15 +37,15 @@ impl<T> Promise<T> {
 }
 
 /// The threads, which start when they are first needed.
-pub struct Pool {
-    shared: Arc<Shared>,
+pub struct ThreadPool {
+    shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
 }
 
 type PoolJob = Box<dyn FnOnce() + Send>;
 
-struct Shared {
-    queue: Mutex<Queue>,
+struct PoolState {
+    queue: Mutex<JobQueue>,
     news: Condvar,
     /// The number of jobs done so far.
     done: AtomicU64,
@@ -54,7 +54,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Queue {
+struct JobQueue {
     jobs: VecDeque<PoolJob>,
     idle: usize,
     stopped: bool,
@@ -63,16 +63,16 @@ struct Queue {
 /// The most threads: more would only queue at the device.
 const THREADS_MAX: usize = 4;
 
-impl Pool {
+impl ThreadPool {
     /// Makes a pool without threads. `wake` is called whenever a job is done.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Pool {
-        let shared = Shared {
+    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> ThreadPool {
+        let shared = PoolState {
             queue: Mutex::default(),
             news: Condvar::new(),
             done: AtomicU64::new(0),
             wake: Box::new(wake),
         };
-        Pool { shared: Arc::new(shared), threads: Vec::new() }
+        ThreadPool { shared: Arc::new(shared), threads: Vec::new() }
     }
 
     /// Submits `work` to a thread.
@@ -102,8 +102,8 @@ impl Pool {
     }
 }
 
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+impl PoolState {
+    fn queue(&self) -> MutexGuard<'_, JobQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -135,7 +135,7 @@ impl Shared {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     /// Waits until the threads have done all submitted jobs.
     fn drop(&mut self) {
         self.shared.queue().stopped = true;
@@ -155,7 +155,7 @@ mod tests {
     fn all_jobs_are_done_and_ring() {
         let rung = Arc::new(AtomicU64::new(0));
         let bell = rung.clone();
-        let mut pool = Pool::new(move || {
+        let mut pool = ThreadPool::new(move || {
             bell.fetch_add(1, Ordering::Relaxed);
         });
         let promises: Vec<_> = (0..100).map(|i| pool.submit(move || i * i)).collect();

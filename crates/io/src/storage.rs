@@ -23,7 +23,7 @@ pub struct Storage {
 }
 
 /// A lock of a byte range.
-pub struct Locked<'a> {
+pub struct RangeLock<'a> {
     storage: &'a Storage,
     from: u64,
     to: u64,
@@ -58,11 +58,11 @@ impl Storage {
     }
 
     /// Locks `[from, to)` until the returned guard is dropped.
-    pub fn lock(&self, lock: Lock, from: u64, to: u64) -> Result<Locked<'_>> {
+    pub fn lock(&self, lock: Lock, from: u64, to: u64) -> Result<RangeLock<'_>> {
         let within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
         sys::file::lock(&self.file, lock, from, to - from)
             .map_err(|error| self.failure(&format!("lock bytes {from} to {to} of"), &error))?;
-        Ok(Locked { storage: self, from, to, _within: within })
+        Ok(RangeLock { storage: self, from, to, _within: within })
     }
 
     pub fn size(&self) -> Result<u64> {
@@ -105,7 +105,7 @@ impl Storage {
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for RangeLock<'_> {
     fn drop(&mut self) {
         // Unlocking fails only if the descriptor is closed, and then the lock is gone.
         let _ = sys::file::unlock(&self.storage.file, self.from, self.to - self.from);

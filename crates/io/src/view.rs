@@ -146,12 +146,12 @@ impl Tiles {
         // Tiles that end before the offset count whole; tiles that begin before it and end after it are
         // counted piece by piece.
         let inside = offset - self.displacement;
-        let (whole, begun) = match extent {
+        let (whole, started) = match extent {
             0 => (0, 1),
             _ => (if inside >= reach { (inside - reach) / extent + 1 } else { 0 }, inside.div_ceil(extent)),
         };
         let mut bytes = whole * tile_bytes;
-        for tile in whole..begun {
+        for tile in whole..started {
             self.pieces(tile * tile_bytes, tile_bytes, |at, length| {
                 bytes += offset.saturating_sub(at).min(length);
             });
@@ -177,7 +177,7 @@ impl Tiles {
 }
 
 /// The order of the pieces of one element, found from runs and loops.
-struct Order {
+struct PieceOrder {
     /// No piece begins before the piece before it.
     ascending: bool,
     /// No piece begins before the end of the piece before it.
@@ -186,7 +186,7 @@ struct Order {
     reach: i64,
 }
 
-fn order(layout: &Layout) -> Order {
+fn order(layout: &Layout) -> PieceOrder {
     let (mut ascending, mut disjoint, mut start, mut end) = (true, true, i64::MIN, i64::MIN);
     for run in layout.runs() {
         ascending &= run.offset >= start && (run.repeat == 1 || run.stride >= 0);
@@ -202,11 +202,11 @@ fn order(layout: &Layout) -> Order {
         let by = around.stride * (around.repeat as i64 - 1);
         (reach, last) = (reach + by, last + by);
     }
-    Order { ascending, disjoint: ascending && disjoint, reach }
+    PieceOrder { ascending, disjoint: ascending && disjoint, reach }
 }
 
 /// Checks what the standard requires of etypes and filetypes (MPI 5.0, section 14.1.1).
-fn admit(what: &str, layout: &Layout, writable: bool) -> Result<()> {
+fn check_type(what: &str, layout: &Layout, writable: bool) -> Result<()> {
     if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
         fail!(
             Class::Io,
@@ -245,8 +245,8 @@ impl View {
         filetype_in_file: &Arc<Datatype>,
         writable: bool,
     ) -> Result<View> {
-        admit("etype", etype_in_file.layout(), writable)?;
-        admit("filetype", filetype_in_file.layout(), writable)?;
+        check_type("etype", etype_in_file.layout(), writable)?;
+        check_type("filetype", filetype_in_file.layout(), writable)?;
         let etype_bytes = etype_in_file.size() as u64;
         if etype_bytes == 0 {
             fail!(Class::Arg, "the etype has no data, so that offsets in it mean nothing");
@@ -400,7 +400,7 @@ mod tests {
         let verdict = |blocks: &[(i64, i64)], writable| {
             let (at, lengths): (Vec<_>, Vec<_>) = blocks.iter().copied().unzip();
             let datatype = hindexed(Width::Count, &lengths, &at, &byte()).unwrap();
-            admit("filetype", datatype.layout(), writable).map_err(|error| error.class)
+            check_type("filetype", datatype.layout(), writable).map_err(|error| error.class)
         };
         assert_eq!(verdict(&[(3, 1), (0, 1)], false), Err(Class::Io));
         assert_eq!(verdict(&[(0, 12), (4, 4)], false), Ok(()));
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn negative_and_far_offsets_are_refused() {
         let layout = hindexed(Width::Count, &[1], &[-1], &byte()).unwrap().layout().clone();
-        assert!(admit("filetype", &layout, false).unwrap_err().message.contains("-1 bytes"));
+        assert!(check_type("filetype", &layout, false).unwrap_err().message.contains("-1 bytes"));
         assert!(Tiles::new(5, layout).is_err());
         let view = View::bytes();
         assert_eq!(view.byte_offset(77), Ok(77));

@@ -10,7 +10,7 @@
 use crate::shim;
 use crate::translate;
 use abi::args::{Handle, In, Out, Text};
-use abi::mpich_bindings::{self, Kind};
+use abi::mpich_bindings::{self, HandleKind};
 use abi::process::{Guard, On, anytime, call};
 use abi::stream;
 use std::ffi::{c_int, c_void};
@@ -164,22 +164,22 @@ macro_rules! internal {
 
 internal! {
     MPII_Comm_set_attr(comm: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
-        set("MPI_Comm_set_attr", On::Comm, Kind::Comm, comm, keyval, bits, language)
+        set("MPI_Comm_set_attr", On::Comm, HandleKind::Comm, comm, keyval, bits, language)
     }
     MPII_Type_set_attr(datatype: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
-        set("MPI_Type_set_attr", |_| On::Nothing, Kind::Datatype, datatype, keyval, bits, language)
+        set("MPI_Type_set_attr", |_| On::Nothing, HandleKind::Datatype, datatype, keyval, bits, language)
     }
     MPII_Win_set_attr(win: c_int, keyval: c_int, bits: i64, language: c_int) -> c_int {
-        set("MPI_Win_set_attr", On::Win, Kind::Win, win, keyval, bits, language)
+        set("MPI_Win_set_attr", On::Win, HandleKind::Win, win, keyval, bits, language)
     }
     MPII_Comm_get_attr(comm: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
-        get("MPI_Comm_get_attr", On::Comm, Kind::Comm, comm, keyval, [to, flag], language)
+        get("MPI_Comm_get_attr", On::Comm, HandleKind::Comm, comm, keyval, [to, flag], language)
     }
     MPII_Type_get_attr(datatype: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
-        get("MPI_Type_get_attr", |_| On::Nothing, Kind::Datatype, datatype, keyval, [to, flag], language)
+        get("MPI_Type_get_attr", |_| On::Nothing, HandleKind::Datatype, datatype, keyval, [to, flag], language)
     }
     MPII_Win_get_attr(win: c_int, keyval: c_int, to: usize, flag: usize, language: c_int) -> c_int {
-        get("MPI_Win_get_attr", On::Win, Kind::Win, win, keyval, [to, flag], language)
+        get("MPI_Win_get_attr", On::Win, HandleKind::Win, win, keyval, [to, flag], language)
     }
     MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
         let keyval = translate::keyval_from(keyval);
@@ -198,7 +198,7 @@ internal! {
 fn set(
     name: &'static str,
     on: fn(Handle) -> On,
-    kind: Kind,
+    kind: HandleKind,
     object: c_int,
     keyval: c_int,
     bits: i64,
@@ -212,7 +212,7 @@ fn set(
 fn get(
     name: &'static str,
     on: fn(Handle) -> On,
-    kind: Kind,
+    kind: HandleKind,
     object: c_int,
     keyval: c_int,
     [to, flag]: [usize; 2],

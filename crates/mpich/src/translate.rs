@@ -14,7 +14,7 @@ use abi::shim::Shim;
 const FILE_NULL: usize = 280;
 const MESSAGE_NULL: usize = 296;
 const REQUEST_NULL: usize = 384;
-/// The dynamic handles that are files (`objects::Kind::File`).
+/// The dynamic handles that are files (`objects::HandleKind::File`).
 const FILE_KIND: usize = 10;
 const KIND_SHIFT: u32 = 27;
 

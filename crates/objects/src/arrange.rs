@@ -2,19 +2,19 @@
 //! The assignment of a topology's vertices to processes, so that neighbours run near each other (MPI 5.0,
 //! section 8.3).
 
-use crate::topology::Edge;
+use crate::topology::GraphEdge;
 use std::cmp::Reverse;
 
 /// The place where a process runs: package, group of cores with one last-level cache, core.
-pub type Locality = [u32; 3];
+pub type ProcessLocality = [u32; 3];
 
 /// The distance of two processes: from 0 on one core to 3 on two packages.
-fn distance(a: &Locality, b: &Locality) -> u64 {
+fn distance(a: &ProcessLocality, b: &ProcessLocality) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
 }
 
 /// Whether distances differ, so that one order may be better than another.
-pub fn matters(places: &[Locality]) -> bool {
+pub fn matters(places: &[ProcessLocality]) -> bool {
     let mut pairs =
         places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));
     let first = pairs.next();
@@ -26,7 +26,7 @@ pub fn matters(places: &[Locality]) -> bool {
 ///
 /// Greedy graph growing: groups of near processes are filled in turn, each time with the vertex that has the
 /// heaviest edges into the group. The result counts if the sum of weight times distance falls.
-pub fn arrange(places: &[Locality], edges: &[Edge]) -> Option<Vec<u32>> {
+pub fn arrange(places: &[ProcessLocality], edges: &[GraphEdge]) -> Option<Vec<u32>> {
     let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
     for (from, to, weight) in edges {
         near[*from as usize].push((*to as usize, *weight));
@@ -53,7 +53,7 @@ pub fn arrange(places: &[Locality], edges: &[Edge]) -> Option<Vec<u32>> {
     }
     let found: Vec<u32> = process.into_iter().map(|slot| slot.expect("every slot took one")).collect();
     let cost = |process: &dyn Fn(u32) -> u32| -> u128 {
-        let of = |edge: &Edge| {
+        let of = |edge: &GraphEdge| {
             let [from, to] = [edge.0, edge.1].map(|vertex| &places[process(vertex) as usize]);
             u128::from(edge.2) * u128::from(distance(from, to))
         };
@@ -71,7 +71,7 @@ mod tests {
     // vertex.
     #[test]
     fn a_ring_over_two_packages() {
-        let places: Vec<Locality> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();
+        let places: Vec<ProcessLocality> = (0..8).map(|rank| [rank % 2, rank % 2, rank]).collect();
         assert!(matters(&places));
         let ring = Cart::new(&[8], &[1]).unwrap();
         let found = arrange(&places, &ring.edges()).expect("dealt out is the worst");

@@ -4,7 +4,7 @@
 //! No function here calls the program's callbacks. The `abi` crate collects the callbacks, and calls them
 //! while nothing is borrowed.
 
-use crate::handle::Kind;
+use crate::handle::HandleKind;
 use std::sync::Arc;
 
 /// The functions that the program registered under a keyval, as addresses; 0 and 1 are the standard's
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
     /// The kind of object: `Comm`, `Datatype` or `Win`.
-    pub on: Kind,
+    pub on: HandleKind,
     pub copy: usize,
     pub delete: usize,
     /// The extra state that both functions receive.
@@ -24,7 +24,7 @@ pub struct Keyval {
 /// The value of an attribute, in the language that set it. Another language sees it as MPI 5.0, section
 /// 19.3.7 says: C gets the address of Fortran's integer, Fortran the integer value of C's pointer.
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum AttributeValue {
     /// A pointer, set in C.
     Pointer(usize),
     /// An INTEGER(KIND=MPI_ADDRESS_KIND), set in Fortran.
@@ -33,27 +33,29 @@ pub enum Value {
     Integer(Arc<i64>),
 }
 
-impl Value {
+impl AttributeValue {
     pub fn pointer(&self) -> usize {
         match self {
-            Value::Pointer(pointer) => *pointer,
-            Value::Address(integer) | Value::Integer(integer) => Arc::as_ptr(integer) as usize,
+            AttributeValue::Pointer(pointer) => *pointer,
+            AttributeValue::Address(integer) | AttributeValue::Integer(integer) => {
+                Arc::as_ptr(integer) as usize
+            }
         }
     }
 
     pub fn integer(&self) -> i64 {
         match self {
-            Value::Pointer(pointer) => *pointer as i64,
-            Value::Address(integer) | Value::Integer(integer) => **integer,
+            AttributeValue::Pointer(pointer) => *pointer as i64,
+            AttributeValue::Address(integer) | AttributeValue::Integer(integer) => **integer,
         }
     }
 
     /// The value `bits` in the language of this value.
-    pub fn with(&self, bits: i64) -> Value {
+    pub fn with(&self, bits: i64) -> AttributeValue {
         match self {
-            Value::Pointer(_) => Value::Pointer(bits as usize),
-            Value::Address(_) => Value::Address(Arc::new(bits)),
-            Value::Integer(_) => Value::Integer(Arc::new(i64::from(bits as i32))),
+            AttributeValue::Pointer(_) => AttributeValue::Pointer(bits as usize),
+            AttributeValue::Address(_) => AttributeValue::Address(Arc::new(bits)),
+            AttributeValue::Integer(_) => AttributeValue::Integer(Arc::new(i64::from(bits as i32))),
         }
     }
 }
@@ -61,7 +63,7 @@ impl Value {
 /// An entry of the table of keyvals. It stays until no attribute needs the keyval, even if the program frees
 /// the keyval (MPI 5.0, section 7.7.2).
 #[derive(Debug)]
-pub struct Registered {
+pub struct RegisteredKeyval {
     pub keyval: Arc<Keyval>,
     /// Whether the program has freed it.
     pub freed: bool,
@@ -73,7 +75,7 @@ pub struct Attribute {
     pub number: i32,
     /// The callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
     pub keyval: Arc<Keyval>,
-    pub value: Value,
+    pub value: AttributeValue,
 }
 
 /// The attributes of one object, in the order in which they were set.

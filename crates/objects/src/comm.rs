@@ -3,7 +3,7 @@
 
 use crate::attribute::Attributes;
 use crate::constants;
-use crate::context::{Claim, Context, ID, Partial};
+use crate::context::{Context, ContextClaim, ID, PartialCalls};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
@@ -20,14 +20,14 @@ pub struct Comm {
     /// A second hash of the comm's origin. Members compare it when they exchange words to make another comm.
     pub fingerprint: u64,
     /// Reserves the context; set while the comm is in the table of comms.
-    pub claim: Option<Claim>,
+    pub claim: Option<ContextClaim>,
     /// The comm's processes; for an intercommunicator, the local group.
     pub group: Arc<Group>,
     /// The remote group of an intercommunicator, to which ranks in messages refer.
     pub remote: Option<Arc<Group>>,
     /// All processes: the first group, then the second, in an order that both sides share.
-    pub everybody: Arc<[u32]>,
-    /// The number of processes of `everybody` in the first group of an intercommunicator; 0 for an
+    pub all_peers: Arc<[u32]>,
+    /// The number of processes of `all_peers` in the first group of an intercommunicator; 0 for an
     /// intracommunicator.
     pub first_group: u32,
     /// This process's rank in its group.
@@ -42,23 +42,23 @@ pub struct Comm {
     /// The number of the handle of the session from which the comm derives; 0 for none.
     pub session: u64,
     /// The state of the slots for short blocking collectives.
-    pub flat: Flat,
+    pub flat: FlatState,
     /// The state of the queue for nonblocking collectives.
-    pub queue: Queue,
+    pub queue: QueueState,
     pub topology: Option<Arc<Topology>>,
     /// The collectives started so far, blocking and nonblocking: numbers that all members share.
     pub sequences: [u32; 2],
     children: u64,
     /// Counts the calls of MPI_Comm_create_group, which only some members make.
-    partial: Partial,
+    partial: PartialCalls,
     /// Counts the partitioned messages so far, received and sent. A message of the process to itself counts
     /// as both.
-    partitioned: [Partial; 2],
+    partitioned: [PartialCalls; 2],
 }
 
 /// Whether a comm has attached the slots for short blocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flat {
+pub enum FlatState {
     /// The slots are not attached; this many calls so far could have used them.
     Counted(u32),
     /// The slots are never attached, because some member has no memory for them.
@@ -69,7 +69,7 @@ pub enum Flat {
 
 /// Whether a comm has opened its queue for nonblocking collectives (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Queue {
+pub enum QueueState {
     /// The queue is not open; this many calls so far could have used it.
     Counted(u32),
     /// The queue is open, under this number in `coll`.
@@ -93,7 +93,7 @@ impl Comm {
     /// A comm of `group`, of which this process must be a member.
     pub fn new(context: Context, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
-        let (everybody, session) = (group.peers.clone(), group.session);
+        let (all_peers, session) = (group.peers.clone(), group.session);
         Comm {
             context: context.id,
             fingerprint: context.fingerprint,
@@ -101,19 +101,19 @@ impl Comm {
             group,
             session,
             remote: None,
-            everybody,
+            all_peers,
             first_group: 0,
             rank,
             name: name.to_owned(),
             errhandler: constants::ERRORS_ARE_FATAL,
             attributes: Attributes::default(),
             info: Info::from([("mpi_memory_alloc_kinds", &*default_memory_kinds())]),
-            flat: Flat::Counted(0),
-            queue: Queue::Counted(0),
+            flat: FlatState::Counted(0),
+            queue: QueueState::Counted(0),
             topology: None,
             sequences: [0; 2],
             children: 0,
-            partial: Partial::default(),
+            partial: PartialCalls::default(),
             partitioned: Default::default(),
         }
     }
@@ -124,10 +124,10 @@ impl Comm {
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
-        let everybody: Vec<u32> = first.peers.iter().chain(second.peers.iter()).copied().collect();
+        let all_peers: Vec<u32> = first.peers.iter().chain(second.peers.iter()).copied().collect();
         let first_group = first.size();
         let comm = Comm::new(context, local, name);
-        Comm { remote: Some(remote), everybody: everybody.into(), first_group, ..comm }
+        Comm { remote: Some(remote), all_peers: all_peers.into(), first_group, ..comm }
     }
 
     /// The number of processes in the local group.
@@ -142,19 +142,19 @@ impl Comm {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Whether the local group is the second in `everybody`.
+    /// Whether the local group is the second in `all_peers`.
     pub fn is_second(&self) -> bool {
-        self.remote.is_some() && self.everybody.first() != self.group.peers.first()
+        self.remote.is_some() && self.all_peers.first() != self.group.peers.first()
     }
 
-    /// This process's index in `everybody`.
-    pub fn place(&self) -> u32 {
+    /// This process's index in `all_peers`.
+    pub fn own_index(&self) -> u32 {
         self.rank + if self.is_second() { self.first_group } else { 0 }
     }
 
-    /// The ranges in `everybody` of the local group and of its partners.
-    pub fn places(&self) -> (Range<usize>, Range<usize>) {
-        let (all, first) = (self.everybody.len(), self.first_group as usize);
+    /// The ranges in `all_peers` of the local group and of its partners.
+    pub fn index_ranges(&self) -> (Range<usize>, Range<usize>) {
+        let (all, first) = (self.all_peers.len(), self.first_group as usize);
         match (self.remote.is_some(), self.is_second()) {
             (false, _) => (0..all, 0..all),
             (true, false) => (0..first, first..all),
@@ -294,10 +294,10 @@ mod tests {
         };
         let one = side([5, 3], [4, 1, 2]);
         let other = Comm::between(NINE, one.remote.clone().unwrap().seen_by(4), one.group.clone(), "");
-        assert_eq!(one.everybody, other.everybody);
-        assert_eq!((&one.everybody[..], one.first_group, other.first_group), (&[4, 1, 2, 5, 3][..], 3, 3));
-        assert_eq!((one.place(), other.place()), (4, 0));
-        assert_eq!((one.places(), other.places()), ((3..5, 0..3), (0..3, 3..5)));
+        assert_eq!(one.all_peers, other.all_peers);
+        assert_eq!((&one.all_peers[..], one.first_group, other.first_group), (&[4, 1, 2, 5, 3][..], 3, 3));
+        assert_eq!((one.own_index(), other.own_index()), (4, 0));
+        assert_eq!((one.index_ranges(), other.index_ranges()), ((3..5, 0..3), (0..3, 3..5)));
         assert_eq!((one.peer(1), other.peer(1)), (Ok(1), Ok(3)));
         assert_eq!(one.peer(3).unwrap_err().message, "rank 3 is not in the remote group of 3 processes");
     }

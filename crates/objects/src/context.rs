@@ -4,8 +4,7 @@
 //! Members derive a new comm's context without traffic, as a hash of its parent's context and of the number
 //! of comms that the parent has made. Two hashes may collide, so:
 //! - a process refuses a context that it already uses (`Contexts`). Comms disturb each other only in a
-//!   process that is in
-//! both, so this finds every such pair;
+//!   process that is in both, so this finds every such pair;
 //! - members compare a second hash when they exchange words anyway, and so notice that they make different
 //!   comms.
 
@@ -99,11 +98,11 @@ pub fn mixed(first: u64, words: &[u64]) -> u64 {
 
 /// Counts calls that only some processes make, by the arguments that these share.
 #[derive(Debug, Default)]
-pub struct Partial {
+pub struct PartialCalls {
     calls: HashMap<(u64, u64), u64>,
 }
 
-impl Partial {
+impl PartialCalls {
     /// The context of the next comm for which all members pass this context and these words.
     pub fn context(&mut self, of: Context, words: &[u64]) -> Context {
         let key = of.derive(words);
@@ -128,14 +127,14 @@ const RETIRED_MAX: usize = 4096;
 
 /// A context in use, until this is dropped.
 #[derive(Debug)]
-pub struct Claim {
+pub struct ContextClaim {
     contexts: Contexts,
     id: u64,
 }
 
 impl Contexts {
     /// Reserves a context; an error if the process already uses it.
-    pub fn claim(&self, id: u64) -> Result<Claim> {
+    pub fn claim(&self, id: u64) -> Result<ContextClaim> {
         if !self.lock().ids.insert(id) {
             fail!(
                 Class::Other,
@@ -143,7 +142,7 @@ impl Contexts {
                  of 2^62 pairs are; make another communicator of the same parent, on all its members, before this one"
             );
         }
-        Ok(Claim { contexts: self.clone(), id })
+        Ok(ContextClaim { contexts: self.clone(), id })
     }
 
     fn lock(&self) -> MutexGuard<'_, InUse> {
@@ -151,14 +150,14 @@ impl Contexts {
     }
 }
 
-impl Claim {
+impl ContextClaim {
     /// Reserves, only for a moment, the context of an operation on the comm of this claim.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }
 }
 
-impl Drop for Claim {
+impl Drop for ContextClaim {
     fn drop(&mut self) {
         let mut in_use = self.contexts.lock();
         in_use.retired.push_back(self.id);

@@ -2,12 +2,12 @@
 //! Error handlers (MPI 5.0, section 9.3). The `abi` crate calls them.
 
 use crate::constants;
-use crate::handle::{Handle, Kind};
-use crate::table::Table;
+use crate::handle::{Handle, HandleKind};
+use crate::table::HandleTable;
 use error::{Class, Result, fail};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ErrorAction {
     /// MPI_ERRORS_ARE_FATAL: prints the error and ends the job.
     Fatal,
     /// MPI_ERRORS_ABORT: prints the error and ends the job, which includes the processes of the comm.
@@ -23,29 +23,29 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
     /// The kind of object that it serves; None for the predefined ones, which serve all kinds.
-    pub on: Option<Kind>,
-    pub action: Action,
+    pub on: Option<HandleKind>,
+    pub action: ErrorAction,
     references: u32,
 }
 
 impl Errhandler {
     /// An error handler with one reference.
-    pub fn new(on: Option<Kind>, action: Action) -> Errhandler {
+    pub fn new(on: Option<HandleKind>, action: ErrorAction) -> Errhandler {
         Errhandler { on, action, references: 1 }
     }
 }
 
 /// The table of error handlers with the predefined ones.
-pub(crate) fn table() -> Table<Errhandler> {
-    let mut table = Table::new(Kind::Errhandler);
-    table.predefine(constants::ERRORS_ARE_FATAL, Errhandler::new(None, Action::Fatal));
-    table.predefine(constants::ERRORS_ABORT, Errhandler::new(None, Action::Abort));
-    table.predefine(constants::ERRORS_RETURN, Errhandler::new(None, Action::Return));
+pub(crate) fn table() -> HandleTable<Errhandler> {
+    let mut table = HandleTable::new(HandleKind::Errhandler);
+    table.predefine(constants::ERRORS_ARE_FATAL, Errhandler::new(None, ErrorAction::Fatal));
+    table.predefine(constants::ERRORS_ABORT, Errhandler::new(None, ErrorAction::Abort));
+    table.predefine(constants::ERRORS_RETURN, Errhandler::new(None, ErrorAction::Return));
     table
 }
 
 /// Adds a reference, for an object of kind `on`.
-pub fn retain(table: &mut Table<Errhandler>, handle: Handle, on: Kind) -> Result<()> {
+pub fn retain(table: &mut HandleTable<Errhandler>, handle: Handle, on: HandleKind) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;
     if let Some(kind) = errhandler.on.filter(|kind| *kind != on) {
@@ -58,7 +58,7 @@ pub fn retain(table: &mut Table<Errhandler>, handle: Handle, on: Kind) -> Result
 }
 
 /// Drops a reference, and the error handler with the last one. Predefined ones stay.
-pub fn release(table: &mut Table<Errhandler>, handle: Handle) -> Result<()> {
+pub fn release(table: &mut HandleTable<Errhandler>, handle: Handle) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;
     if !predefined {

@@ -18,7 +18,7 @@ pub struct Group {
 }
 
 /// A range of ranks: first, last, stride.
-pub type Range = [i32; 3];
+pub type RankRange = [i32; 3];
 
 impl Group {
     /// The group of `peers`, as seen by process `me`.
@@ -66,33 +66,33 @@ impl Group {
 
     /// The ranks in `other` of these ranks of this group; MPI_PROC_NULL stays.
     pub fn translate(&self, ranks: &[i32], other: &Group) -> Result<Vec<i32>> {
-        let places = other.places();
+        let ranks_there = other.ranks_by_peer();
         ranks
             .iter()
             .map(|rank| match *rank {
                 crate::constants::PROC_NULL => Ok(crate::constants::PROC_NULL),
                 rank => {
                     let peer = self.peers[self.member(rank)?];
-                    Ok(places.get(&peer).map_or(UNDEFINED, |place| *place as i32))
+                    Ok(ranks_there.get(&peer).map_or(UNDEFINED, |place| *place as i32))
                 }
             })
             .collect()
     }
 
     pub fn union(&self, other: &Group, me: u32) -> Group {
-        let here = self.places();
+        let here = self.ranks_by_peer();
         let others = other.peers.iter().filter(|peer| !here.contains_key(peer));
         Group::new(self.peers.iter().chain(others).copied().collect::<Vec<_>>(), me).of_session(self.session)
     }
 
     pub fn intersection(&self, other: &Group, me: u32) -> Group {
-        let there = other.places();
+        let there = other.ranks_by_peer();
         Group::new(self.peers.iter().filter(|peer| there.contains_key(peer)).copied().collect::<Vec<_>>(), me)
             .of_session(self.session)
     }
 
     pub fn difference(&self, other: &Group, me: u32) -> Group {
-        let there = other.places();
+        let there = other.ranks_by_peer();
         Group::new(
             self.peers.iter().filter(|peer| !there.contains_key(peer)).copied().collect::<Vec<_>>(),
             me,
@@ -115,7 +115,7 @@ impl Group {
     }
 
     /// The ranks that ranges name (MPI 5.0, section 7.3.2).
-    pub fn ranks_of(&self, ranges: &[Range]) -> Result<Vec<i32>> {
+    pub fn ranks_of(&self, ranges: &[RankRange]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for &[first, last, stride] in ranges {
             if stride == 0 {
@@ -133,7 +133,7 @@ impl Group {
         Ok(ranks)
     }
 
-    fn places(&self) -> HashMap<u32, usize> {
+    fn ranks_by_peer(&self) -> HashMap<u32, usize> {
         self.peers.iter().enumerate().map(|(rank, peer)| (*peer, rank)).collect()
     }
 

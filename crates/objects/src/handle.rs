@@ -28,7 +28,7 @@ pub const NUMBERS: u32 = INDICES / 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 #[allow(missing_docs)] // These are MPI's own names.
-pub enum Kind {
+pub enum HandleKind {
     Comm = 1,
     Group,
     Datatype,
@@ -43,54 +43,54 @@ pub enum Kind {
     Keyval,
 }
 
-const KINDS: [Kind; 12] = [
-    Kind::Comm,
-    Kind::Group,
-    Kind::Datatype,
-    Kind::Op,
-    Kind::Errhandler,
-    Kind::Info,
-    Kind::Request,
-    Kind::Message,
-    Kind::Win,
-    Kind::File,
-    Kind::Session,
-    Kind::Keyval,
+const KINDS: [HandleKind; 12] = [
+    HandleKind::Comm,
+    HandleKind::Group,
+    HandleKind::Datatype,
+    HandleKind::Op,
+    HandleKind::Errhandler,
+    HandleKind::Info,
+    HandleKind::Request,
+    HandleKind::Message,
+    HandleKind::Win,
+    HandleKind::File,
+    HandleKind::Session,
+    HandleKind::Keyval,
 ];
 
-impl Kind {
+impl HandleKind {
     /// The words for an object of this kind, with an article.
     pub fn noun(self) -> &'static str {
         match self {
-            Kind::Comm => "a communicator",
-            Kind::Group => "a group",
-            Kind::Datatype => "a datatype",
-            Kind::Op => "an operation",
-            Kind::Errhandler => "an error handler",
-            Kind::Info => "an info",
-            Kind::Request => "a request",
-            Kind::Message => "a message",
-            Kind::Win => "a window",
-            Kind::File => "a file",
-            Kind::Session => "a session",
-            Kind::Keyval => "a keyval",
+            HandleKind::Comm => "a communicator",
+            HandleKind::Group => "a group",
+            HandleKind::Datatype => "a datatype",
+            HandleKind::Op => "an operation",
+            HandleKind::Errhandler => "an error handler",
+            HandleKind::Info => "an info",
+            HandleKind::Request => "a request",
+            HandleKind::Message => "a message",
+            HandleKind::Win => "a window",
+            HandleKind::File => "a file",
+            HandleKind::Session => "a session",
+            HandleKind::Keyval => "a keyval",
         }
     }
 
     /// The error class for a bad handle in an argument of this kind.
     pub fn class(self) -> Class {
         match self {
-            Kind::Comm => Class::Comm,
-            Kind::Group => Class::Group,
-            Kind::Datatype => Class::Type,
-            Kind::Op => Class::Op,
-            Kind::Errhandler => Class::Errhandler,
-            Kind::Info => Class::Info,
-            Kind::Request | Kind::Message => Class::Request,
-            Kind::Win => Class::Win,
-            Kind::File => Class::File,
-            Kind::Session => Class::Session,
-            Kind::Keyval => Class::Keyval,
+            HandleKind::Comm => Class::Comm,
+            HandleKind::Group => Class::Group,
+            HandleKind::Datatype => Class::Type,
+            HandleKind::Op => Class::Op,
+            HandleKind::Errhandler => Class::Errhandler,
+            HandleKind::Info => Class::Info,
+            HandleKind::Request | HandleKind::Message => Class::Request,
+            HandleKind::Win => Class::Win,
+            HandleKind::File => Class::File,
+            HandleKind::Session => Class::Session,
+            HandleKind::Keyval => Class::Keyval,
         }
     }
 
@@ -98,45 +98,45 @@ impl Kind {
     /// 20.3.3). The first is the null handle.
     pub fn predefined(self) -> (usize, usize) {
         match self {
-            Kind::Op => (0x20, 32),
-            Kind::Comm => (0x100, 8),
-            Kind::Group => (0x108, 8),
-            Kind::Win => (0x110, 8),
-            Kind::File => (0x118, 8),
-            Kind::Session => (0x120, 8),
-            Kind::Message => (0x128, 8),
-            Kind::Info => (0x130, 16),
-            Kind::Errhandler => (0x140, 64),
-            Kind::Request => (0x180, 128),
-            Kind::Datatype => (0x200, 512),
+            HandleKind::Op => (0x20, 32),
+            HandleKind::Comm => (0x100, 8),
+            HandleKind::Group => (0x108, 8),
+            HandleKind::Win => (0x110, 8),
+            HandleKind::File => (0x118, 8),
+            HandleKind::Session => (0x120, 8),
+            HandleKind::Message => (0x128, 8),
+            HandleKind::Info => (0x130, 16),
+            HandleKind::Errhandler => (0x140, 64),
+            HandleKind::Request => (0x180, 128),
+            HandleKind::Datatype => (0x200, 512),
             // Predefined keyvals are not objects; their numbers are in `constants`.
-            Kind::Keyval => (0, 1),
+            HandleKind::Keyval => (0, 1),
         }
     }
 }
 
 impl Handle {
     /// The handle of slot `index` in its `generation`th use.
-    pub(crate) fn new(kind: Kind, generation: u32, index: u32) -> Handle {
+    pub(crate) fn new(kind: HandleKind, generation: u32, index: u32) -> Handle {
         let generation = generation % GENERATIONS;
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
     /// The handle of a number of this kind. Handles repeat after `NUMBERS`.
     #[inline]
-    pub fn numbered(kind: Kind, number: u32) -> Handle {
+    pub fn numbered(kind: HandleKind, number: u32) -> Handle {
         Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
     }
 
     /// The number that a handle stands for, if it is one of `kind`.
     #[inline]
-    pub fn number(self, kind: Kind) -> Option<u32> {
+    pub fn number(self, kind: HandleKind) -> Option<u32> {
         let number = self.0 as u32 % NUMBERS;
         (self == Handle::numbered(kind, number)).then_some(number)
     }
 
     /// The kind of object that the handle names, alive or not.
-    pub fn kind(self) -> Option<Kind> {
+    pub fn kind(self) -> Option<HandleKind> {
         if let Some(number) = self.dynamic() {
             return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();
         }
@@ -148,7 +148,7 @@ impl Handle {
 
     /// The slot that a handle names, if it is of `kind` and not predefined.
     #[inline]
-    pub(crate) fn slot(self, kind: Kind) -> Option<usize> {
+    pub(crate) fn slot(self, kind: HandleKind) -> Option<usize> {
         // No kind is 0 or exceeds the bits of a C int.
         (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }

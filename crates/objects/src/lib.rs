@@ -23,17 +23,17 @@ pub mod session;
 pub mod table;
 pub mod topology;
 
-pub use attribute::{Attribute, Attributes, Keyval, Registered, Value};
-pub use comm::{Comm, Flat, Queue};
+pub use attribute::{Attribute, AttributeValue, Attributes, Keyval, RegisteredKeyval};
+pub use comm::{Comm, FlatState, QueueState};
 pub use context::Context;
-pub use errhandler::{Action, Errhandler};
+pub use errhandler::{Errhandler, ErrorAction};
 pub use errors::Errors;
 pub use group::Group;
-pub use handle::{Handle, Kind};
+pub use handle::{Handle, HandleKind};
 pub use info::Info;
 pub use op::Op;
 pub use session::Session;
-pub use table::Table;
+pub use table::HandleTable;
 pub use topology::Topology;
 
 use datatype::Datatype;
@@ -53,19 +53,19 @@ pub struct TypeEntry {
 /// All MPI objects of a process except its requests.
 #[derive(Debug)]
 pub struct Objects {
-    pub comms: Table<Comm>,
-    pub groups: Table<Arc<Group>>,
-    pub datatypes: Table<TypeEntry>,
-    pub ops: Table<Op>,
-    pub errhandlers: Table<Errhandler>,
-    pub infos: Table<Info>,
+    pub comms: HandleTable<Comm>,
+    pub groups: HandleTable<Arc<Group>>,
+    pub datatypes: HandleTable<TypeEntry>,
+    pub ops: HandleTable<Op>,
+    pub errhandlers: HandleTable<Errhandler>,
+    pub infos: HandleTable<Info>,
     /// The keyvals of all kinds of objects. The number of a keyval is its handle as an int.
-    pub keyvals: Table<Registered>,
-    pub sessions: Table<Session>,
+    pub keyvals: HandleTable<RegisteredKeyval>,
+    pub sessions: HandleTable<Session>,
     /// The process set mpi://WORLD, once the process is in its job.
     pub world: Arc<Group>,
     /// Counts the comms made from groups (MPI_Comm_create_from_group).
-    pub from_groups: context::Partial,
+    pub from_groups: context::PartialCalls,
     pub contexts: context::Contexts,
     /// Error classes and codes that the program added.
     pub errors: Errors,
@@ -89,15 +89,15 @@ impl Default for Objects {
 impl Objects {
     /// The objects of a process before MPI_Init: all predefined ones except the comms.
     pub fn new() -> Objects {
-        let mut groups = Table::new(Kind::Group);
+        let mut groups = HandleTable::new(HandleKind::Group);
         groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
-        let mut ops = Table::new(Kind::Op);
+        let mut ops = HandleTable::new(HandleKind::Op);
         for (handle, op) in op::PREDEFINED {
             ops.predefine(handle, Op::Predefined(op));
         }
-        let mut infos = Table::new(Kind::Info);
+        let mut infos = HandleTable::new(HandleKind::Info);
         infos.predefine(constants::INFO_ENV, Info::default());
-        let mut datatypes = Table::new(Kind::Datatype);
+        let mut datatypes = HandleTable::new(HandleKind::Datatype);
         for number in datatype::predefined_handles() {
             let datatype = datatype::predefined(number).expect("listed as predefined").clone();
             let name = datatype::predefined_name(number).unwrap_or_default().to_owned();
@@ -105,16 +105,16 @@ impl Objects {
             datatypes.predefine(Handle(number as usize), TypeEntry { datatype, name, attributes });
         }
         Objects {
-            comms: Table::new(Kind::Comm),
+            comms: HandleTable::new(HandleKind::Comm),
             groups,
             datatypes,
             ops,
             errhandlers: errhandler::table(),
             infos,
-            keyvals: Table::new(Kind::Keyval),
-            sessions: Table::new(Kind::Session),
+            keyvals: HandleTable::new(HandleKind::Keyval),
+            sessions: HandleTable::new(HandleKind::Session),
             world: Arc::new(Group::new([], 0)),
-            from_groups: context::Partial::default(),
+            from_groups: context::PartialCalls::default(),
             contexts: context::Contexts::default(),
             errors: Errors::default(),
             file_errhandler: constants::ERRORS_RETURN,
@@ -166,7 +166,7 @@ impl Objects {
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
         let remote = Arc::new(Group::new(parents, self.me));
         let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
-        errhandler::retain(&mut self.errhandlers, comm.errhandler, Kind::Comm)?;
+        errhandler::retain(&mut self.errhandlers, comm.errhandler, HandleKind::Comm)?;
         self.parent = self.enter_comm(comm)?;
         Ok(())
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A table per kind of object: finds the value of a handle with one bounds check and one comparison.
 
-use crate::handle::{Handle, INDEX_MAX, Kind};
+use crate::handle::{Handle, HandleKind, INDEX_MAX};
 use error::{Class, Error, Result, fail};
 
 /// The live objects of one kind.
@@ -9,8 +9,8 @@ use error::{Class, Error, Result, fail};
 /// Invariants: only the current handle of a slot finds its value. After `remove` the old handle finds
 /// nothing, until the slot has been used 32 times more.
 #[derive(Debug)]
-pub struct Table<T> {
-    kind: Kind,
+pub struct HandleTable<T> {
+    kind: HandleKind,
     first: usize,
     predefined: Vec<Option<T>>,
     slots: Vec<TableSlot<T>>,
@@ -60,9 +60,9 @@ impl<T> OccupiedEntry<'_, T> {
     }
 }
 
-impl<T> Table<T> {
-    pub fn new(kind: Kind) -> Table<T> {
-        Table {
+impl<T> HandleTable<T> {
+    pub fn new(kind: HandleKind) -> HandleTable<T> {
+        HandleTable {
             kind,
             first: kind.predefined().0,
             predefined: Vec::new(),
@@ -234,8 +234,8 @@ mod tests {
 
     #[test]
     fn a_wrong_handle_is_named() {
-        let mut comms = Table::new(Kind::Comm);
-        let mut groups = Table::new(Kind::Group);
+        let mut comms = HandleTable::new(HandleKind::Comm);
+        let mut groups = HandleTable::new(HandleKind::Group);
         let comm = comms.insert("c").unwrap();
         let group = groups.insert("g").unwrap();
         assert_eq!(comms.get(comm), Ok(&"c"));
@@ -250,19 +250,19 @@ mod tests {
         let null = comms.get(constants::COMM_NULL).unwrap_err();
         assert!(null.message.starts_with("MPI_COMM_NULL"), "{null}");
         assert!(comms.get(Handle(usize::MAX)).is_err());
-        let numbered = comms.get(Handle::numbered(Kind::Comm, 5)).unwrap_err();
+        let numbered = comms.get(Handle::numbered(HandleKind::Comm, 5)).unwrap_err();
         assert!(
             numbered.message.contains("is a communicator that has been freed, or is not of those"),
             "{numbered}"
         );
-        let other = comms.get(Handle::numbered(Kind::Request, 5)).unwrap_err();
+        let other = comms.get(Handle::numbered(HandleKind::Request, 5)).unwrap_err();
         assert!(other.message.ends_with("is not a communicator (it is a request)"), "{other}");
         assert!(comms.get(Handle(0)).is_err());
     }
 
     #[test]
     fn entries_change_and_go() {
-        let mut comms = Table::new(Kind::Comm);
+        let mut comms = HandleTable::new(HandleKind::Comm);
         comms.predefine(constants::COMM_WORLD, 'w');
         let (first, second) = (comms.insert('a').unwrap(), comms.insert('b').unwrap());
         *comms.entry(first).unwrap().get_mut() = 'c';
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn predefined_objects_cannot_be_freed() {
-        let mut comms = Table::new(Kind::Comm);
+        let mut comms = HandleTable::new(HandleKind::Comm);
         comms.predefine(constants::COMM_WORLD, 1);
         *comms.get_mut(constants::COMM_WORLD).unwrap() = 2;
         assert_eq!(comms.get(constants::COMM_WORLD), Ok(&2));
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn handles_are_positive_ints() {
-        let mut keyvals = Table::new(Kind::Keyval);
+        let mut keyvals = HandleTable::new(HandleKind::Keyval);
         for _ in 0..100 {
             let handle = keyvals.insert(()).unwrap();
             assert!(handle.to_int() > 1024);

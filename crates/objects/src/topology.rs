@@ -14,17 +14,17 @@ pub enum Topology {
 }
 
 /// A list of ranks; MPI_PROC_NULL where there is no neighbour.
-pub type List = Vec<Option<u32>>;
+pub type NeighborList = Vec<Option<u32>>;
 
 impl Topology {
     /// The destinations and the sources of a rank's neighborhood collectives, in the order of their blocks
     /// (MPI 5.0, section 8.6).
-    pub fn neighbors(&self, rank: u32) -> (List, List) {
+    pub fn neighbors(&self, rank: u32) -> (NeighborList, NeighborList) {
         let known = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self {
             Topology::Cart(cart) => {
                 let both = |dim| [cart.neighbor(rank, dim, -1), cart.neighbor(rank, dim, 1)];
-                let list: List = (0..cart.dims.len()).flat_map(both).collect();
+                let list: NeighborList = (0..cart.dims.len()).flat_map(both).collect();
                 (list.clone(), list)
             }
             Topology::Graph(graph) => (known(graph.neighbors(rank)), known(graph.neighbors(rank))),
@@ -124,7 +124,7 @@ impl Cart {
     }
 
     /// The pairs of neighbours.
-    pub fn edges(&self) -> Vec<Edge> {
+    pub fn edges(&self) -> Vec<GraphEdge> {
         let next =
             |rank| (0..self.dims.len()).filter_map(move |dim| Some((rank, self.neighbor(rank, dim, 1)?, 1)));
         (0..self.size()).flat_map(next).collect()
@@ -132,7 +132,7 @@ impl Cart {
 }
 
 /// An edge: from, to, weight.
-pub type Edge = (u32, u32, u64);
+pub type GraphEdge = (u32, u32, u64);
 
 /// A graph that every process knows as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Graph {
         &self.edges[first as usize..self.index[rank] as usize]
     }
 
-    pub fn all_edges(&self) -> Vec<Edge> {
+    pub fn all_edges(&self) -> Vec<GraphEdge> {
         let of = |rank| self.neighbors(rank).iter().map(move |neighbor| (rank, *neighbor, 1));
         (0..self.index.len() as u32).flat_map(of).collect()
     }

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Attaching and detaching the buffers of buffered sends (MPI 5.0, section 3.6).
 
-use crate::buffered::{AttachedBuffer, Pool};
-use crate::data::Owner;
+use crate::buffered::{AttachedBuffer, BufferPool};
+use crate::data::BufferOwner;
 use crate::state::P2p;
 use error::{Class, Result, fail};
 
 impl P2p {
     /// Attaches memory for buffered sends, which must stay mapped until it is detached. Errors: the owner
     /// already has a buffer.
-    pub fn attach_buffer(&mut self, owner: Owner, attached: AttachedBuffer) -> Result<()> {
+    pub fn attach_buffer(&mut self, owner: BufferOwner, attached: AttachedBuffer) -> Result<()> {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
         }
-        self.matcher.buffered.pools.push(Pool { owner, attached, used: Vec::new() });
+        self.matcher.buffered.pools.push(BufferPool { owner, attached, used: Vec::new() });
         Ok(())
     }
 
     /// Whether this owner has a buffer attached.
-    pub fn has_buffer(&self, owner: Owner) -> bool {
+    pub fn has_buffer(&self, owner: BufferOwner) -> bool {
         self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
     /// Detaches the owner's buffer. Returns None while messages are still in it: poll, and call again.
     /// Errors: no buffer is attached.
-    pub fn detach_buffer(&mut self, owner: Owner) -> Result<Option<AttachedBuffer>> {
+    pub fn detach_buffer(&mut self, owner: BufferOwner) -> Result<Option<AttachedBuffer>> {
         let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
             None => fail!(Class::Buffer, "no buffer for buffered sends is attached to {owner}"),
@@ -39,7 +39,7 @@ impl P2p {
     }
 
     /// Whether the first `messages` messages have all left this owner's buffer.
-    pub fn is_flushed(&self, owner: Owner, messages: u64) -> bool {
+    pub fn is_flushed(&self, owner: BufferOwner, messages: u64) -> bool {
         let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))
     }

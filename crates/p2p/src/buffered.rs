@@ -6,7 +6,7 @@
 //! the first gap fits. It occupies its packed bytes and MPI_BSEND_OVERHEAD; the overhead stays unused, but is
 //! counted as the standard says. Messages are numbered, so that a flush does not wait for later ones.
 
-use crate::data::{Data, Kept, Owner};
+use crate::data::{BufferOwner, BufferedCopy, MessageData};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use sys::Span;
@@ -22,39 +22,39 @@ pub enum AttachedBuffer {
 }
 
 /// The buffers of a process, unsorted: there are few.
-pub(crate) struct Buffered {
-    pub(crate) pools: Vec<Pool>,
+pub(crate) struct BufferedSends {
+    pub(crate) pools: Vec<BufferPool>,
     /// Messages copied so far.
     pub(crate) copied: u64,
     /// What a message occupies beside its bytes.
     overhead: usize,
 }
 
-pub(crate) struct Pool {
-    pub(crate) owner: Owner,
+pub(crate) struct BufferPool {
+    pub(crate) owner: BufferOwner,
     pub(crate) attached: AttachedBuffer,
     /// Parts in use, sorted by offset. The parts of an automatic buffer all have offset 0.
-    pub(crate) used: Vec<Part>,
+    pub(crate) used: Vec<BufferPart>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct BufferPart {
     at: usize,
     bytes: usize,
     pub(crate) number: u64,
 }
 
-impl Buffered {
-    pub(crate) fn new(overhead: usize) -> Buffered {
-        Buffered { pools: Vec::new(), copied: 0, overhead }
+impl BufferedSends {
+    pub(crate) fn new(overhead: usize) -> BufferedSends {
+        BufferedSends { pools: Vec::new(), copied: 0, overhead }
     }
 
     /// The most specific buffer for messages of this context and session.
-    fn pool(&mut self, context: u64, session: u64) -> Option<&mut Pool> {
-        let rank = |pool: &Pool| match pool.owner {
-            Owner::Comm(of) => (of == context).then_some(0),
-            Owner::Session(of) => (of == session).then_some(1),
-            Owner::Process => Some(2),
+    fn pool(&mut self, context: u64, session: u64) -> Option<&mut BufferPool> {
+        let rank = |pool: &BufferPool| match pool.owner {
+            BufferOwner::Comm(of) => (of == context).then_some(0),
+            BufferOwner::Session(of) => (of == session).then_some(1),
+            BufferOwner::Process => Some(2),
         };
         let ranked = self.pools.iter_mut().filter_map(|pool| rank(pool).map(|rank| (rank, pool)));
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
@@ -64,7 +64,7 @@ impl Buffered {
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
         let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
-            Some(Pool { attached: AttachedBuffer::User(all), used, .. }) => {
+            Some(BufferPool { attached: AttachedBuffer::User(all), used, .. }) => {
                 find(used, whole, all.bytes()).is_some()
             }
             _ => true,
@@ -72,18 +72,18 @@ impl Buffered {
     }
 
     /// Copies a message into the most specific buffer. Errors: no buffer, or no room.
-    pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<Data> {
+    pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<MessageData> {
         let (bytes, number, overhead) = (message.bytes(), self.copied, self.overhead);
-        let Some(Pool { owner, attached, used }) = self.pool(context, session) else {
+        let Some(BufferPool { owner, attached, used }) = self.pool(context, session) else {
             fail!(Class::Buffer, "buffered send of {bytes} bytes, but no buffer is attached");
         };
-        let kept = Kept { owner: *owner, number };
+        let kept = BufferedCopy { owner: *owner, number };
         let data = match attached {
             AttachedBuffer::Automatic => {
                 let mut memory = Memory::new(bytes);
                 message.save(0, &mut memory);
-                used.push(Part { at: 0, bytes: 0, number });
-                Data::Owned(memory, kept)
+                used.push(BufferPart { at: 0, bytes: 0, number });
+                MessageData::Owned(memory, kept)
             }
             AttachedBuffer::User(all) => {
                 let Some(at) = take(used, bytes.saturating_add(overhead), all.bytes(), number) else {
@@ -98,7 +98,7 @@ impl Buffered {
                 };
                 let span = all.slice(at, bytes);
                 message.pack(0, span);
-                Data::Attached(span, kept)
+                MessageData::Attached(span, kept)
             }
         };
         self.copied += 1;
@@ -106,7 +106,7 @@ impl Buffered {
     }
 
     /// Frees the room of a message that has left.
-    pub(crate) fn give_back(&mut self, kept: Kept) {
+    pub(crate) fn give_back(&mut self, kept: BufferedCopy) {
         if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
             pool.used.retain(|part| part.number != kept.number);
         }
@@ -114,14 +114,14 @@ impl Buffered {
 }
 
 /// Occupies the first gap that is wide enough; returns its offset.
-fn take(used: &mut Vec<Part>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
+fn take(used: &mut Vec<BufferPart>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
     let (index, at) = find(used, bytes, capacity)?;
-    used.insert(index, Part { at, bytes, number });
+    used.insert(index, BufferPart { at, bytes, number });
     Some(at)
 }
 
 /// Finds the first gap that is wide enough; returns its index in `used` and its offset.
-fn find(used: &[Part], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
+fn find(used: &[BufferPart], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;
     for part in used {
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn parts_never_overlap_and_gaps_are_used_again() {
         let mut used = Vec::new();
-        let mut take = |bytes, gone: &dyn Fn(&Part) -> bool| {
+        let mut take = |bytes, gone: &dyn Fn(&BufferPart) -> bool| {
             used.retain(|part| !gone(part));
             super::take(&mut used, bytes, 300, 0)
         };
-        let none = |_: &Part| false;
+        let none = |_: &BufferPart| false;
         assert_eq!(take(100, &none), Some(0));
         assert_eq!(take(100, &none), Some(100));
         assert_eq!(take(101, &none), None, "only 100 are left");

@@ -6,30 +6,30 @@
 //! the receiver returns the offer, unless it has matched; then the send continues. An eager send whose bytes
 //! have left is already complete.
 
-use crate::lane::{Lane, Outgoing};
-use crate::message::Message;
+use crate::lane::{Lane, OutgoingPacket};
+use crate::message::UnexpectedMessage;
 use crate::outcome::Ticket;
-use crate::request::{SendProgress, Stage};
-use crate::state::{Matcher, P2p, known};
+use crate::request::{RequestStage, SendProgress};
+use crate::state::{Matcher, P2p, connection};
 use error::{Class, Result, fail};
 
 impl P2p {
     /// Cancels an operation if it has not matched. `Outcome::cancelled` says later whether it was in time.
-    /// The caller first makes sure that no executor waits for the operation's message (`depending`,
-    /// `withdrawn`).
+    /// The caller first makes sure that no executor waits for the operation's message
+    /// (`receives_depending_on`, `withdraw_executor`).
     pub fn cancel(&mut self, ticket: Ticket) {
-        self.settle();
-        let Some(ticket) = self.posted_ticket(ticket) else { return };
+        self.post_deferred();
+        let Some(ticket) = self.request_ticket(ticket) else { return };
         let Some(request) = self.matcher.requests.get(ticket) else { return };
         match &request.stage {
-            Stage::Posted(entry) => {
+            RequestStage::Posted(entry) => {
                 self.matcher.posted.remove(*entry);
                 self.matcher.end_cancelled(ticket);
             }
-            Stage::Send(send) if send.peer == self.rank => self.matcher.withdraw_own(ticket),
-            Stage::Send(send) => {
+            RequestStage::Send(send) if send.peer == self.rank => self.matcher.cancel_loopback(ticket),
+            RequestStage::Send(send) => {
                 let (number, progress, counted) = (send.peer, send.progress, send.counted);
-                let lane = &mut known(&mut self.peers, number).lane;
+                let lane = &mut connection(&mut self.peers, number).lane;
                 match progress {
                     // The receiver counts this message, so the message must leave; an eager message cannot be
                     // recalled.
@@ -38,11 +38,11 @@ impl P2p {
                         lane.drop_message(ticket);
                         self.matcher.end_cancelled(ticket);
                     }
-                    SendProgress::Offered | SendProgress::Handed { .. } => {
-                        lane.push(Outgoing::Recall { ours: ticket });
+                    SendProgress::Offered | SendProgress::Offloaded { .. } => {
+                        lane.push(OutgoingPacket::Recall { ours: ticket });
                         self.flush(number);
                     }
-                    SendProgress::Begun { .. } | SendProgress::Streaming { .. } => (),
+                    SendProgress::InPieces { .. } | SendProgress::Streaming { .. } => (),
                 }
             }
             _ => (),
@@ -52,17 +52,20 @@ impl P2p {
 
 impl Matcher {
     /// Takes a RECALL: returns the peer's offer, unless the offer has matched.
-    pub(crate) fn recalled(&mut self, lane: &mut Lane, theirs: u64) {
+    pub(crate) fn consume_recall(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;
-        let is_it = |message: &Message| matches!(message, Message::Offer(offer) if offer.theirs == theirs);
+        let is_it = |message: &UnexpectedMessage| match message {
+            UnexpectedMessage::Offer(offer) => offer.theirs == theirs,
+            _ => false,
+        };
         if self.unexpected.take_named(|envelope, message| envelope.source == peer && is_it(message)).is_some()
         {
-            lane.push(Outgoing::Returned { theirs });
+            lane.push(OutgoingPacket::Returned { theirs });
         }
     }
 
     /// Takes a RETURNED: our send ends as cancelled, and its message was not received.
-    pub(crate) fn returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
+    pub(crate) fn consume_returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         if self.is_announced(ours, lane.number) {
             self.abandon(ours);
             return Ok(());
@@ -77,9 +80,11 @@ impl Matcher {
     }
 
     /// Cancels a send of this process to itself, if no receive has taken the message.
-    fn withdraw_own(&mut self, ours: u64) {
-        let is_it =
-            |message: &Message| matches!(message, Message::Loopback { ours: other } if *other == ours);
+    fn cancel_loopback(&mut self, ours: u64) {
+        let is_it = |message: &UnexpectedMessage| match message {
+            UnexpectedMessage::Loopback { ours: other } => *other == ours,
+            _ => false,
+        };
         if self.unexpected.take_named(|_, message| is_it(message)).is_some() {
             self.end_cancelled(ours);
         }

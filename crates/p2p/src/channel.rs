@@ -55,7 +55,7 @@ pub enum Handoff {
 }
 
 /// A posted receive whose message an executor already waits for.
-pub(crate) struct Expecting {
+pub(crate) struct ExpectingReceive {
     pub(crate) entry: Entry,
     pub(crate) key: HandoffKey,
     /// How the executor's part ended, if it ended before the announcement came.

@@ -37,16 +37,16 @@ pub(crate) struct Chooser {
     fetched: u32,
     /// Whether the last busy period had several messages.
     was_many: bool,
-    period: Option<Period>,
+    period: Option<BusyPeriod>,
     /// The trials by distance, load and class of lengths; empty if nothing is measured.
     judges: Vec<MethodTrial>,
 }
 
 /// A busy period that is being timed.
-struct Period {
+struct BusyPeriod {
     at: (Distance, Load, usize),
     way: Method,
-    began: u64,
+    started: u64,
     bytes: u64,
     /// The messages that have ended, and when message number `tuning::SETTLING` of them had.
     ended: u64,
@@ -103,8 +103,15 @@ impl Chooser {
     }
 
     /// Starts to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank also sends
-    /// now. `readable`: the sender's memory may be read. Returns the way; the caller calls `end` afterwards.
-    pub(crate) fn begin(&mut self, distance: Distance, sends: bool, bytes: u64, readable: bool) -> Method {
+    /// now. `readable`: the sender's memory may be read. Returns the way; the caller calls `end_fetch`
+    /// afterwards.
+    pub(crate) fn start_fetch(
+        &mut self,
+        distance: Distance,
+        sends: bool,
+        bytes: u64,
+        readable: bool,
+    ) -> Method {
         self.under_way += 1;
         self.fetched += 1;
         let class = class_of(bytes);
@@ -130,8 +137,8 @@ impl Chooser {
         if !is_first || chosen.is_some() && !looks_again {
             return chosen.unwrap_or(Method::Cells);
         }
-        let (way, began) = (self.judge(at).way(), sys::clock::now());
-        self.period = Some(Period { at, way, began, bytes, ended: 0, settled: began, mixed: false });
+        let (way, started) = (self.judge(at).way(), sys::clock::now());
+        self.period = Some(BusyPeriod { at, way, started, bytes, ended: 0, settled: started, mixed: false });
         way
     }
 
@@ -147,7 +154,7 @@ impl Chooser {
 
     /// Counts a message as fetched.
     #[inline]
-    pub(crate) fn end(&mut self) {
+    pub(crate) fn end_fetch(&mut self) {
         if let Some(period) = &mut self.period {
             period.ended += 1;
             if period.ended == SETTLING {
@@ -163,8 +170,9 @@ impl Chooser {
     fn end_period(&mut self) {
         let messages = u64::from(std::mem::take(&mut self.fetched));
         self.was_many = messages > 1;
-        let Some(Period { at: (distance, load, class), way, began, bytes, settled, mixed: false, .. }) =
-            self.period.take()
+        let Some(BusyPeriod {
+            at: (distance, load, class), way, started, bytes, settled, mixed: false, ..
+        }) = self.period.take()
         else {
             return;
         };
@@ -178,7 +186,7 @@ impl Chooser {
         // Pieces of several messages come in turns, so the messages end at the same time.
         let by_turns = way == Method::Cells || bytes > messages * READ_PIECE_BYTES as u64;
         let settled_ns = (!by_turns).then_some(now - settled);
-        let fetched = Fetched { way, messages, bytes, ns: now - began, settled_ns };
+        let fetched = Fetched { way, messages, bytes, ns: now - started, settled_ns };
         let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Method::Cells);
         let verdict = self.judge(at).end(fetched, chosen);
         if let (Some(way), Some(probes)) = (verdict, self.probes()) {
@@ -187,7 +195,7 @@ impl Chooser {
     }
 
     /// Notes that a peer's memory cannot be read.
-    pub(crate) fn refused(&mut self) {
+    pub(crate) fn note_refusal(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;
         let (distance, _, class) = period.at;
@@ -203,9 +211,9 @@ impl Chooser {
     }
 
     /// Notes how long such a message took.
-    pub(crate) fn tried_eager(&self, distance: Distance, bytes: u64, way: Method, began: u64) {
+    pub(crate) fn record_eager(&self, distance: Distance, bytes: u64, way: Method, started: u64) {
         if let Some(probes) = self.probes() {
-            probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(began, bytes));
+            probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(started, bytes));
         }
     }
 
@@ -238,9 +246,9 @@ impl Chooser {
     }
 }
 
-/// Picoseconds per byte since `began`.
-fn picoseconds(began: u64, bytes: u64) -> u64 {
-    sys::clock::now().saturating_sub(began).saturating_mul(1000) / bytes.max(1)
+/// Picoseconds per byte since `started`.
+fn picoseconds(started: u64, bytes: u64) -> u64 {
+    sys::clock::now().saturating_sub(started).saturating_mul(1000) / bytes.max(1)
 }
 
 #[cfg(test)]
@@ -259,18 +267,18 @@ mod tests {
     }
 
     /// The number of messages after which a rank has decided.
-    const JUDGED: usize = 64;
+    const MESSAGES_UNTIL_DECIDED: usize = 64;
 
     /// Fetches messages one by one. A message takes `cells` us through cells and `read` us by reading.
     /// Returns the way of the last.
     fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Method {
         let mut last = Method::Cells;
         for _ in 0..messages {
-            last = chooser.begin(HERE, false, 1 << 20, true);
+            last = chooser.start_fetch(HERE, false, 1 << 20, true);
             if let Some(period) = &mut chooser.period {
-                period.began -= 1000 * if last == Method::Read { read } else { cells };
+                period.started -= 1000 * if last == Method::Read { read } else { cells };
             }
-            chooser.end();
+            chooser.end_fetch();
         }
         last
     }
@@ -283,17 +291,17 @@ mod tests {
             let reach = reach(1);
             let mut chooser = Chooser::new(&reach, Tuning::default());
             let mut other = Chooser::new(&reach, Tuning::default());
-            fetch(&mut chooser, JUDGED, times);
+            fetch(&mut chooser, MESSAGES_UNTIL_DECIDED, times);
             for chooser in [&mut chooser, &mut other] {
-                assert_eq!(chooser.begin(HERE, false, 1 << 20, true), way);
+                assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, true), way);
                 assert!(chooser.period.is_none(), "it is known");
-                chooser.end();
+                chooser.end_fetch();
             }
             assert!(
-                chooser.begin(HERE, true, 1 << 20, true) == Method::Cells && chooser.period.is_some(),
+                chooser.start_fetch(HERE, true, 1 << 20, true) == Method::Cells && chooser.period.is_some(),
                 "an exchange is another matter"
             );
-            chooser.end();
+            chooser.end_fetch();
             let opposite = fetch(&mut chooser, 600, [times[1], times[0]]);
             assert_ne!(opposite, way);
         }
@@ -305,17 +313,17 @@ mod tests {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
         let burst = |chooser: &mut Chooser, lengths: [u64; 3]| {
             for bytes in lengths {
-                chooser.begin(HERE, false, bytes, true);
+                chooser.start_fetch(HERE, false, bytes, true);
             }
-            (0..3).for_each(|_| chooser.end());
+            (0..3).for_each(|_| chooser.end_fetch());
         };
-        for _ in 0..JUDGED.div_ceil(3) {
+        for _ in 0..MESSAGES_UNTIL_DECIDED.div_ceil(3) {
             burst(&mut chooser, [1 << 20; 3]);
         }
         let choice = |chooser: &Chooser, load| chooser.probes().unwrap().choice((HERE, load, 6));
         assert!(choice(&chooser, Load::Many).is_some() && choice(&chooser, Load::Alone).is_none());
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        for _ in 0..JUDGED {
+        for _ in 0..MESSAGES_UNTIL_DECIDED {
             burst(&mut chooser, [1 << 20, 1 << 18, 1 << 20]);
         }
         assert!(Load::ALL.iter().all(|load| choice(&chooser, *load).is_none()));
@@ -325,18 +333,18 @@ mod tests {
     #[test]
     fn what_is_refused_is_chosen_no_more() {
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        while chooser.begin(HERE, false, 1 << 20, true) == Method::Cells {
-            chooser.end();
+        while chooser.start_fetch(HERE, false, 1 << 20, true) == Method::Cells {
+            chooser.end_fetch();
         }
-        chooser.refused();
-        chooser.end();
+        chooser.note_refusal();
+        chooser.end_fetch();
         assert_eq!(fetch(&mut chooser, 3, [50_000, 0]), Method::Cells);
         assert!(chooser.period.is_none());
         // A message that cannot be read shows nothing about reading.
         let mut chooser = Chooser::new(&reach(1), Tuning::default());
-        for _ in 0..2 * JUDGED {
-            assert_eq!(chooser.begin(HERE, false, 1 << 20, false), Method::Cells);
-            chooser.end();
+        for _ in 0..2 * MESSAGES_UNTIL_DECIDED {
+            assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, false), Method::Cells);
+            chooser.end_fetch();
         }
         assert_eq!(chooser.probes().unwrap().choice((HERE, Load::Alone, 6)), None);
     }
@@ -349,12 +357,16 @@ mod tests {
         tuning.set(read_row(HERE, Load::Many), 0b0_0000_1000, ValueSource::Table);
         let mut chooser = Chooser::new(&reach(1), tuning);
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (16 << 10, false));
-        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Method::Read);
-        assert_eq!(chooser.begin(HERE, false, 1 << 20, true), Method::Cells, "there are two by now");
-        assert_eq!(chooser.begin(HERE, false, 1 << 17, true), Method::Read);
-        assert_eq!(chooser.begin(HERE, true, 1 << 20, true), Method::Read, "as alone: it does not tell");
+        assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, true), Method::Read);
+        assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, true), Method::Cells, "there are two by now");
+        assert_eq!(chooser.start_fetch(HERE, false, 1 << 17, true), Method::Read);
+        assert_eq!(
+            chooser.start_fetch(HERE, true, 1 << 20, true),
+            Method::Read,
+            "as alone: it does not tell"
+        );
         assert!(chooser.period.is_none() && !chooser.is_learning);
-        assert_eq!(chooser.begin(Distance::Far, false, 1 << 20, true), Method::Cells);
+        assert_eq!(chooser.start_fetch(Distance::Far, false, 1 << 20, true), Method::Cells);
     }
 
     // Goal: senders offer the messages that receivers have read faster; the user's bound stays.
@@ -366,7 +378,7 @@ mod tests {
         for bytes in [32 << 10, 64 << 10] {
             while let Some(way) = chooser.try_eager(HERE, bytes) {
                 let took = if way == Method::Read { 2_000_000 } else { 9_000_000 };
-                chooser.tried_eager(HERE, bytes, way, sys::clock::now() - took);
+                chooser.record_eager(HERE, bytes, way, sys::clock::now() - took);
             }
         }
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `Matcher::consume`: the one place where a packet meets a receive. An `Awaiting` says which receives may
-//! take a message. A message in one packet then needs no request, except in the posted queue.
+//! `Matcher::consume`: the one place where a packet meets a receive. An `AwaitingReceives` says which
+//! receives may take a message. A message in one packet then needs no request, except in the posted queue.
 //!
-//! | called by | `Awaiting`: receives | a message that none of them takes |
+//! | called by | `AwaitingReceives`: receives | a message that none of them takes |
 //! |---|---|---|
-//! | `P2p::take_packets` | `Queue`: the posted queue | goes to the unexpected queue |
-//! | `P2p::recv_now` | `One` (`receive.rs`): a blocking receive | stays in the ring until `poll` |
-//! | `P2p::take_deferred` | `First` (`defer.rs`): deferred receives | stays in the ring until `poll` |
+//! | `P2p::take_packets` | `PostedQueue`: the posted queue | goes to the unexpected queue |
+//! | `P2p::recv_now` | `OneReceive` (`receive.rs`): a blocking receive | stays in the ring until `poll` |
+//! | `P2p::take_deferred` | `FirstDeferred` (`defer.rs`): deferred ones | stays in the ring until `poll` |
 //!
 //! A whole message ends its receive (`land`). One in pieces gets a request (`claim`) and ends with its last
 //! piece. Offers and packets about tickets are for `poll` only. Read next: `receive.rs`, `defer.rs`.
 
-use crate::data::Data;
+use crate::data::MessageData;
 use crate::lane::{Lane, cost_of};
-use crate::message::Message;
+use crate::message::UnexpectedMessage;
 use crate::packet;
 use crate::state::{Connection, Matcher};
 use datatype::Buffer;
@@ -25,12 +25,12 @@ use transport::route::{Header, PacketSink, Route, Taken};
 
 /// How often a receiver looks for the next piece before it returns to its wait. The sender copies that piece
 /// meanwhile.
-pub(crate) const LOOKS: usize = 500;
+pub(crate) const PIECE_LOOKS: usize = 500;
 
 /// The receives that may take a peer's next messages.
-pub(crate) trait Awaiting {
+pub(crate) trait AwaitingReceives {
     /// Whether a message that no receive takes goes to the unexpected queue. Otherwise it stays in the ring.
-    const KEEPS: bool;
+    const KEEPS_UNEXPECTED: bool;
 
     /// Copies a whole message into its receive; returns `Taken::No` if no receive takes the message. The
     /// caller makes sure that at least one receive waits.
@@ -44,10 +44,10 @@ pub(crate) trait Awaiting {
 }
 
 /// The receives in the posted queue.
-pub(crate) struct Queue;
+pub(crate) struct PostedQueue;
 
-impl Awaiting for Queue {
-    const KEEPS: bool = true;
+impl AwaitingReceives for PostedQueue {
+    const KEEPS_UNEXPECTED: bool = true;
 
     #[inline(always)]
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
@@ -82,7 +82,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Counts the messages, and gives their credit back.
     #[inline(always)]
-    pub(crate) fn settle(self, matcher: &Matcher, route: &mut Route) {
+    pub(crate) fn count_and_return_credit(self, matcher: &Matcher, route: &mut Route) {
         if self.messages > 0 {
             matcher.counters.count(Counter::EagerMessagesReceived, self.messages);
             matcher.counters.count(Counter::EagerBytesReceived, self.bytes);
@@ -92,7 +92,7 @@ impl Tally {
 }
 
 /// Takes only whole messages, for receives that are not posted.
-struct Messages<'a, A> {
+struct WholeMessages<'a, A> {
     matcher: &'a mut Matcher,
     awaiting: &'a mut A,
     peer: u32,
@@ -101,7 +101,7 @@ struct Messages<'a, A> {
     stays: Option<u8>,
 }
 
-impl<A: Awaiting> PacketSink for Messages<'_, A> {
+impl<A: AwaitingReceives> PacketSink for WholeMessages<'_, A> {
     #[inline(always)]
     fn packet(&mut self, header: &Header, payload: Span) -> Taken {
         let take = match header.kind {
@@ -118,7 +118,7 @@ impl<A: Awaiting> PacketSink for Messages<'_, A> {
 }
 
 /// Takes packets of every kind, for receives that are not posted.
-struct Packets<'a, A> {
+struct AnyPackets<'a, A> {
     matcher: &'a mut Matcher,
     lane: &'a mut Lane,
     awaiting: &'a mut A,
@@ -127,9 +127,9 @@ struct Packets<'a, A> {
     taken: Option<u8>,
 }
 
-impl<A: Awaiting> PacketSink for Packets<'_, A> {
+impl<A: AwaitingReceives> PacketSink for AnyPackets<'_, A> {
     fn packet(&mut self, header: &Header, payload: Span) -> Taken {
-        let Packets { matcher, lane, awaiting, tally, .. } = self;
+        let AnyPackets { matcher, lane, awaiting, tally, .. } = self;
         if awaiting.is_done() && header.kind != packet::PIECE {
             return Taken::No;
         }
@@ -147,31 +147,35 @@ impl Connection {
     /// `awaiting` is passed by value both ways, so that its fields stay in registers until the path out of
     /// line needs them.
     #[inline(always)]
-    pub(crate) fn take_for<A: Awaiting>(&mut self, matcher: &mut Matcher, mut awaiting: A) -> (A, bool) {
+    pub(crate) fn take_for_unposted<A: AwaitingReceives>(
+        &mut self,
+        matcher: &mut Matcher,
+        mut awaiting: A,
+    ) -> (A, bool) {
         let (peer, tally) = (self.lane.number, Tally::default());
-        let mut messages = Messages { matcher, awaiting: &mut awaiting, peer, tally, stays: None };
+        let mut messages = WholeMessages { matcher, awaiting: &mut awaiting, peer, tally, stays: None };
         let polled = self.route.poll_while(&mut messages);
-        let Messages { tally, stays, .. } = messages;
-        tally.settle(matcher, &mut self.route);
+        let WholeMessages { tally, stays, .. } = messages;
+        tally.count_and_return_credit(matcher, &mut self.route);
         match stays {
             None => (awaiting, polled.is_err()),
             Some(packet::EAGER) => (awaiting, true),
             Some(_) => {
                 let mut rest = awaiting;
-                self.take_any_for(matcher, &mut rest);
+                self.take_every_kind_for(matcher, &mut rest);
                 (rest, true)
             }
         }
     }
 
     #[inline(never)] // Keeps the path of short messages short.
-    fn take_any_for<A: Awaiting>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
+    fn take_every_kind_for<A: AwaitingReceives>(&mut self, matcher: &mut Matcher, awaiting: &mut A) {
         loop {
             let Connection { route, lane } = self;
-            let mut packets = Packets { matcher, lane, awaiting, tally: Tally::default(), taken: None };
+            let mut packets = AnyPackets { matcher, lane, awaiting, tally: Tally::default(), taken: None };
             let _ = route.poll_while(&mut packets);
-            let Packets { tally, taken, .. } = packets;
-            tally.settle(matcher, &mut self.route);
+            let AnyPackets { tally, taken, .. } = packets;
+            tally.count_and_return_credit(matcher, &mut self.route);
             self.give_credit_back();
             if self.lane.incoming.is_none() || !self.awaits_piece(matcher, taken) {
                 return;
@@ -187,7 +191,7 @@ impl Connection {
             Some(packet::BEGIN) => matcher.try_eager(route, lane),
             _ => lane.incoming.and_then(|incoming| incoming.timed),
         };
-        let comes = taken.is_some() && (0..LOOKS).any(|_| route.ready());
+        let comes = taken.is_some() && (0..PIECE_LOOKS).any(|_| route.ready());
         if let Some(incoming) = &mut lane.incoming {
             incoming.timed = timed.filter(|_| comes);
         }
@@ -206,7 +210,7 @@ impl Connection {
 impl Matcher {
     /// Takes a packet from a peer. Errors: the peer may not send this packet now.
     #[inline]
-    pub(crate) fn consume<A: Awaiting>(
+    pub(crate) fn consume<A: AwaitingReceives>(
         &mut self,
         lane: &mut Lane,
         header: &Header,
@@ -222,7 +226,7 @@ impl Matcher {
 
     /// Takes a whole message.
     #[inline(always)]
-    fn consume_message<A: Awaiting>(
+    fn consume_message<A: AwaitingReceives>(
         &mut self,
         peer: u32,
         header: &Header,
@@ -235,17 +239,17 @@ impl Matcher {
         if taken != Taken::No {
             tally.messages += 1;
             tally.bytes += payload.bytes() as u64;
-        } else if A::KEEPS {
-            self.keep(envelope, payload);
+        } else if A::KEEPS_UNEXPECTED {
+            self.store_unexpected(envelope, payload);
             return Taken::More;
         }
         taken
     }
 
     /// Copies a message into the unexpected queue.
-    fn keep(&mut self, envelope: Envelope, payload: Span) {
+    fn store_unexpected(&mut self, envelope: Envelope, payload: Span) {
         let bytes = payload.bytes();
-        let message = Message::filled(bytes, &mut self.spares, |to| payload.save(to));
+        let message = UnexpectedMessage::filled(bytes, &mut self.spares, |to| payload.save(to));
         self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
         self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
         self.unexpected.push(envelope, message);
@@ -253,7 +257,7 @@ impl Matcher {
 
     /// Takes any packet but a whole message.
     #[inline(never)]
-    fn consume_other<A: Awaiting>(
+    fn consume_other<A: AwaitingReceives>(
         &mut self,
         lane: &mut Lane,
         header: &Header,
@@ -273,17 +277,17 @@ impl Matcher {
         }
         let envelope = Envelope { context: header.context, source: lane.number, tag: header.tag };
         match header.kind {
-            packet::BEGIN => return self.began(lane, envelope, payload, awaiting),
-            packet::PIECE => self.piece(lane, payload)?,
+            packet::BEGIN => return self.consume_begin(lane, envelope, payload, awaiting),
+            packet::PIECE => self.consume_piece(lane, payload)?,
             // The other packets are for `P2p::poll`, which also sends the answers.
-            _ if !A::KEEPS => return Ok(Taken::No),
-            packet::OFFER => self.offer_came(lane, envelope, payload)?,
-            packet::ANNOUNCE => self.announced(lane, envelope, payload)?,
-            packet::DATA => self.fill(lane, header, payload)?,
-            packet::ASK => self.asked(lane, header, payload)?,
-            packet::TAKEN => self.taken(lane, header.context)?,
-            packet::RECALL => self.recalled(lane, header.context),
-            packet::RETURNED => self.returned(lane, header.context)?,
+            _ if !A::KEEPS_UNEXPECTED => return Ok(Taken::No),
+            packet::OFFER => self.consume_offer(lane, envelope, payload)?,
+            packet::ANNOUNCE => self.consume_announce(lane, envelope, payload)?,
+            packet::DATA => self.consume_data(lane, header, payload)?,
+            packet::ASK => self.consume_ask(lane, header, payload)?,
+            packet::TAKEN => self.consume_taken(lane, header.context)?,
+            packet::RECALL => self.consume_recall(lane, header.context),
+            packet::RETURNED => self.consume_returned(lane, header.context)?,
             kind => fail!(Class::Intern, "peer {} sent a packet of unknown kind {kind}", lane.number),
         }
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Taken::Last } else { Taken::More })
@@ -293,12 +297,12 @@ impl Matcher {
     #[inline]
     pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
         let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
-        self.land_by(ours, envelope, message.bytes(), copy);
+        self.land_with(ours, envelope, message.bytes(), copy);
     }
 
     /// Does the same as `land`; `copy` writes the number of bytes that it is given to the buffer.
     #[inline(always)]
-    pub(crate) fn land_by(
+    pub(crate) fn land_with(
         &mut self,
         ours: u64,
         envelope: Envelope,
@@ -306,10 +310,10 @@ impl Matcher {
         copy: impl FnOnce(&Buffer, usize),
     ) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let taken = request.begin(envelope, bytes as u64);
+        let taken = request.match_message(envelope, bytes as u64);
         copy(request.buffer(), taken);
         let detached = request.detached;
-        if let Data::User(buffer) = request.end() {
+        if let MessageData::User(buffer) = request.end() {
             drop(buffer); // Every receive has the user's buffer, so there is no other case.
         }
         if detached {
@@ -318,9 +322,9 @@ impl Matcher {
     }
 
     /// Ends a receive with a message of this process to itself: copies from send buffer to receive buffer.
-    pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut Data) {
+    pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut MessageData) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let bytes = request.begin(envelope, message.bytes() as u64);
+        let bytes = request.match_message(envelope, message.bytes() as u64);
         message.copy_to(bytes, request.buffer());
         self.complete(ours);
     }

@@ -6,24 +6,24 @@ use sys::Span;
 use transport::owned::Memory;
 
 /// The bytes of an operation.
-pub(crate) enum Data {
+pub(crate) enum MessageData {
     /// Empty: the operation has given its buffer up.
     None,
     /// The user's buffer.
     User(Buffer),
     /// A copy in the buffer that the user attached.
-    Attached(Span, Kept),
+    Attached(Span, BufferedCopy),
     /// A copy of our own.
-    Owned(Memory, Kept),
+    Owned(Memory, BufferedCopy),
 }
 
-impl Data {
+impl MessageData {
     pub(crate) fn bytes(&self) -> usize {
         match self {
-            Data::None => 0,
-            Data::User(buffer) => buffer.bytes(),
-            Data::Attached(copy, _) => copy.bytes(),
-            Data::Owned(memory, _) => memory.len(),
+            MessageData::None => 0,
+            MessageData::User(buffer) => buffer.bytes(),
+            MessageData::Attached(copy, _) => copy.bytes(),
+            MessageData::Owned(memory, _) => memory.len(),
         }
     }
 
@@ -31,20 +31,20 @@ impl Data {
     #[inline]
     pub(crate) fn pack(&mut self, offset: usize, to: Span) {
         match self {
-            Data::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
-            Data::User(buffer) => buffer.pack_away(offset, to),
-            Data::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
-            Data::Owned(memory, _) => to.restore(&memory[offset..offset + to.bytes()]),
+            MessageData::None => assert_eq!(to.bytes(), 0, "the operation has given its buffer up"),
+            MessageData::User(buffer) => buffer.pack_away(offset, to),
+            MessageData::Attached(copy, _) => copy.slice(offset, to.bytes()).copy_to(to),
+            MessageData::Owned(memory, _) => to.restore(&memory[offset..offset + to.bytes()]),
         }
     }
 
     /// Copies the first `bytes` packed bytes to the beginning of a receive buffer.
     pub(crate) fn copy_to(&mut self, bytes: usize, to: &Buffer) {
         match self {
-            Data::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
-            Data::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
-            Data::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
-            Data::Owned(memory, _) => to.restore(0, &memory[..bytes]),
+            MessageData::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
+            MessageData::User(buffer) => to.slice(0, bytes).copy_from(&buffer.slice(0, bytes)),
+            MessageData::Attached(copy, _) => to.unpack(0, copy.slice(0, bytes)),
+            MessageData::Owned(memory, _) => to.restore(0, &memory[..bytes]),
         }
     }
 
@@ -52,19 +52,19 @@ impl Data {
     /// copy.
     pub(crate) fn stretch(&self) -> Option<Span> {
         match self {
-            Data::User(buffer) => buffer.contiguous(),
-            Data::Attached(copy, _) => Some(*copy),
-            Data::None | Data::Owned(..) => None,
+            MessageData::User(buffer) => buffer.contiguous(),
+            MessageData::Attached(copy, _) => Some(*copy),
+            MessageData::None | MessageData::Owned(..) => None,
         }
     }
 
     /// The address of the bytes if a peer could read them as one span, otherwise 0.
     pub(crate) fn address(&mut self) -> u64 {
         let address = match self {
-            Data::None => 0,
-            Data::User(buffer) => buffer.contiguous().map_or(0, Span::address),
-            Data::Attached(copy, _) => copy.address(),
-            Data::Owned(memory, _) => memory.as_ptr().expose_provenance(),
+            MessageData::None => 0,
+            MessageData::User(buffer) => buffer.contiguous().map_or(0, Span::address),
+            MessageData::Attached(copy, _) => copy.address(),
+            MessageData::Owned(memory, _) => memory.as_ptr().expose_provenance(),
         };
         address as u64
     }
@@ -72,7 +72,7 @@ impl Data {
 
 /// The object to which a buffer is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum BufferOwner {
     /// The process.
     Process,
     /// A session, by a number that the caller chose.
@@ -83,17 +83,17 @@ pub enum Owner {
 
 /// Names the copy of a message that has not left: its buffer's owner and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
-    pub(crate) owner: Owner,
+pub(crate) struct BufferedCopy {
+    pub(crate) owner: BufferOwner,
     pub(crate) number: u64,
 }
 
-impl std::fmt::Display for Owner {
+impl std::fmt::Display for BufferOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Owner::Process => "the process",
-            Owner::Session(_) => "the session",
-            Owner::Comm(_) => "the communicator",
+            BufferOwner::Process => "the process",
+            BufferOwner::Session(_) => "the session",
+            BufferOwner::Comm(_) => "the communicator",
         })
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Deferred receives: noting them, taking their messages, posting them. `deferred.rs` has the table.
 //!
-//! | state (`Direct`) | who moves a receive there |
+//! | state (`UnpostedState`) | who moves a receive there |
 //! |---|---|
 //! | `Waiting` | `defer` notes the receive; its number makes its ticket |
-//! | `Arrived` | `take_arrivals` copies a whole message into the buffer (`First::land`) |
-//! | `Started` | `settle` posts all that wait, or a first piece comes (`First::claim`); then a request |
-//! | | has the state, and `posted_ticket` gives the request's ticket |
+//! | `Arrived` | `take_packets_for_deferred` copies a whole message into the buffer (`FirstDeferred::land`) |
+//! | `Started` | `post_deferred` posts all that wait, or a first piece comes (`FirstDeferred::claim`); |
+//! | | then a request has the state, and `request_ticket` gives the request's ticket |
 //! | `Forgotten` | `take_arrived` (fast path, only from `Arrived`) or `take_deferred` returns the |
-//! | | outcome; or `give_up_ticket` (MPI_Request_free) detaches the operation |
+//! | | outcome; or `detach_ticket` (MPI_Request_free) detaches the operation |
 
-use crate::consume::{Awaiting, fits};
-use crate::deferred::{DEFERRED_MAX, Deferred, DeferredReceive, Direct};
+use crate::consume::{AwaitingReceives, fits};
+use crate::deferred::{DEFERRED_MAX, DeferredReceive, DeferredReceives, UnpostedState};
 use crate::outcome::{Arrived, Outcome, Ticket};
 use crate::request::Request;
 use crate::state::{Matcher, P2p};
@@ -20,13 +20,13 @@ use sys::Span;
 use transport::route::Taken;
 
 /// The waiting receives from `at` to `end`. A peer's next messages are for the first of them, in order.
-struct First<'a> {
+struct FirstDeferred<'a> {
     entries: &'a mut [DeferredReceive; DEFERRED_MAX],
     at: u64,
     end: u64,
 }
 
-impl First<'_> {
+impl FirstDeferred<'_> {
     /// Returns the first waiting receive if it takes this message.
     #[inline(always)]
     fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
@@ -36,15 +36,15 @@ impl First<'_> {
     }
 }
 
-impl Awaiting for First<'_> {
-    const KEEPS: bool = false;
+impl AwaitingReceives for FirstDeferred<'_> {
+    const KEEPS_UNEXPECTED: bool = false;
 
     #[inline(always)]
     fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
         let Some(receive) = self.fitting(envelope) else { return Taken::No };
         let taken = message.bytes().min(receive.span.bytes());
         message.slice(0, taken).copy_to(receive.span.slice(0, taken));
-        receive.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
+        receive.state = UnpostedState::Arrived(Arrived::new(message.bytes(), envelope.tag));
         self.at += 1;
         if self.at < self.end { Taken::More } else { Taken::Last }
     }
@@ -52,7 +52,7 @@ impl Awaiting for First<'_> {
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64> {
         let receive = self.fitting(envelope)?;
         let ours = matcher.requests.insert(Request::receive(receive.span.into()));
-        receive.direct = Direct::Started(ours);
+        receive.state = UnpostedState::Started(ours);
         self.at += 1;
         Some(ours)
     }
@@ -77,18 +77,18 @@ impl P2p {
     /// Posts all waiting receives, in order. Everything that posts a receive or polls packets calls this
     /// first.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn post_deferred(&mut self) {
         if self.deferred.is_waiting() {
-            self.post_deferred();
+            self.post_all_deferred();
         }
     }
 
     #[cold]
-    fn post_deferred(&mut self) {
+    fn post_all_deferred(&mut self) {
         for number in self.deferred.waiting..self.deferred.next {
             let DeferredReceive { context, source, tag, span, .. } = *self.deferred.entry(number);
             let Ticket(posted) = self.post(Pattern { context, source: Some(source), tag }, span.into());
-            self.deferred.entry(number).direct = Direct::Started(posted);
+            self.deferred.entry(number).state = UnpostedState::Started(posted);
         }
         self.deferred.waiting = self.deferred.next;
     }
@@ -99,11 +99,11 @@ impl P2p {
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
         let entry = self.deferred.entry(number);
-        let Direct::Arrived(arrived) = entry.direct else { return None };
+        let UnpostedState::Arrived(arrived) = entry.state else { return None };
         if arrived.bytes() > entry.span.bytes() {
             return None;
         }
-        self.deferred.forget(number);
+        self.deferred.free_entry(number);
         Some((arrived.tag(), arrived.bytes() as u64))
     }
 
@@ -113,40 +113,40 @@ impl P2p {
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;
         if number >= self.deferred.waiting {
-            self.take_arrivals();
+            self.take_packets_for_deferred();
         }
         let entry = self.deferred.entry(number);
-        let outcome = match entry.direct {
-            Direct::Started(posted) => self.take_posted(posted)?,
+        let outcome = match entry.state {
+            UnpostedState::Started(posted) => self.take_posted(posted)?,
             _ => entry.outcome()?,
         };
-        self.deferred.forget(number);
+        self.deferred.free_entry(number);
         Some(outcome)
     }
 
     /// Takes what the peer of the first waiting receive has sent, for that receive and those after it.
     #[inline(never)]
-    fn take_arrivals(&mut self) {
-        let Deferred { entries, waiting, next, .. } = &mut self.deferred;
+    fn take_packets_for_deferred(&mut self) {
+        let DeferredReceives { entries, waiting, next, .. } = &mut self.deferred;
         let source = entries[*waiting as usize % DEFERRED_MAX].source;
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else { return };
-        let first = First { entries, at: *waiting, end: *next };
-        let (first, _) = peer.take_for(&mut self.matcher, first);
+        let first = FirstDeferred { entries, at: *waiting, end: *next };
+        let (first, _) = peer.take_for_unposted(&mut self.matcher, first);
         *waiting = first.at;
     }
 
     /// The ticket of the operation's request, or None if a deferred receive has no request.
     #[inline(always)]
-    pub(crate) fn posted_ticket(&self, ticket: Ticket) -> Option<u64> {
-        if ticket.is_deferred() { self.deferred.posted(ticket) } else { Some(ticket.0) }
+    pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
+        if ticket.is_deferred() { self.deferred.request_ticket(ticket) } else { Some(ticket.0) }
     }
 
     /// Detaches an operation from its ticket. Returns the ticket of its request, if it has one.
-    pub(crate) fn give_up_ticket(&mut self, ticket: Ticket) -> Option<u64> {
-        self.settle();
-        let posted = self.posted_ticket(ticket);
+    pub(crate) fn detach_ticket(&mut self, ticket: Ticket) -> Option<u64> {
+        self.post_deferred();
+        let posted = self.request_ticket(ticket);
         if let Some(number) = self.deferred.number(ticket) {
-            self.deferred.forget(number);
+            self.deferred.free_entry(number);
         }
         posted
     }

@@ -6,7 +6,7 @@
 //! those after it (`defer.rs`): without matching, and without a request.
 //!
 //! Invariant: while a receive waits here, no receive is posted and no message of its peer is unexpected. So
-//! `P2p::settle` posts these, in order, before another receive is posted or packets are polled.
+//! `P2p::post_deferred` posts these, in order, before another receive is posted or packets are polled.
 
 use crate::outcome::{Arrived, Outcome, Ticket};
 use matching::Pattern;
@@ -21,7 +21,7 @@ const MARK: u64 = u32::MAX as u64;
 pub const NUMBERS: u64 = 1 << 21;
 
 /// The receives, by their number modulo `DEFERRED_MAX`.
-pub(crate) struct Deferred {
+pub(crate) struct DeferredReceives {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
     /// Receives before `first` are forgotten. `waiting` is the first that waits; `next` is the next new
     /// number.
@@ -36,12 +36,12 @@ pub(crate) struct DeferredReceive {
     pub(crate) source: u32,
     pub(crate) tag: Option<i32>,
     pub(crate) span: Span,
-    pub(crate) direct: Direct,
+    pub(crate) state: UnpostedState,
 }
 
 /// The state of a receive in this table. The head of `defer.rs` says who changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direct {
+pub(crate) enum UnpostedState {
     /// The receive waits for its message.
     Waiting,
     /// The whole message is in the buffer.
@@ -52,16 +52,16 @@ pub(crate) enum Direct {
     Forgotten,
 }
 
-impl Deferred {
-    pub(crate) fn new() -> Deferred {
+impl DeferredReceives {
+    pub(crate) fn new() -> DeferredReceives {
         let entry = DeferredReceive {
             context: 0,
             source: 0,
             tag: None,
             span: Span::EMPTY,
-            direct: Direct::Forgotten,
+            state: UnpostedState::Forgotten,
         };
-        Deferred { entries: Box::new([entry; DEFERRED_MAX]), first: 0, waiting: 0, next: 0 }
+        DeferredReceives { entries: Box::new([entry; DEFERRED_MAX]), first: 0, waiting: 0, next: 0 }
     }
 
     /// Whether a receive waits here.
@@ -77,7 +77,7 @@ impl Deferred {
 
     #[cold]
     fn make_room(&mut self) -> bool {
-        while self.first < self.waiting && self.entry(self.first).direct == Direct::Forgotten {
+        while self.first < self.waiting && self.entry(self.first).state == UnpostedState::Forgotten {
             self.first += 1;
         }
         self.next - self.first < DEFERRED_MAX as u64
@@ -87,7 +87,7 @@ impl Deferred {
     pub(crate) fn push(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> u64 {
         let number = self.next;
         self.next += 1;
-        *self.entry(number) = DeferredReceive { context, source, tag, span, direct: Direct::Waiting };
+        *self.entry(number) = DeferredReceive { context, source, tag, span, state: UnpostedState::Waiting };
         number
     }
 
@@ -104,9 +104,9 @@ impl Deferred {
     }
 
     /// The ticket of the receive's request, or None if it has none.
-    pub(crate) fn posted(&self, ticket: Ticket) -> Option<u64> {
+    pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
-        if let Direct::Started(posted) = entry.direct { Some(posted) } else { None }
+        if let UnpostedState::Started(posted) = entry.state { Some(posted) } else { None }
     }
 
     /// The outcome, if the whole message came while the receive was deferred.
@@ -116,8 +116,8 @@ impl Deferred {
 
     /// Frees the ticket of a receive that does not wait.
     #[inline(always)]
-    pub(crate) fn forget(&mut self, number: u64) {
-        self.entry(number).direct = Direct::Forgotten;
+    pub(crate) fn free_entry(&mut self, number: u64) {
+        self.entry(number).state = UnpostedState::Forgotten;
     }
 
     /// The waiting receives, with the lengths of their buffers.
@@ -134,7 +134,7 @@ impl Deferred {
 impl DeferredReceive {
     #[inline(always)]
     pub(crate) fn outcome(&self) -> Option<Outcome> {
-        let Direct::Arrived(arrived) = self.direct else { return None };
+        let UnpostedState::Arrived(arrived) = self.state else { return None };
         Some(arrived.outcome(self.source, self.span.bytes()))
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     /// taken.
     #[test]
     fn numbers_go_on_where_tickets_begin_anew() {
-        let mut deferred = Deferred::new();
+        let mut deferred = DeferredReceives::new();
         let before = NUMBERS - 50;
         (deferred.first, deferred.waiting, deferred.next) = (before, before, before);
         let mut taken = Vec::new();
@@ -174,7 +174,7 @@ mod tests {
             // All but the newest have ended.
             if let Some(over) = at.checked_sub(DEFERRED_MAX as u64 - 1) {
                 deferred.waiting = deferred.next;
-                deferred.forget(before + over);
+                deferred.free_entry(before + over);
                 taken.push(before + over);
             }
         }

@@ -3,15 +3,15 @@
 //! operations left.
 
 use crate::outcome::Ticket;
-use crate::request::{Request, SendProgress, Stage};
+use crate::request::{Request, RequestStage, SendProgress};
 use crate::state::P2p;
 use matching::Pattern;
 
 /// One operation, or a message without a receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
+pub struct OperationReport {
     /// How far the operation is.
-    pub what: What,
+    pub what: OperationState,
     /// The context of its comm.
     pub context: Option<u64>,
     /// The other process; None for MPI_ANY_SOURCE.
@@ -24,7 +24,7 @@ pub struct Operation {
 
 /// How far an operation is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum OperationState {
     /// A receive that no message has matched.
     Posted,
     /// A receive whose bytes are under way.
@@ -41,10 +41,12 @@ pub enum What {
 
 impl P2p {
     /// Describes the operation of a ticket; None if it has ended.
-    pub fn describe(&self, ticket: Ticket) -> Option<Operation> {
-        let ticket = self.posted_ticket(ticket).map_or(ticket, Ticket);
+    pub fn describe(&self, ticket: Ticket) -> Option<OperationReport> {
+        let ticket = self.request_ticket(ticket).map_or(ticket, Ticket);
         match self.matcher.requests.get(ticket.0) {
-            Some(request) if !matches!(request.stage, Stage::Posted(_) | Stage::Expecting(_)) => {
+            Some(request)
+                if !matches!(request.stage, RequestStage::Posted(_) | RequestStage::Expecting(_)) =>
+            {
                 under_way(request)
             }
             _ => self.posted().find(|(other, _)| *other == ticket).map(|(_, posted)| posted),
@@ -52,10 +54,10 @@ impl P2p {
     }
 
     /// Describes all receives and sends that have not ended, then all messages that no receive has matched.
-    pub fn operations(&self) -> Vec<Operation> {
+    pub fn operations(&self) -> Vec<OperationReport> {
         let moving = self.matcher.requests.values().filter_map(under_way);
-        let unexpected = self.matcher.unexpected.iter().map(|(envelope, message)| Operation {
-            what: What::Unexpected,
+        let unexpected = self.matcher.unexpected.iter().map(|(envelope, message)| OperationReport {
+            what: OperationState::Unexpected,
             context: Some(envelope.context),
             peer: Some(envelope.source),
             tag: Some(envelope.tag),
@@ -64,11 +66,16 @@ impl P2p {
         self.posted().map(|(_, posted)| posted).chain(moving).chain(unexpected).collect()
     }
 
-    fn posted(&self) -> impl Iterator<Item = (Ticket, Operation)> {
+    fn posted(&self) -> impl Iterator<Item = (Ticket, OperationReport)> {
         self.waiting_receives().map(|(ticket, pattern, bytes)| {
             let Pattern { context, source: peer, tag } = pattern;
-            let operation =
-                Operation { what: What::Posted, context: Some(context), peer, tag, bytes: bytes as u64 };
+            let operation = OperationReport {
+                what: OperationState::Posted,
+                context: Some(context),
+                peer,
+                tag,
+                bytes: bytes as u64,
+            };
             (ticket, operation)
         })
     }
@@ -86,26 +93,28 @@ impl P2p {
 }
 
 /// Describes an operation that is not in a queue of the matcher.
-fn under_way(request: &Request) -> Option<Operation> {
+fn under_way(request: &Request) -> Option<OperationReport> {
     match &request.stage {
-        Stage::Done | Stage::Posted(_) | Stage::Expecting(_) => None,
-        Stage::Send(send) => Some(Operation {
+        RequestStage::Done | RequestStage::Posted(_) | RequestStage::Expecting(_) => None,
+        RequestStage::Send(send) => Some(OperationReport {
             what: match send.progress {
-                SendProgress::Queued | SendProgress::Handed { has_left: false, .. } => What::Queued,
-                SendProgress::Handed { .. } | SendProgress::Offered => What::Offered,
-                SendProgress::Begun { .. } | SendProgress::Streaming { .. } => What::Sending,
+                SendProgress::Queued | SendProgress::Offloaded { has_left: false, .. } => {
+                    OperationState::Queued
+                }
+                SendProgress::Offloaded { .. } | SendProgress::Offered => OperationState::Offered,
+                SendProgress::InPieces { .. } | SendProgress::Streaming { .. } => OperationState::Sending,
             },
             context: Some(send.envelope.context),
             peer: Some(send.peer),
             tag: Some(send.envelope.tag),
             bytes: request.data.bytes() as u64,
         }),
-        Stage::Handed(_)
-        | Stage::Reading { .. }
-        | Stage::Filling { .. }
-        | Stage::Gathering { .. }
-        | Stage::Pulling(_) => Some(Operation {
-            what: What::Receiving,
+        RequestStage::Offloaded(_)
+        | RequestStage::Reading { .. }
+        | RequestStage::Filling { .. }
+        | RequestStage::Gathering { .. }
+        | RequestStage::Pulling(_) => Some(OperationReport {
+            what: OperationState::Receiving,
             context: None,
             peer: Some(request.outcome.source_peer),
             tag: Some(request.outcome.tag),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Sending the packets that wait for a peer: the queue in order, then a packet of each stream in turn.
 
-use crate::lane::{Lane, Outgoing};
+use crate::lane::{Lane, OutgoingPacket};
 use crate::packet;
 use crate::pieces::send_pieces;
 use crate::protocol::Protocol;
-use crate::request::{FINAL, SendProgress, SendStage};
+use crate::request::{FINAL_ATTEMPT, SendProgress, SendStage};
 use crate::state::{Connection, Matcher};
 use telemetry::{Counter, Event};
 use transport::route::{Route, Sent};
@@ -27,14 +27,14 @@ impl Lane {
         let mut sent = 0;
         while let Some(&packet) = self.queue.front() {
             let answer = match packet {
-                Outgoing::Message { ours } => self.send_message(route, matcher, ours),
-                Outgoing::Ask { theirs, ours, attempt, next, end } => {
+                OutgoingPacket::Message { ours } => self.send_message(route, matcher, ours),
+                OutgoingPacket::Ask { theirs, ours, attempt, next, end } => {
                     let fill = |to| packet::write([ours, next, end], to);
                     route.send(&packet::about(packet::ASK, theirs, attempt), packet::WORDS_BYTES, fill)
                 }
-                Outgoing::Taken { theirs } => bare(route, packet::TAKEN, theirs),
-                Outgoing::Recall { ours } => bare(route, packet::RECALL, ours),
-                Outgoing::Returned { theirs } => bare(route, packet::RETURNED, theirs),
+                OutgoingPacket::Taken { theirs } => bare(route, packet::TAKEN, theirs),
+                OutgoingPacket::Recall { ours } => bare(route, packet::RECALL, ours),
+                OutgoingPacket::Returned { theirs } => bare(route, packet::RETURNED, theirs),
             };
             if answer == Sent::Full {
                 matcher.counters.count(Counter::RingFull, 1);
@@ -57,12 +57,12 @@ impl Lane {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
         let SendStage { envelope, protocol, progress, counted, .. } = *request.sending();
-        if let SendProgress::Handed { key, is_over, .. } = progress {
+        if let SendProgress::Offloaded { key, is_over, .. } = progress {
             let header = packet::addressed(packet::ANNOUNCE, envelope.context, envelope.tag);
             let fill = |to| packet::write([bytes as u64, ours, key.word()], to);
             let answer = route.send(&header, packet::WORDS_BYTES, fill);
             if answer == Sent::Done {
-                request.sending().progress = SendProgress::Handed { key, is_over, has_left: true };
+                request.sending().progress = SendProgress::Offloaded { key, is_over, has_left: true };
                 matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
                 if is_over {
                     matcher.complete(ours);
@@ -71,8 +71,8 @@ impl Lane {
             return answer;
         }
         let mark = if counted { packet::COUNTED } else { 0 };
-        let mut begun = if let SendProgress::Begun { next } = progress { Some(next) } else { None };
-        let may_go = begun.is_some() || protocol != Protocol::Offer && self.has_credit(bytes, route);
+        let mut next_byte = if let SendProgress::InPieces { next } = progress { Some(next) } else { None };
+        let may_go = next_byte.is_some() || protocol != Protocol::Offer && self.has_credit(bytes, route);
         let answer = match if may_go { protocol } else { Protocol::Offer } {
             Protocol::Inline | Protocol::Cell => {
                 let header = packet::addressed(packet::EAGER | mark, envelope.context, envelope.tag);
@@ -81,16 +81,17 @@ impl Lane {
             Protocol::Pieces => {
                 let (address, chunk) = (request.data.address(), route.chunk_for(bytes));
                 let fill = |at, to| request.data.pack(at, to);
-                let answer = send_pieces(route, (&envelope, mark), (bytes, address, chunk), &mut begun, fill);
-                if let (Sent::Full, Some(next)) = (answer, begun) {
-                    request.sending().progress = SendProgress::Begun { next };
+                let answer =
+                    send_pieces(route, (&envelope, mark), (bytes, address, chunk), &mut next_byte, fill);
+                if let (Sent::Full, Some(next)) = (answer, next_byte) {
+                    request.sending().progress = SendProgress::InPieces { next };
                 }
                 answer
             }
             Protocol::Offer => {
                 // The clock is read before the packet leaves: the peer may answer before this function
                 // continues.
-                let begun = telemetry::start_time();
+                let started = telemetry::start_time();
                 let mut address = if route.is_readable() { request.data.address() } else { 0 };
                 if device::on() && device::lend::is_lent(address as usize) {
                     address |= packet::ON_DEVICE;
@@ -110,7 +111,7 @@ impl Lane {
                     request.sending().progress = SendProgress::Offered;
                     matcher.count(Counter::RendezvousMessagesSent, Counter::RendezvousBytesSent, bytes);
                     let (what, peer, bytes) = ("offer", self.number, bytes as u64);
-                    telemetry::end(begun, Event::Rendezvous { what, peer, ticket: ours, bytes });
+                    telemetry::end(started, Event::Rendezvous { what, peer, ticket: ours, bytes });
                 }
                 return answer;
             }
@@ -140,7 +141,7 @@ impl Lane {
             let next = next + bytes;
             request.sending().progress = SendProgress::Streaming { theirs, attempt, next, end };
             self.streams.push_back(ours);
-        } else if attempt == FINAL {
+        } else if attempt == FINAL_ATTEMPT {
             matcher.complete(ours);
         } else {
             request.sending().progress = SendProgress::Offered;

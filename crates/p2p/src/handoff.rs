@@ -11,15 +11,15 @@
 //! Invariants: once a channel has a number, both sides count every message of its tag, in the order of the
 //! ring (`packet::COUNTED`). A channel that a sender has forgotten is never named again.
 
-use crate::channel::{CHANNEL_BITS, Channel, Expecting, Handoff, HandoffKey};
-use crate::data::Data;
-use crate::lane::{Lane, Outgoing};
+use crate::channel::{CHANNEL_BITS, Channel, ExpectingReceive, Handoff, HandoffKey};
+use crate::data::MessageData;
+use crate::lane::{Lane, OutgoingPacket};
 use crate::message::Offer;
 use crate::outcome::{Mode, Ticket};
 use crate::packet;
 use crate::protocol::Protocol;
-use crate::request::{Request, SendProgress, SendStage, Stage};
-use crate::state::{Matcher, P2p, known};
+use crate::request::{Request, RequestStage, SendProgress, SendStage};
+use crate::state::{Matcher, P2p, connection};
 use datatype::Buffer;
 use error::{Class, Error, Result, fail};
 use matching::{Envelope, Pattern};
@@ -35,7 +35,7 @@ impl P2p {
             return Ok(false);
         }
         self.connect(peer)?;
-        let lane = &mut known(&mut self.peers, peer).lane;
+        let lane = &mut connection(&mut self.peers, peer).lane;
         Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
     }
 
@@ -46,16 +46,16 @@ impl P2p {
     }
 
     /// Takes the packets that a peer has sent, so that a receive that is posted next finds them.
-    pub fn look(&mut self, peer: u32) -> Result<()> {
-        self.settle();
-        self.greet()?;
+    pub fn take_packets_of(&mut self, peer: u32) -> Result<()> {
+        self.post_deferred();
+        self.note_writers()?;
         self.connect(peer)?;
         self.take_packets(peer).map(|_| ())
     }
 
     /// Starts a send to another process, in any mode but buffered, whose bytes an executor moves. `start`
     /// starts the executor's side; if it fails, the send goes like any other.
-    pub fn isend_handed<T>(
+    pub fn isend_offloaded<T>(
         &mut self,
         mode: Mode,
         (context, dest, tag): (u64, u32, i32),
@@ -64,44 +64,44 @@ impl P2p {
     ) -> Result<(Ticket, Option<(HandoffKey, T)>)> {
         self.connect(dest)?;
         let envelope = Envelope { context, source: self.rank, tag };
-        let lane = &mut known(&mut self.peers, dest).lane;
+        let lane = &mut connection(&mut self.peers, dest).lane;
         // An earlier process with this number started at another channel.
         let first = self.reach.generation(self.rank) << 24;
         let channels = &mut self.matcher.channels;
-        let channel = lane.number().next(context, tag, || {
+        let channel = lane.outgoing_channels().next(context, tag, || {
             *channels = channels.wrapping_add(1);
             first.wrapping_add(*channels) % (1 << CHANNEL_BITS)
         });
         let key = HandoffKey::new(self.rank, channel.name, channel.count);
         let started = start(key, &buffer).ok();
         let progress = match started {
-            Some(_) => SendProgress::Handed { key, has_left: false, is_over: false },
+            Some(_) => SendProgress::Offloaded { key, has_left: false, is_over: false },
             None => SendProgress::Queued,
         };
         let (protocol, counted) = (Protocol::Offer, started.is_none());
         let stage = SendStage { peer: dest, envelope, protocol, progress, counted, exposed: None };
-        let (data, detached) = self.keep(mode, context, buffer)?;
+        let (data, detached) = self.send_data(mode, context, buffer)?;
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
-        known(&mut self.peers, dest).lane.push(Outgoing::Message { ours });
+        connection(&mut self.peers, dest).lane.push(OutgoingPacket::Message { ours });
         self.flush(dest);
         Ok((Ticket(ours), started.map(|started| (key, started))))
     }
 
     /// Lets an executor wait for the message of a receive that has just been posted, if the message's key is
     /// known.
-    pub fn expect(&mut self, ticket: Ticket, context: u64, source: u32, tag: i32) {
+    pub fn expect_message(&mut self, ticket: Ticket, context: u64, source: u32, tag: i32) {
         let Matcher { requests, posted, handoffs, .. } = &mut self.matcher;
         let Some(Request { stage, data, .. }) = requests.get_mut(ticket.0) else { return };
-        let Stage::Posted(entry) = *stage else { return };
+        let RequestStage::Posted(entry) = *stage else { return };
         let Some(Some(peer)) = self.peers.get(source as usize) else { return };
         let Some(channels) = &peer.lane.arriving else { return };
         let Some(Channel { name, count }) = channels.get(context, tag) else { return };
         let Some(waiting) = posted.exact(&Envelope { context, source, tag }) else { return };
-        let Data::User(buffer) = data else { return };
+        let MessageData::User(buffer) = data else { return };
         // `waiting` counts this receive, too.
         let key = HandoffKey::new(source, name, count.wrapping_add(waiting as u32));
         let buffer = buffer.clone();
-        *stage = Stage::Expecting(Box::new(Expecting { entry, key, over: None }));
+        *stage = RequestStage::Expecting(Box::new(ExpectingReceive { entry, key, over: None }));
         handoffs.push_back(Handoff::Receive { ticket, key, peer: source, context, buffer });
     }
 
@@ -119,23 +119,24 @@ impl P2p {
     /// Whether an operation still waits for an executor with this key.
     pub fn awaits(&self, ticket: Ticket, key: HandoffKey) -> bool {
         match self.matcher.requests.get(ticket.0).map(|request| &request.stage) {
-            Some(Stage::Expecting(expecting)) => expecting.key == key,
-            Some(Stage::Handed(handed)) => *handed == key,
-            Some(Stage::Send(_)) => true,
+            Some(RequestStage::Expecting(expecting)) => expecting.key == key,
+            Some(RequestStage::Offloaded(offloaded)) => *offloaded == key,
+            Some(RequestStage::Send(_)) => true,
             _ => false,
         }
     }
 
     /// The receives, this one included, whose messages executors wait for, and which would get other messages
     /// if this receive were cancelled. The caller withdraws them before it cancels the receive.
-    pub fn depending(&self, ticket: Ticket) -> Vec<Ticket> {
-        let Some(Ticket(ours)) = self.posted_ticket(ticket).map(Ticket) else { return Vec::new() };
+    pub fn receives_depending_on(&self, ticket: Ticket) -> Vec<Ticket> {
+        let Some(Ticket(ours)) = self.request_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
         let mut waiting = posted.iter().skip_while(|(_, other)| **other != ours);
         let Some((cancelled, _)) = waiting.next() else { return Vec::new() };
         let takes = |&(pattern, other): &(&Pattern, &u64)| {
             let (Some(source), Some(tag)) = (pattern.source, pattern.tag) else { return false };
-            let is_expecting = requests.get(*other).is_some_and(|it| matches!(it.stage, Stage::Expecting(_)));
+            let is_expecting =
+                requests.get(*other).is_some_and(|it| matches!(it.stage, RequestStage::Expecting(_)));
             is_expecting && cancelled.fits(&Envelope { context: pattern.context, source, tag })
         };
         let itself = std::iter::once((cancelled, &ours));
@@ -144,12 +145,12 @@ impl P2p {
 
     /// Notes that no executor waits for the message of a receive any more. Returns false if none did, or if
     /// the executor's part has ended.
-    pub fn withdrawn(&mut self, ticket: Ticket) -> bool {
+    pub fn withdraw_executor(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
-            && let Stage::Expecting(expecting) = stage
+            && let RequestStage::Expecting(expecting) = stage
             && expecting.over.is_none()
         {
-            *stage = Stage::Posted(expecting.entry);
+            *stage = RequestStage::Posted(expecting.entry);
             return true;
         }
         false
@@ -157,7 +158,7 @@ impl P2p {
 
     /// Notes that an executor has ended its part of an operation. `carried`: how it moved the bytes, if
     /// someone will ask.
-    pub fn handed_over(
+    pub fn offload_ended(
         &mut self,
         ticket: Ticket,
         key: HandoffKey,
@@ -167,12 +168,14 @@ impl P2p {
         self.carried.extend(carried.map(|carried| (ticket, carried)));
         let Some(request) = self.matcher.requests.get_mut(ticket.0) else { return };
         match &mut request.stage {
-            Stage::Expecting(expecting) if expecting.key == key => expecting.over = Some(error),
-            Stage::Handed(handed) if *handed == key => self.matcher.end_handed(ticket.0, error),
-            Stage::Send(send) => {
-                let SendProgress::Handed { has_left, .. } = send.progress else { return };
+            RequestStage::Expecting(expecting) if expecting.key == key => expecting.over = Some(error),
+            RequestStage::Offloaded(offloaded) if *offloaded == key => {
+                self.matcher.end_offloaded(ticket.0, error)
+            }
+            RequestStage::Send(send) => {
+                let SendProgress::Offloaded { has_left, .. } = send.progress else { return };
                 request.outcome.error = error;
-                send.progress = SendProgress::Handed { key, has_left, is_over: true };
+                send.progress = SendProgress::Offloaded { key, has_left, is_over: true };
                 if has_left {
                     self.matcher.complete(ticket.0);
                 }
@@ -181,7 +184,7 @@ impl P2p {
         }
     }
 
-    /// Takes the description of how an executor moved a message, if `handed_over` was given one.
+    /// Takes the description of how an executor moved a message, if `offload_ended` was given one.
     pub fn carried(&mut self, ticket: Ticket) -> Option<Carried> {
         self.carried.remove(&ticket)
     }
@@ -189,7 +192,12 @@ impl P2p {
 
 impl Matcher {
     /// Takes an ANNOUNCE: a message that executors move.
-    pub(crate) fn announced(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
+    pub(crate) fn consume_announce(
+        &mut self,
+        lane: &mut Lane,
+        envelope: Envelope,
+        payload: Span,
+    ) -> Result<()> {
         let Some([bytes, theirs, word]) = packet::read(payload) else {
             fail!(Class::Intern, "peer {} announced a message by {} bytes", lane.number, payload.bytes())
         };
@@ -202,15 +210,15 @@ impl Matcher {
     }
 
     /// Gives an announced message to its receive, and to an executor unless one already waits for this key.
-    pub(crate) fn hand_over(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
+    pub(crate) fn offload(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let taken = request.begin(envelope, bytes) as u64;
+        let taken = request.match_message(envelope, bytes) as u64;
         self.counters.count(Counter::RendezvousMessagesReceived, 1);
         self.counters.count(Counter::RendezvousBytesReceived, taken);
-        match std::mem::replace(&mut request.stage, Stage::Handed(key)) {
-            Stage::Expecting(expecting) if expecting.key == key => {
+        match std::mem::replace(&mut request.stage, RequestStage::Offloaded(key)) {
+            RequestStage::Expecting(expecting) if expecting.key == key => {
                 if let Some(error) = expecting.over {
-                    self.end_handed(ours, error);
+                    self.end_offloaded(ours, error);
                 }
             }
             _ => {
@@ -223,7 +231,7 @@ impl Matcher {
 
     /// Ends a receive whose executor has ended. A truncation error is dropped: the announcement has given the
     /// receive a better one.
-    fn end_handed(&mut self, ours: u64, error: Option<Error>) {
+    fn end_offloaded(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);
         request.outcome.error = error.or(request.outcome.error.take());
@@ -233,8 +241,8 @@ impl Matcher {
     /// Whether the send with this ticket has been announced to this peer.
     pub(crate) fn is_announced(&mut self, ours: u64, peer: u32) -> bool {
         let stage = self.requests.get(ours).map(|request| &request.stage);
-        matches!(stage, Some(Stage::Send(send)) if send.peer == peer
-            && matches!(send.progress, SendProgress::Handed { has_left: true, .. }))
+        matches!(stage, Some(RequestStage::Send(send)) if send.peer == peer
+            && matches!(send.progress, SendProgress::Offloaded { has_left: true, .. }))
     }
 
     /// Notes that a send was cancelled in time; the send ends with its executor's part.

@@ -10,7 +10,7 @@
 use crate::channel::Channels;
 use crate::choice::Chooser;
 use crate::config::Config;
-use crate::message::Incoming;
+use crate::message::IncomingPieces;
 use crate::outcome::Mode;
 use crate::protocol::{Limits, Protocol};
 use std::collections::VecDeque;
@@ -40,10 +40,10 @@ pub(crate) struct Lane {
     pub(crate) generation: u32,
     /// Packets in the order in which they must leave. While the queue is not empty, no other packet with an
     /// envelope leaves.
-    pub(crate) queue: VecDeque<Outgoing>,
+    pub(crate) queue: VecDeque<OutgoingPacket>,
     /// The number of packets in `queue`, plus 1 if messages to this peer may be numbered. At 0 an eager
     /// message leaves at once.
-    hurdles: usize,
+    obstacles: usize,
     /// The channels to the peer and from it, once there are any.
     pub(crate) outgoing: Option<Box<Channels>>,
     pub(crate) arriving: Option<Box<Channels>>,
@@ -57,14 +57,14 @@ pub(crate) struct Lane {
     /// Whether a read of the peer's memory has failed. Then none is tried again.
     pub(crate) unreadable: bool,
     /// The message in pieces that the peer has begun to send.
-    pub(crate) incoming: Option<Incoming>,
+    pub(crate) incoming: Option<IncomingPieces>,
     /// The distance of the peer's core, once it was measured.
     distance: Option<Distance>,
 }
 
 /// A packet that waits to leave.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outgoing {
+pub(crate) enum OutgoingPacket {
     /// The first packet of a send: the message, its beginning, its offer or its announcement.
     Message { ours: u64 },
     /// An ASK for bytes `[next, end)` of the peer's send.
@@ -108,7 +108,7 @@ impl Lane {
             consumed: 0,
             generation: 0,
             queue: VecDeque::new(),
-            hurdles: 0,
+            obstacles: 0,
             outgoing: None,
             arriving: None,
             streams: VecDeque::new(),
@@ -121,10 +121,10 @@ impl Lane {
     }
 
     /// Sets the limits by the tuning table, if there is one.
-    pub(crate) fn choose(&mut self, chooser: &Chooser) {
+    pub(crate) fn limit_by_table(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {
-            self.learn(chooser);
+            self.update_limits(chooser);
         }
     }
 
@@ -132,7 +132,7 @@ impl Lane {
     #[inline(always)]
     pub(crate) fn protocol(&mut self, bytes: usize, chooser: &Chooser) -> Protocol {
         if bytes > self.limits.packet_bytes_max && self.is_learning {
-            self.learn(chooser);
+            self.update_limits(chooser);
         }
         self.limits.of(bytes)
     }
@@ -159,7 +159,7 @@ impl Lane {
 
     /// Sets the limits by what was measured.
     #[cold]
-    fn learn(&mut self, chooser: &Chooser) {
+    fn update_limits(&mut self, chooser: &Chooser) {
         let distance = self.distance(chooser);
         let (eager_bytes_max, is_learning) = chooser.eager_bytes_max(distance, self.eager_most);
         self.limits = Limits::new(eager_bytes_max, self.packet_most);
@@ -168,29 +168,29 @@ impl Lane {
 
     /// Starts anew with the peer's consumed word as it is: earlier processes with either number may have
     /// changed it.
-    pub(crate) fn begin_anew(&mut self, generation: u32, consumed: u64) {
+    pub(crate) fn start_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
         (self.outgoing, self.arriving) = (None, None);
-        self.hurdles = self.queue.len();
+        self.obstacles = self.queue.len();
     }
 
     /// Whether a message may leave at once without overtaking another, and needs no number.
     #[inline]
-    pub(crate) fn is_clear(&self, context: u64, tag: i32) -> bool {
-        self.hurdles == 0 || self.passes(context, tag)
+    pub(crate) fn may_leave_at_once(&self, context: u64, tag: i32) -> bool {
+        self.obstacles == 0 || self.is_unobstructed(context, tag)
     }
 
     #[cold]
-    fn passes(&self, context: u64, tag: i32) -> bool {
+    fn is_unobstructed(&self, context: u64, tag: i32) -> bool {
         let is_numbered = |channels: &Channels| channels.has(context, tag);
         self.queue.is_empty() && !self.outgoing.as_deref().is_some_and(is_numbered)
     }
 
     /// The channels to the peer. From now on a message to this peer looks for its channel before it leaves.
-    pub(crate) fn number(&mut self) -> &mut Channels {
+    pub(crate) fn outgoing_channels(&mut self) -> &mut Channels {
         if self.outgoing.is_none() {
-            self.hurdles += 1;
+            self.obstacles += 1;
         }
         self.outgoing.get_or_insert_default()
     }
@@ -200,14 +200,14 @@ impl Lane {
         !(self.queue.is_empty() && self.streams.is_empty())
     }
 
-    pub(crate) fn push(&mut self, packet: Outgoing) {
-        self.hurdles += 1;
+    pub(crate) fn push(&mut self, packet: OutgoingPacket) {
+        self.obstacles += 1;
         self.queue.push_back(packet);
     }
 
     /// Removes the first packet of the queue, which has left.
     pub(crate) fn pop(&mut self) {
-        self.hurdles -= usize::from(self.queue.pop_front().is_some());
+        self.obstacles -= usize::from(self.queue.pop_front().is_some());
     }
 
     pub(crate) fn push_stream(&mut self, ours: u64) {
@@ -217,8 +217,9 @@ impl Lane {
     /// Removes a send whose first packet has not left.
     pub(crate) fn drop_message(&mut self, ours: u64) {
         let before = self.queue.len();
-        self.queue.retain(|packet| !matches!(packet, Outgoing::Message { ours: other } if *other == ours));
-        self.hurdles -= before - self.queue.len();
+        self.queue
+            .retain(|packet| !matches!(packet, OutgoingPacket::Message { ours: other } if *other == ours));
+        self.obstacles -= before - self.queue.len();
     }
 
     /// Removes a send that streams: the peer needs no more of it.

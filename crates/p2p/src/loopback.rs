@@ -2,12 +2,12 @@
 //! Messages of a process to itself: matched like others, without packets. A long message is copied once, from
 //! buffer to buffer.
 
-use crate::data::Data;
-use crate::message::Message;
+use crate::data::MessageData;
+use crate::message::UnexpectedMessage;
 use crate::outcome::{Mode, Ticket};
 use crate::protocol::Protocol;
 use crate::request::{Request, SendProgress, SendStage};
-use crate::state::{Matcher, P2p, known};
+use crate::state::{Matcher, P2p, connection};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
@@ -27,17 +27,17 @@ impl P2p {
         let (envelope, bytes) = (Envelope { context, source: self.rank, tag }, buffer.bytes());
         self.matcher.count(Counter::OwnMessages, Counter::OwnBytes, bytes);
         if let Some(receive) = self.matcher.posted.take(&envelope) {
-            self.matcher.land_loopback(receive, envelope, &mut Data::User(buffer));
+            self.matcher.land_loopback(receive, envelope, &mut MessageData::User(buffer));
             return Ok(Ticket::DONE);
         }
-        let peer = known(&mut self.peers, self.rank);
+        let peer = connection(&mut self.peers, self.rank);
         if protocol != Protocol::Offer && peer.lane.has_credit(bytes, &peer.route) {
             peer.lane.charge(bytes);
-            let message = Message::filled(bytes, &mut self.matcher.spares, |to| buffer.save(0, to));
+            let message = UnexpectedMessage::filled(bytes, &mut self.matcher.spares, |to| buffer.save(0, to));
             self.matcher.unexpected.push(envelope, message);
             return Ok(Ticket::DONE);
         }
-        let (data, detached) = self.keep(mode, context, buffer)?;
+        let (data, detached) = self.send_data(mode, context, buffer)?;
         let stage = SendStage {
             peer: self.rank,
             envelope,
@@ -47,7 +47,7 @@ impl P2p {
             exposed: None,
         };
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
-        self.matcher.unexpected.push(envelope, Message::Loopback { ours });
+        self.matcher.unexpected.push(envelope, UnexpectedMessage::Loopback { ours });
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 }
@@ -56,7 +56,7 @@ impl Matcher {
     /// Copies a waiting send of this process to itself into its receive, and ends both.
     pub(crate) fn copy_loopback(&mut self, send: u64, receive: u64, envelope: Envelope) {
         let waiting = self.requests.get_mut(send).expect("a send to ourselves waits until it is received");
-        let mut data = std::mem::replace(&mut waiting.data, Data::None);
+        let mut data = std::mem::replace(&mut waiting.data, MessageData::None);
         self.land_loopback(receive, envelope, &mut data);
         self.requests.get_mut(send).expect("nothing ended it meanwhile").data = data;
         self.complete(send);

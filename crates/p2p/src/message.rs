@@ -9,7 +9,7 @@ use transport::route::{INLINE_BYTES, RemoteRange};
 use tuning::Distance;
 
 /// A message whose receive is not yet known.
-pub(crate) enum Message {
+pub(crate) enum UnexpectedMessage {
     /// A message short enough to be stored here, without an allocation.
     Short { bytes: u8, data: [MaybeUninit<u8>; INLINE_BYTES] },
     /// A copy of the message: the first `bytes` bytes of `memory`.
@@ -22,46 +22,46 @@ pub(crate) enum Message {
     Loopback { ours: u64 },
 }
 
-impl Message {
+impl UnexpectedMessage {
     /// Stores a message of `bytes` bytes, which `fill` writes.
     pub(crate) fn filled(
         bytes: usize,
         spares: &mut Spares,
         fill: impl FnOnce(&mut [MaybeUninit<u8>]),
-    ) -> Message {
+    ) -> UnexpectedMessage {
         if bytes <= INLINE_BYTES {
             let mut data = [MaybeUninit::uninit(); INLINE_BYTES];
             fill(&mut data[..bytes]);
-            return Message::Short { bytes: bytes as u8, data };
+            return UnexpectedMessage::Short { bytes: bytes as u8, data };
         }
         let mut memory = spares.take(bytes);
         fill(&mut memory[..bytes]);
-        Message::Long { bytes, memory }
+        UnexpectedMessage::Long { bytes, memory }
     }
 }
 
 /// The message that a peer has begun and whose pieces are still to come.
 #[derive(Clone, Copy)]
-pub(crate) struct Incoming {
-    pub(crate) to: Destination,
+pub(crate) struct IncomingPieces {
+    pub(crate) to: PieceDestination,
     pub(crate) left: u64,
     /// The message's address in the sender's memory, or 0.
     pub(crate) address: u64,
     /// Set while the pieces are timed: the receiver has waited for each so far.
-    pub(crate) timed: Option<Timed>,
+    pub(crate) timed: Option<PieceTiming>,
 }
 
 /// A message whose pieces, through cells, are timed.
 #[derive(Clone, Copy)]
-pub(crate) struct Timed {
+pub(crate) struct PieceTiming {
     pub(crate) distance: Distance,
     pub(crate) bytes: u64,
-    pub(crate) began: u64,
+    pub(crate) started: u64,
 }
 
 /// Where the pieces of a message are stored.
 #[derive(Clone, Copy)]
-pub(crate) enum Destination {
+pub(crate) enum PieceDestination {
     /// The buffer of the receive with this ticket. Bytes beyond its end are dropped.
     Receive(u64),
     /// The memory of the early message with this number.
@@ -69,7 +69,7 @@ pub(crate) enum Destination {
 }
 
 /// A message in pieces whose receive is not yet known.
-pub(crate) struct Early {
+pub(crate) struct EarlyPieces {
     pub(crate) memory: Memory,
     pub(crate) bytes: usize,
     pub(crate) filled: usize,

@@ -3,13 +3,13 @@
 //! unfinished.
 
 use crate::probe::Probe;
-use crate::request::{SendProgress, Stage};
+use crate::request::{RequestStage, SendProgress};
 use crate::state::P2p;
 use matching::{Envelope, Pattern};
 
 /// One operation or message that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Pending {
+pub enum PendingOperation {
     /// A receive that no message has matched, in the order posted.
     Receive {
         /// The messages that it takes.
@@ -49,39 +49,40 @@ pub enum Pending {
 impl P2p {
     /// Everything that has not ended: receives in their order, messages in their order, then the rest
     /// unsorted.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<PendingOperation> {
         let matcher = &self.matcher;
-        let posted =
-            self.waiting_receives().map(|(_, pattern, capacity)| Pending::Receive { pattern, capacity });
-        let unexpected = matcher.unexpected.iter().map(|(envelope, message)| Pending::Message {
+        let posted = self
+            .waiting_receives()
+            .map(|(_, pattern, capacity)| PendingOperation::Receive { pattern, capacity });
+        let unexpected = matcher.unexpected.iter().map(|(envelope, message)| PendingOperation::Message {
             context: envelope.context,
             probe: matcher.describe(envelope, message),
         });
         let moving = matcher.requests.values().filter_map(|request| match &request.stage {
-            Stage::Send(send) => Some(Pending::Send {
+            RequestStage::Send(send) => Some(PendingOperation::Send {
                 dest_peer: send.peer,
                 envelope: send.envelope,
                 bytes: request.data.bytes(),
                 matched: matches!(send.progress, SendProgress::Streaming { .. }),
             }),
-            Stage::Pulling(pulling) => Some(Pending::Transfer {
+            RequestStage::Pulling(pulling) => Some(PendingOperation::Transfer {
                 source_peer: request.outcome.source_peer,
                 tag: request.outcome.tag,
                 left: pulling.left(),
             }),
-            Stage::Reading { next, end, .. }
-            | Stage::Filling { next, end, .. }
-            | Stage::Gathering { next, end, .. } => Some(Pending::Transfer {
+            RequestStage::Reading { next, end, .. }
+            | RequestStage::Filling { next, end, .. }
+            | RequestStage::Gathering { next, end, .. } => Some(PendingOperation::Transfer {
                 source_peer: request.outcome.source_peer,
                 tag: request.outcome.tag,
                 left: end - next,
             }),
-            Stage::Handed(_) => Some(Pending::Transfer {
+            RequestStage::Offloaded(_) => Some(PendingOperation::Transfer {
                 source_peer: request.outcome.source_peer,
                 tag: request.outcome.tag,
                 left: request.outcome.bytes as u64,
             }),
-            Stage::Done | Stage::Posted(_) | Stage::Expecting(_) => None,
+            RequestStage::Done | RequestStage::Posted(_) | RequestStage::Expecting(_) => None,
         });
         posted.chain(unexpected).chain(moving).collect()
     }

@@ -7,11 +7,11 @@
 //! receive is known.
 
 use crate::config::EAGER_MOST;
-use crate::consume::Awaiting;
+use crate::consume::AwaitingReceives;
 use crate::lane::{Lane, cost};
-use crate::message::{Destination, Early, Incoming, Message, Timed};
+use crate::message::{EarlyPieces, IncomingPieces, PieceDestination, PieceTiming, UnexpectedMessage};
 use crate::packet;
-use crate::request::Stage;
+use crate::request::RequestStage;
 use crate::state::{Connection, Matcher};
 use datatype::Buffer;
 use error::{Class, Result, fail};
@@ -56,7 +56,7 @@ impl Connection {
         let Connection { route, lane } = self;
         let bytes = message.bytes();
         if matches!(route, Route::Loopback)
-            || !lane.is_clear(envelope.context, envelope.tag)
+            || !lane.may_leave_at_once(envelope.context, envelope.tag)
             || !lane.has_credit(bytes, route)
         {
             return false;
@@ -80,11 +80,13 @@ impl Matcher {
     /// decided: times its pieces, or times a read of it in the sender's memory. The pieces then overwrite
     /// what was read, because the sender's buffer may hold another message by now.
     #[inline(never)]
-    pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<Timed> {
+    pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<PieceTiming> {
         if !lane.is_learning() {
             return None;
         }
-        let Incoming { to: Destination::Receive(ours), left: bytes, address, .. } = lane.incoming? else {
+        let IncomingPieces { to: PieceDestination::Receive(ours), left: bytes, address, .. } =
+            lane.incoming?
+        else {
             return None;
         };
         let buffer = self.requests.get(ours)?.buffer().contiguous()?;
@@ -94,22 +96,22 @@ impl Matcher {
         let distance = lane.distance(&self.chooser);
         match self.chooser.try_eager(distance, bytes)? {
             Method::Cells => {
-                let timed = Timed { distance, bytes, began: sys::clock::now() };
+                let timed = PieceTiming { distance, bytes, started: sys::clock::now() };
                 (!route.ready()).then_some(timed)
             }
             Method::Read if address == 0 => None,
             Method::Read => {
-                let began = sys::clock::now();
+                let started = sys::clock::now();
                 let done = route.read(address as usize, buffer.slice(0, bytes as usize));
                 // A refusal counts as a read that took extremely long.
-                self.chooser.tried_eager(distance, bytes, Method::Read, if done { began } else { 0 });
+                self.chooser.record_eager(distance, bytes, Method::Read, if done { started } else { 0 });
                 None
             }
         }
     }
 
     /// Takes a BEGIN: a message whose pieces come next.
-    pub(crate) fn began<A: Awaiting>(
+    pub(crate) fn consume_begin<A: AwaitingReceives>(
         &mut self,
         lane: &mut Lane,
         envelope: Envelope,
@@ -120,50 +122,50 @@ impl Matcher {
         let Some((bytes, address)) = length(payload) else {
             fail!(Class::Intern, "peer {peer} began a message in pieces, but not with its length")
         };
-        if let Some(Incoming { left, .. }) = lane.incoming {
+        if let Some(IncomingPieces { left, .. }) = lane.incoming {
             fail!(Class::Intern, "peer {peer} began a message before {left} bytes of the last had come")
         }
         let to = match awaiting.claim(self, &envelope) {
             Some(ours) => {
                 self.gather(ours, envelope, bytes);
                 lane.returned += cost(bytes);
-                Destination::Receive(ours)
+                PieceDestination::Receive(ours)
             }
-            None if !A::KEEPS => return Ok(Taken::No),
+            None if !A::KEEPS_UNEXPECTED => return Ok(Taken::No),
             None => {
                 self.count(Counter::UnexpectedMessages, Counter::UnexpectedBytes, bytes);
-                let early = Early { memory: self.spares.take(bytes), bytes, filled: 0 };
+                let early = EarlyPieces { memory: self.spares.take(bytes), bytes, filled: 0 };
                 let number = self.early.insert(early);
-                self.unexpected.push(envelope, Message::Pieces(number));
-                Destination::Early(number)
+                self.unexpected.push(envelope, UnexpectedMessage::Pieces(number));
+                PieceDestination::Early(number)
             }
         };
         self.count(Counter::EagerMessagesReceived, Counter::EagerBytesReceived, bytes);
-        lane.incoming = Some(Incoming { to, left: bytes as u64, address, timed: None });
+        lane.incoming = Some(IncomingPieces { to, left: bytes as u64, address, timed: None });
         Ok(Taken::Last)
     }
 
     /// Takes a PIECE: the next bytes of the last message that the peer began.
-    pub(crate) fn piece(&mut self, lane: &mut Lane, payload: Span) -> Result<()> {
+    pub(crate) fn consume_piece(&mut self, lane: &mut Lane, payload: Span) -> Result<()> {
         let bytes = payload.bytes() as u64;
         let Some(incoming) = lane.incoming.filter(|last| (1..=last.left).contains(&bytes)) else {
             let left = lane.incoming.map_or(0, |last| last.left);
             fail!(Class::Intern, "peer {} sent a piece of {bytes} bytes where {left} were left", lane.number)
         };
         let left = incoming.left - bytes;
-        lane.incoming = (left > 0).then_some(Incoming { left, ..incoming });
+        lane.incoming = (left > 0).then_some(IncomingPieces { left, ..incoming });
         match incoming.to {
-            Destination::Receive(ours) => {
+            PieceDestination::Receive(ours) => {
                 let copy = |buffer: &Buffer, at, taken| buffer.unpack(at, payload.slice(0, taken));
                 self.take_piece(ours, payload.bytes(), copy);
                 if left == 0 {
                     self.complete(ours);
-                    if let Some(Timed { distance, bytes, began }) = incoming.timed {
-                        self.chooser.tried_eager(distance, bytes, Method::Cells, began);
+                    if let Some(PieceTiming { distance, bytes, started }) = incoming.timed {
+                        self.chooser.record_eager(distance, bytes, Method::Cells, started);
                     }
                 }
             }
-            Destination::Early(number) => {
+            PieceDestination::Early(number) => {
                 let early =
                     self.early.get_mut(number).expect("a receive that takes it takes the pieces, too");
                 let at = early.filled;
@@ -183,7 +185,7 @@ impl Matcher {
         envelope: Envelope,
         number: u64,
     ) -> usize {
-        let Early { memory, bytes, filled } =
+        let EarlyPieces { memory, bytes, filled } =
             self.early.remove(number).expect("an early message waits for its receive");
         self.gather(ours, envelope, bytes);
         let copy = |buffer: &Buffer, at, taken| buffer.restore(at, &memory[..taken]);
@@ -193,7 +195,7 @@ impl Matcher {
             self.complete(ours);
         } else {
             let incoming = lane.incoming.as_mut().expect("a message that is not all here is the peer's last");
-            incoming.to = Destination::Receive(ours);
+            incoming.to = PieceDestination::Receive(ours);
         }
         bytes
     }
@@ -201,15 +203,15 @@ impl Matcher {
     /// Notes that a receive takes the pieces of a message.
     fn gather(&mut self, ours: u64, envelope: Envelope, bytes: usize) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let end = request.begin(envelope, bytes as u64) as u64;
-        request.stage = Stage::Gathering { next: 0, end };
+        let end = request.match_message(envelope, bytes as u64) as u64;
+        request.stage = RequestStage::Gathering { next: 0, end };
     }
 
     /// Adds the next bytes to a receive that gathers pieces; bytes beyond its end are dropped. `copy` gets
     /// their offset and length.
     fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
-        let Stage::Gathering { next, end, .. } = &mut request.stage else {
+        let RequestStage::Gathering { next, end, .. } = &mut request.stage else {
             unreachable!("a receive takes pieces until the last")
         };
         let (at, taken) = (*next as usize, (bytes as u64).min(*end - *next));

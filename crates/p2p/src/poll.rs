@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Progress: packets of all peers, packets that wait, and reads.
 
-use crate::consume::{Queue, Tally};
-use crate::state::{Connection, P2p, known};
+use crate::consume::{PostedQueue, Tally};
+use crate::state::{Connection, P2p, connection};
 use error::{Error, Result};
 
 /// The most packets taken from one peer before the next peer's turn.
@@ -13,8 +13,8 @@ impl P2p {
     /// moved.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
-        self.settle();
-        let mut fault = self.greet();
+        self.post_deferred();
+        let mut fault = self.note_writers();
         let mut moved = false;
         for i in 0..self.writers.len() {
             match self.take_packets(self.writers[i]) {
@@ -26,7 +26,7 @@ impl P2p {
             moved |= self.flush_blocked();
         }
         if !self.matcher.fallbacks.is_empty() {
-            self.matcher.lose_patience();
+            self.matcher.fall_back_to_reading();
         }
         if self.matcher.pulls_open > 0 {
             moved |= self.advance_pulls();
@@ -37,7 +37,7 @@ impl P2p {
 
     /// Notes and connects the peers that have written to this process for the first time.
     #[inline]
-    pub(crate) fn greet(&mut self) -> Result<()> {
+    pub(crate) fn note_writers(&mut self) -> Result<()> {
         let before = self.writers.len();
         self.reach.arrivals(|peer| self.writers.push(peer));
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
@@ -67,14 +67,14 @@ impl P2p {
 
     #[inline]
     pub(crate) fn take_packets(&mut self, number: u32) -> Result<bool> {
-        let peer = known(&mut self.peers, number);
+        let peer = connection(&mut self.peers, number);
         let Connection { route, lane } = peer;
         let mut fault = Ok(());
         let mut tally = Tally::default();
         let mut taken = 0;
         while taken < PACKETS_PER_PEER && fault.is_ok() {
             let polled = route.poll(|header, payload| {
-                fault = self.matcher.consume(lane, header, payload, &mut Queue, &mut tally).map(|_| ());
+                fault = self.matcher.consume(lane, header, payload, &mut PostedQueue, &mut tally).map(|_| ());
             });
             match polled {
                 Ok(true) => taken += 1,
@@ -85,7 +85,7 @@ impl P2p {
         if taken == 0 {
             return fault.map(|()| false);
         }
-        tally.settle(&self.matcher, &mut peer.route);
+        tally.count_and_return_credit(&self.matcher, &mut peer.route);
         peer.give_credit_back();
         if peer.lane.has_work() && !peer.lane.blocked {
             self.flush(number);
@@ -98,7 +98,7 @@ impl P2p {
     fn flush_blocked(&mut self) -> bool {
         let mut moved = false;
         for i in (0..self.blocked.len()).rev() {
-            let peer = known(&mut self.peers, self.blocked[i]);
+            let peer = connection(&mut self.peers, self.blocked[i]);
             moved |= peer.flush(&mut self.matcher);
             if !peer.lane.has_work() {
                 peer.lane.blocked = false;

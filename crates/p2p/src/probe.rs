@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Probes: looking at a message before receiving it, and taking it out of the queue (MPI 5.0, section 3.8).
 
-use crate::message::Message;
+use crate::message::UnexpectedMessage;
 use crate::outcome::Ticket;
 use crate::request::Request;
 use crate::state::{Matcher, P2p};
@@ -73,13 +73,15 @@ impl P2p {
 }
 
 impl Matcher {
-    pub(crate) fn describe(&self, envelope: &Envelope, message: &Message) -> Probe {
+    pub(crate) fn describe(&self, envelope: &Envelope, message: &UnexpectedMessage) -> Probe {
         let bytes = match message {
-            Message::Short { bytes, .. } => u64::from(*bytes),
-            Message::Long { bytes, .. } => *bytes as u64,
-            Message::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes as u64),
-            Message::Offer(offer) => offer.bytes,
-            Message::Loopback { ours } => self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64),
+            UnexpectedMessage::Short { bytes, .. } => u64::from(*bytes),
+            UnexpectedMessage::Long { bytes, .. } => *bytes as u64,
+            UnexpectedMessage::Pieces(early) => self.early.get(*early).map_or(0, |early| early.bytes as u64),
+            UnexpectedMessage::Offer(offer) => offer.bytes,
+            UnexpectedMessage::Loopback { ours } => {
+                self.requests.get(*ours).map_or(0, |send| send.data.bytes() as u64)
+            }
         };
         Probe { source_peer: envelope.source, tag: envelope.tag, bytes }
     }

@@ -3,9 +3,9 @@
 //! is made here only.
 //!
 //! The sender decides once per message (`Lane::protocol`). Without credit, an eager message is offered like a
-//! long one. The receiver decides once per offer (`Matcher::fetch_by`): only it knows whether it can read the
-//! sender's memory, and which way was measured to be faster (`choice.rs`). `outboard plan --p2p` prints the
-//! table.
+//! long one. The receiver decides once per offer (`Matcher::choose_fetch`): only it knows whether it can read
+//! the sender's memory, and which way was measured to be faster (`choice.rs`). `outboard plan --p2p` prints
+//! the table.
 //!
 //! Read next: `send.rs`, `pieces.rs`, `rendezvous.rs`.
 
@@ -21,13 +21,13 @@ pub enum Protocol {
     Cell,
     /// Eager: as a BEGIN and pieces.
     Pieces,
-    /// Rendezvous: an offer, and the receiver chooses a `Fetch`.
+    /// Rendezvous: an offer, and the receiver chooses a `FetchMethod`.
     Offer,
 }
 
 /// How a receiver fetches an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fetch {
+pub(crate) enum FetchMethod {
     /// The receiver asks, and the sender streams cells.
     Cells,
     /// Like `Cells`, but the receiver reads if the sender stays silent.
@@ -40,7 +40,7 @@ pub(crate) enum Fetch {
 
 /// One row of the table that `outboard plan --p2p` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct ProtocolRow {
     /// Its name.
     pub name: &'static str,
     /// The shortest message that it carries.
@@ -83,12 +83,12 @@ impl Limits {
 
 /// The protocols under these settings, for the shortest messages first. Protocols that no length uses are
 /// left out.
-pub fn table(config: &Config) -> Vec<Record> {
+pub fn table(config: &Config) -> Vec<ProtocolRow> {
     let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
     let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];
     debug_assert!(eager as u64 <= EAGER_MOST);
     let pull = config.pull_bytes_min.max(eager + 1);
-    let row = |name, bytes: (usize, u64), moves, needs| Record {
+    let row = |name, bytes: (usize, u64), moves, needs| ProtocolRow {
         name,
         bytes_min: bytes.0 as u64,
         bytes_max: bytes.1,

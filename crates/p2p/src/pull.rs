@@ -10,9 +10,9 @@
 //!
 //! Invariant: a receive that pulls does not end before all its reads have ended.
 
-use crate::lane::Outgoing;
-use crate::request::{FINAL, PIECES_MAX, Pulling, Request, Stage};
-use crate::state::{Matcher, P2p, known};
+use crate::lane::OutgoingPacket;
+use crate::request::{FINAL_ATTEMPT, PIECES_MAX, Pulling, Request, RequestStage};
+use crate::state::{Matcher, P2p, connection};
 use telemetry::Counter;
 use transport::route::{Pull, RemoteRange, Route};
 
@@ -34,7 +34,7 @@ impl Matcher {
     fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
         let into = request.data.stretch().expect("only a buffer without gaps is pulled into");
-        let Stage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
+        let RequestStage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
         while pulling.wants_more() {
             let Some(own) = &pulling.own else {
                 pulling.own = route.expose(into.slice(0, pulling.end as usize));
@@ -64,7 +64,7 @@ impl P2p {
         let mut moved = !ended.is_empty();
         for (ours, is_done) in ended {
             let request = self.matcher.requests.get_mut(ours).expect("it waits for its reads");
-            let Stage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
+            let RequestStage::Pulling(pulling) = &mut request.stage else { unreachable!("it pulls") };
             let could_not = pulling.under_way == PIECES_MAX;
             pulling.under_way -= 1;
             pulling.has_failed |= !is_done;
@@ -76,11 +76,12 @@ impl P2p {
         for _ in 0..self.matcher.pulling.len() {
             let Some(ours) = self.matcher.pulling.pop_front() else { break };
             // The receive may have ended since, by a read that failed.
-            let Some(Request { stage: Stage::Pulling(pulling), .. }) = self.matcher.requests.get(ours) else {
+            let Some(Request { stage: RequestStage::Pulling(pulling), .. }) = self.matcher.requests.get(ours)
+            else {
                 continue;
             };
             let before = pulling.left();
-            let peer = known(&mut self.peers, pulling.peer);
+            let peer = connection(&mut self.peers, pulling.peer);
             if !self.matcher.start_pulls(&mut peer.route, ours) {
                 self.matcher.pulling.push_back(ours);
             }
@@ -92,7 +93,7 @@ impl P2p {
 
     fn left_to_pull(&self, ours: u64) -> u64 {
         match self.matcher.requests.get(ours) {
-            Some(Request { stage: Stage::Pulling(pulling), .. }) => pulling.left(),
+            Some(Request { stage: RequestStage::Pulling(pulling), .. }) => pulling.left(),
             _ => 0,
         }
     }
@@ -101,22 +102,22 @@ impl P2p {
     /// reads are still under way or to be started.
     fn end_pull(&mut self, ours: u64) -> bool {
         let Some(Request { stage, outcome, .. }) = self.matcher.requests.get_mut(ours) else { return false };
-        let Stage::Pulling(pulling) = stage else { return false };
+        let RequestStage::Pulling(pulling) = stage else { return false };
         let Pulling { peer, theirs, end, under_way, has_failed, .. } = **pulling;
         if under_way > 0 || !has_failed && pulling.left() > 0 {
             return false;
         }
         self.matcher.pulls_open -= 1;
-        let lane = &mut known(&mut self.peers, peer).lane;
+        let lane = &mut connection(&mut self.peers, peer).lane;
         if has_failed {
             lane.unreadable = true;
-            *stage = Stage::Filling { peer, theirs, attempt: FINAL, next: 0, end };
-            lane.push(Outgoing::Ask { theirs, ours, attempt: FINAL, next: 0, end });
+            *stage = RequestStage::Filling { peer, theirs, attempt: FINAL_ATTEMPT, next: 0, end };
+            lane.push(OutgoingPacket::Ask { theirs, ours, attempt: FINAL_ATTEMPT, next: 0, end });
         } else {
             debug_assert!(outcome.source_peer == peer);
             self.matcher.counters.count(Counter::PulledBytes, end);
-            lane.push(Outgoing::Taken { theirs });
-            self.matcher.chooser.end();
+            lane.push(OutgoingPacket::Taken { theirs });
+            self.matcher.chooser.end_fetch();
             self.matcher.complete(ours);
         }
         self.flush(peer);

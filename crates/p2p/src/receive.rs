@@ -3,20 +3,20 @@
 //!
 //! Read next: `consume.rs`, `deferred.rs`.
 
-use crate::consume::{Awaiting, fits};
-use crate::deferred::Direct;
+use crate::consume::{AwaitingReceives, fits};
+use crate::deferred::UnpostedState;
 use crate::lane::cost;
-use crate::message::Message;
+use crate::message::UnexpectedMessage;
 use crate::outcome::{Arrived, Outcome, Ticket};
-use crate::request::{Request, Stage};
-use crate::state::{Matcher, P2p, known};
+use crate::request::{Request, RequestStage};
+use crate::state::{Matcher, P2p, connection};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::{Route, Taken};
 
 /// The buffer of a receive that is not posted: a span, which stays in registers, or a buffer with gaps.
-trait Landing {
+trait LandingBuffer {
     /// The bytes that the buffer takes.
     fn bytes(&self) -> usize;
     /// Copies a message into the buffer.
@@ -25,7 +25,7 @@ trait Landing {
     fn buffer(&self) -> Buffer;
 }
 
-impl Landing for Span {
+impl LandingBuffer for Span {
     #[inline(always)]
     fn bytes(&self) -> usize {
         Span::bytes(*self)
@@ -39,7 +39,7 @@ impl Landing for Span {
     }
 }
 
-impl Landing for &Buffer {
+impl LandingBuffer for &Buffer {
     fn bytes(&self) -> usize {
         Buffer::bytes(self)
     }
@@ -52,15 +52,15 @@ impl Landing for &Buffer {
 }
 
 /// One receive, without a request, from the peer whose packets are being taken.
-struct One<L> {
+struct OneReceive<L> {
     context: u64,
     tag: Option<i32>,
     landing: L,
-    direct: Direct,
+    state: UnpostedState,
 }
 
-impl<L: Landing> Awaiting for One<L> {
-    const KEEPS: bool = false;
+impl<L: LandingBuffer> AwaitingReceives for OneReceive<L> {
+    const KEEPS_UNEXPECTED: bool = false;
 
     #[inline(always)]
     fn land(&mut self, _: &mut Matcher, envelope: &Envelope, message: Span) -> Taken {
@@ -68,7 +68,7 @@ impl<L: Landing> Awaiting for One<L> {
             return Taken::No;
         }
         self.landing.take(message.slice(0, message.bytes().min(self.landing.bytes())));
-        self.direct = Direct::Arrived(Arrived::new(message.bytes(), envelope.tag));
+        self.state = UnpostedState::Arrived(Arrived::new(message.bytes(), envelope.tag));
         Taken::Last
     }
 
@@ -77,13 +77,13 @@ impl<L: Landing> Awaiting for One<L> {
             return None;
         }
         let ours = matcher.requests.insert(Request::receive(self.landing.buffer()));
-        self.direct = Direct::Started(ours);
+        self.state = UnpostedState::Started(ours);
         Some(ours)
     }
 
     #[inline(always)]
     fn is_done(&self) -> bool {
-        self.direct != Direct::Waiting
+        self.state != UnpostedState::Waiting
     }
 }
 
@@ -107,7 +107,7 @@ impl P2p {
         tag: Option<i32>,
         buffer: Buffer,
     ) -> Ticket {
-        self.settle();
+        self.post_deferred();
         self.post(Pattern { context, source, tag }, buffer)
     }
 
@@ -117,7 +117,7 @@ impl P2p {
         if let Some((envelope, message)) = self.matcher.unexpected.take(&pattern) {
             self.deliver(ours, envelope, message);
         } else {
-            request.stage = Stage::Posted(self.matcher.posted.push(pattern, ours));
+            request.stage = RequestStage::Posted(self.matcher.posted.push(pattern, ours));
         }
         Ticket(ours)
     }
@@ -131,10 +131,10 @@ impl P2p {
         source: u32,
         tag: Option<i32>,
         buffer: &Buffer,
-    ) -> std::result::Result<Option<Outcome>, Indirect> {
+    ) -> std::result::Result<Option<Outcome>, NeedsRequest> {
         match buffer.contiguous() {
             Some(span) => self.recv_now(context, source, tag, span),
-            None if !self.is_calm() => Err(Indirect::Unstarted),
+            None if !self.is_calm() => Err(NeedsRequest::Unstarted),
             None => self.take_one_with_gaps(context, source, tag, buffer),
         }
     }
@@ -147,9 +147,9 @@ impl P2p {
         source: u32,
         tag: Option<i32>,
         span: Span,
-    ) -> std::result::Result<Option<Outcome>, Indirect> {
+    ) -> std::result::Result<Option<Outcome>, NeedsRequest> {
         if !self.is_calm() {
-            return Err(Indirect::Unstarted);
+            return Err(NeedsRequest::Unstarted);
         }
         let arrived = self.take_one_span(context, source, tag, span)?;
         Ok(arrived.map(|arrived| arrived.outcome(source, span.bytes())))
@@ -162,7 +162,7 @@ impl P2p {
         source: u32,
         tag: Option<i32>,
         buffer: &Buffer,
-    ) -> std::result::Result<Option<Outcome>, Indirect> {
+    ) -> std::result::Result<Option<Outcome>, NeedsRequest> {
         let arrived = self.take_one(context, source, tag, buffer)?;
         Ok(arrived.map(|arrived| arrived.outcome(source, buffer.bytes())))
     }
@@ -174,7 +174,7 @@ impl P2p {
         source: u32,
         tag: Option<i32>,
         span: Span,
-    ) -> std::result::Result<Option<Arrived>, Indirect> {
+    ) -> std::result::Result<Option<Arrived>, NeedsRequest> {
         self.take_one(context, source, tag, span)
     }
 
@@ -185,17 +185,17 @@ impl P2p {
         context: u64,
         source: u32,
         tag: Option<i32>,
-        landing: impl Landing,
-    ) -> std::result::Result<Option<Arrived>, Indirect> {
+        landing: impl LandingBuffer,
+    ) -> std::result::Result<Option<Arrived>, NeedsRequest> {
         let Some(Some(peer)) = self.peers.get_mut(source as usize) else {
-            return Err(Indirect::Unstarted);
+            return Err(NeedsRequest::Unstarted);
         };
-        let one = One { context, tag, landing, direct: Direct::Waiting };
-        let (one, stays) = peer.take_for(&mut self.matcher, one);
-        match one.direct {
-            Direct::Arrived(arrived) => Ok(Some(arrived)),
-            Direct::Started(ours) => Err(Indirect::Started(Ticket(ours))),
-            _ if stays => Err(Indirect::Unstarted),
+        let one = OneReceive { context, tag, landing, state: UnpostedState::Waiting };
+        let (one, stays) = peer.take_for_unposted(&mut self.matcher, one);
+        match one.state {
+            UnpostedState::Arrived(arrived) => Ok(Some(arrived)),
+            UnpostedState::Started(ours) => Err(NeedsRequest::Started(Ticket(ours))),
+            _ if stays => Err(NeedsRequest::Unstarted),
             _ => {
                 // Asks for the next packet's cache lines. A packet that has just come is taken at the next
                 // call.
@@ -206,36 +206,36 @@ impl P2p {
     }
 
     /// Gives a message that waited to its receive.
-    pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: Message) {
+    pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: UnexpectedMessage) {
         match message {
-            Message::Short { bytes, data } => {
+            UnexpectedMessage::Short { bytes, data } => {
                 let bytes = usize::from(bytes);
                 let copy = |buffer: &Buffer, taken| buffer.restore(0, &data[..taken]);
-                self.matcher.land_by(ours, envelope, bytes, copy);
+                self.matcher.land_with(ours, envelope, bytes, copy);
                 self.give_credit_back(envelope.source, bytes);
             }
-            Message::Long { bytes, memory } => {
+            UnexpectedMessage::Long { bytes, memory } => {
                 let copy = |buffer: &Buffer, taken| buffer.restore(0, &memory[..taken]);
-                self.matcher.land_by(ours, envelope, bytes, copy);
+                self.matcher.land_with(ours, envelope, bytes, copy);
                 self.matcher.spares.give(memory);
                 self.give_credit_back(envelope.source, bytes);
             }
-            Message::Pieces(early) => {
-                let lane = &mut known(&mut self.peers, envelope.source).lane;
+            UnexpectedMessage::Pieces(early) => {
+                let lane = &mut connection(&mut self.peers, envelope.source).lane;
                 let bytes = self.matcher.take_early(lane, ours, envelope, early);
                 self.give_credit_back(envelope.source, bytes);
             }
-            Message::Offer(offer) => {
-                let lane = &mut known(&mut self.peers, envelope.source).lane;
+            UnexpectedMessage::Offer(offer) => {
+                let lane = &mut connection(&mut self.peers, envelope.source).lane;
                 self.matcher.accept(lane, ours, envelope, offer);
                 self.flush(envelope.source);
             }
-            Message::Loopback { ours: send } => self.matcher.copy_loopback(send, ours, envelope),
+            UnexpectedMessage::Loopback { ours: send } => self.matcher.copy_loopback(send, ours, envelope),
         }
     }
 
     fn give_credit_back(&mut self, source: u32, bytes: usize) {
-        let peer = known(&mut self.peers, source);
+        let peer = connection(&mut self.peers, source);
         match &mut peer.route {
             Route::Loopback => peer.lane.consumed_loopback(bytes),
             route => route.consume(cost(bytes)),
@@ -245,7 +245,7 @@ impl P2p {
 
 /// The answer of `P2p::recv_next` where a request is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Indirect {
+pub enum NeedsRequest {
     /// The receive must be started.
     Unstarted,
     /// The receive was started: the first piece of its message has come.

@@ -9,16 +9,16 @@
 //!
 //! A receiver whose read fails asks for the rest, and DATA of an earlier ASK may come late. So an ASK and its
 //! DATA have the number of the attempt, and older DATA are dropped. From attempt 1 on the receiver may read
-//! until it sends TAKEN; with attempt 0 (`FINAL`) it promises not to read.
+//! until it sends TAKEN; with attempt 0 (`FINAL_ATTEMPT`) it promises not to read.
 
 use crate::config::LargeProtocol;
-use crate::data::Data;
-use crate::lane::{Lane, Outgoing};
-use crate::message::{Message, Offer};
+use crate::data::MessageData;
+use crate::lane::{Lane, OutgoingPacket};
+use crate::message::{Offer, UnexpectedMessage};
 use crate::packet;
-use crate::protocol::Fetch;
-use crate::request::{FINAL, Pulling, ReadFallback, Request, SendProgress, Stage};
-use crate::state::{Matcher, P2p, known};
+use crate::protocol::FetchMethod;
+use crate::request::{FINAL_ATTEMPT, Pulling, ReadFallback, Request, RequestStage, SendProgress};
+use crate::state::{Matcher, P2p, connection};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use matching::Envelope;
@@ -34,7 +34,7 @@ const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {
     /// Takes an OFFER: a message whose bytes are still with the peer.
-    pub(crate) fn offer_came(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
+    pub(crate) fn consume_offer(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
         let Some(offer) = offer_of(payload) else {
             fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
         };
@@ -48,7 +48,7 @@ impl Matcher {
             Some(ours) => self.accept(lane, ours, envelope, offer),
             None => {
                 self.counters.count(Counter::UnexpectedMessages, 1);
-                self.unexpected.push(envelope, Message::Offer(offer));
+                self.unexpected.push(envelope, UnexpectedMessage::Offer(offer));
             }
         }
     }
@@ -56,72 +56,78 @@ impl Matcher {
     /// Starts to fetch an offered message into its receive.
     pub(crate) fn accept(&mut self, lane: &mut Lane, ours: u64, envelope: Envelope, offer: Offer) {
         if let Some(key) = offer.key {
-            return self.hand_over(ours, envelope, offer.bytes, key);
+            return self.offload(ours, envelope, offer.bytes, key);
         }
         let Offer { theirs, address, .. } = offer;
         let (what, peer, bytes) = ("accept", lane.number, offer.bytes);
         telemetry::event(Event::Rendezvous { what, peer, ticket: theirs, bytes });
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
-        let end = request.begin(envelope, offer.bytes) as u64;
+        let end = request.match_message(envelope, offer.bytes) as u64;
         self.counters.count(Counter::RendezvousMessagesReceived, 1);
         self.counters.count(Counter::RendezvousBytesReceived, end);
         if end == 0 {
-            lane.push(Outgoing::Taken { theirs });
+            lane.push(OutgoingPacket::Taken { theirs });
             return self.complete(ours);
         }
         let (peer, next) = (lane.number, 0);
-        let (stage, attempt) = match self.fetch_by(lane, end, &offer, ours) {
-            Fetch::Pull => {
+        let (stage, attempt) = match self.choose_fetch(lane, end, &offer, ours) {
+            FetchMethod::Pull => {
                 self.pulling.push_back(ours);
                 self.pulls_open += 1;
                 let far = offer.far.expect("what is pulled was exposed");
-                (Stage::Pulling(Box::new(Pulling::new(peer, theirs, far, end))), None)
+                (RequestStage::Pulling(Box::new(Pulling::new(peer, theirs, far, end))), None)
             }
-            Fetch::Read => {
+            FetchMethod::Read => {
                 self.reading.push_back(ours);
-                (Stage::Reading { peer, theirs, address, attempt: FINAL, next, end }, None)
+                (RequestStage::Reading { peer, theirs, address, attempt: FINAL_ATTEMPT, next, end }, None)
             }
-            Fetch::CellsOrRead => {
+            FetchMethod::CellsOrRead => {
                 let polls_left = self.patience_polls;
                 self.fallbacks.push(ReadFallback { ours, address, seen: next, polls_left });
-                (Stage::Filling { peer, theirs, attempt: 1, next, end }, Some(1))
+                (RequestStage::Filling { peer, theirs, attempt: 1, next, end }, Some(1))
             }
-            Fetch::Cells => (Stage::Filling { peer, theirs, attempt: FINAL, next, end }, Some(FINAL)),
+            FetchMethod::Cells => (
+                RequestStage::Filling { peer, theirs, attempt: FINAL_ATTEMPT, next, end },
+                Some(FINAL_ATTEMPT),
+            ),
         };
         self.requests.get_mut(ours).expect("as above").stage = stage;
         if let Some(attempt) = attempt {
-            lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
+            lane.push(OutgoingPacket::Ask { theirs, ours, attempt, next, end });
         }
     }
 
     /// Decides how to fetch an offered message into a receive. Called once per offer.
-    fn fetch_by(&mut self, lane: &mut Lane, bytes: u64, offer: &Offer, ours: u64) -> Fetch {
+    fn choose_fetch(&mut self, lane: &mut Lane, bytes: u64, offer: &Offer, ours: u64) -> FetchMethod {
         let is_pullable = offer.far.is_some() && !lane.unreadable;
         let readable = offer.address != 0 && !lane.unreadable;
         let into = self.requests.get(ours).expect("a posted receive is known").data.stretch();
         if is_pullable && into.is_some() && self.large_protocol != LargeProtocol::Cells {
-            self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, false);
-            return Fetch::Pull;
+            self.chooser.start_fetch(lane.distance(&self.chooser), self.sends_open > 0, bytes, false);
+            return FetchMethod::Pull;
         }
         let on_device = offer.address & packet::ON_DEVICE != 0;
-        let way = self.chooser.begin(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
+        let way =
+            self.chooser.start_fetch(lane.distance(&self.chooser), self.sends_open > 0, bytes, readable);
         match self.large_protocol {
-            _ if !readable => Fetch::Cells,
-            LargeProtocol::Cells => Fetch::Cells,
-            LargeProtocol::Cma => Fetch::Read,
-            LargeProtocol::Auto if on_device => Fetch::Read,
-            LargeProtocol::Auto if way == Method::Read => Fetch::Read,
-            LargeProtocol::Auto => Fetch::CellsOrRead,
+            _ if !readable => FetchMethod::Cells,
+            LargeProtocol::Cells => FetchMethod::Cells,
+            LargeProtocol::Cma => FetchMethod::Read,
+            LargeProtocol::Auto if on_device => FetchMethod::Read,
+            LargeProtocol::Auto if way == Method::Read => FetchMethod::Read,
+            LargeProtocol::Auto => FetchMethod::CellsOrRead,
         }
     }
 
     /// Lets receives whose sender has been silent for too long read the sender's memory.
     #[cold]
-    pub(crate) fn lose_patience(&mut self) {
+    pub(crate) fn fall_back_to_reading(&mut self) {
         let Matcher { fallbacks, requests, reading, patience_polls, .. } = self;
         fallbacks.retain_mut(|fallback| {
             let Some(request) = requests.get_mut(fallback.ours) else { return false };
-            let Stage::Filling { peer, theirs, attempt, next, end } = request.stage else { return false };
+            let RequestStage::Filling { peer, theirs, attempt, next, end } = request.stage else {
+                return false;
+            };
             fallback.polls_left -= 1;
             if fallback.polls_left > 0 {
                 return true;
@@ -131,33 +137,33 @@ impl Matcher {
                 return true;
             }
             let ReadFallback { ours, address, .. } = *fallback;
-            request.stage = Stage::Reading { peer, theirs, address, attempt, next, end };
+            request.stage = RequestStage::Reading { peer, theirs, address, attempt, next, end };
             reading.push_back(ours);
             false
         });
     }
 
     /// Takes DATA: the next bytes of a receive.
-    pub(crate) fn fill(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+    pub(crate) fn consume_data(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let ours = header.context;
         let bytes = payload.bytes() as u64;
         if let Some(request) = self.requests.get_mut(ours)
-            && let Stage::Filling { peer, theirs, attempt, next, end } = request.stage
+            && let RequestStage::Filling { peer, theirs, attempt, next, end } = request.stage
             && (peer, attempt) == (lane.number, header.tag)
             && (1..=end - next).contains(&bytes)
         {
             request.buffer().unpack(next as usize, payload);
-            request.stage = Stage::Filling { peer, theirs, attempt, next: next + bytes, end };
+            request.stage = RequestStage::Filling { peer, theirs, attempt, next: next + bytes, end };
             if next + bytes == end {
-                if attempt != FINAL {
-                    lane.push(Outgoing::Taken { theirs });
+                if attempt != FINAL_ATTEMPT {
+                    lane.push(OutgoingPacket::Taken { theirs });
                 }
-                self.chooser.end();
+                self.chooser.end_fetch();
                 self.complete(ours);
             }
             return Ok(());
         }
-        if header.tag != FINAL && self.took_back(ours, header.tag, lane.number) {
+        if header.tag != FINAL_ATTEMPT && self.may_be_late(ours, header.tag, lane.number) {
             return Ok(());
         }
         fail!(
@@ -169,25 +175,25 @@ impl Matcher {
 
     /// Whether DATA of this attempt may answer an older ASK: the receive reads by now, has asked again, or
     /// has ended.
-    fn took_back(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
+    fn may_be_late(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
         match self.requests.get(ours) {
             Some(request) => match request.stage {
-                Stage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
-                Stage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
-                Stage::Done => request.outcome.source_peer == sender,
-                Stage::Send(_)
-                | Stage::Posted(_)
-                | Stage::Expecting(_)
-                | Stage::Handed(_)
-                | Stage::Gathering { .. }
-                | Stage::Pulling(_) => false,
+                RequestStage::Filling { peer, attempt, .. } => peer == sender && sent_for < attempt,
+                RequestStage::Reading { peer, attempt, .. } => peer == sender && sent_for <= attempt,
+                RequestStage::Done => request.outcome.source_peer == sender,
+                RequestStage::Send(_)
+                | RequestStage::Posted(_)
+                | RequestStage::Expecting(_)
+                | RequestStage::Offloaded(_)
+                | RequestStage::Gathering { .. }
+                | RequestStage::Pulling(_) => false,
             },
             None => self.requests.existed(ours),
         }
     }
 
     /// Takes an ASK: the peer wants bytes of our send.
-    pub(crate) fn asked(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
+    pub(crate) fn consume_ask(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let (ours, attempt) = (header.context, header.tag);
         let Some([theirs, next, end]) = packet::read(payload) else {
             fail!(Class::Intern, "peer {} sent a request of {} bytes", lane.number, payload.bytes())
@@ -216,7 +222,7 @@ impl Matcher {
     }
 
     /// Takes a TAKEN: the peer needs no more of our send.
-    pub(crate) fn taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
+    pub(crate) fn consume_taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let Some(request) = self.offered(ours, lane.number) else {
             fail!(
                 Class::Intern,
@@ -237,8 +243,8 @@ impl Matcher {
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
-            Stage::Send(send) if send.peer == peer => match send.progress {
-                SendProgress::Queued | SendProgress::Begun { .. } | SendProgress::Handed { .. } => None,
+            RequestStage::Send(send) if send.peer == peer => match send.progress {
+                SendProgress::Queued | SendProgress::InPieces { .. } | SendProgress::Offloaded { .. } => None,
                 SendProgress::Offered | SendProgress::Streaming { .. } => Some(request),
             },
             _ => None,
@@ -248,13 +254,13 @@ impl Matcher {
     /// Reads the next piece of a receive. Returns false if the peer's memory cannot be read.
     fn read_piece(&mut self, route: &Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that reads is known");
-        let Stage::Reading { address, next, end, .. } = &mut request.stage else {
+        let RequestStage::Reading { address, next, end, .. } = &mut request.stage else {
             unreachable!("only receives that read are in the list of readers")
         };
         let left = (*end - *next).min(self.read_piece_bytes as u64) as usize;
         let from = address.wrapping_add(*next) as usize;
         let at = *next as usize;
-        let Data::User(buffer) = &request.data else {
+        let MessageData::User(buffer) = &request.data else {
             unreachable!("a receive has the user's buffer until it ends")
         };
         if *address & packet::ON_DEVICE != 0 {
@@ -320,28 +326,28 @@ impl P2p {
     }
 
     fn advance_read_of(&mut self, ours: u64) -> bool {
-        let Some(&Request { stage: Stage::Reading { peer: number, .. }, .. }) =
+        let Some(&Request { stage: RequestStage::Reading { peer: number, .. }, .. }) =
             self.matcher.requests.get(ours)
         else {
             unreachable!("only receives that read are in the list of readers")
         };
-        let peer = known(&mut self.peers, number);
+        let peer = connection(&mut self.peers, number);
         let done = self.matcher.read_piece(&peer.route, ours);
         let request = self.matcher.requests.get_mut(ours).expect("it was just found");
-        let Stage::Reading { theirs, address, attempt, next, end, .. } = request.stage else {
+        let RequestStage::Reading { theirs, address, attempt, next, end, .. } = request.stage else {
             unreachable!("as above")
         };
         if !done {
             if address & packet::ON_DEVICE == 0 {
                 peer.lane.unreadable = true;
-                self.matcher.chooser.refused();
+                self.matcher.chooser.note_refusal();
             }
-            let attempt = if attempt == FINAL { FINAL } else { attempt + 1 };
-            request.stage = Stage::Filling { peer: number, theirs, attempt, next, end };
-            peer.lane.push(Outgoing::Ask { theirs, ours, attempt, next, end });
+            let attempt = if attempt == FINAL_ATTEMPT { FINAL_ATTEMPT } else { attempt + 1 };
+            request.stage = RequestStage::Filling { peer: number, theirs, attempt, next, end };
+            peer.lane.push(OutgoingPacket::Ask { theirs, ours, attempt, next, end });
         } else if next == end {
-            peer.lane.push(Outgoing::Taken { theirs });
-            self.matcher.chooser.end();
+            peer.lane.push(OutgoingPacket::Taken { theirs });
+            self.matcher.chooser.end_fetch();
             self.matcher.complete(ours);
         } else {
             self.matcher.reading.push_back(ours);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! One operation under way.
 
-use crate::channel::{Expecting, HandoffKey};
-use crate::data::Data;
+use crate::channel::{ExpectingReceive, HandoffKey};
+use crate::data::MessageData;
 use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
 use datatype::Buffer;
@@ -11,16 +11,16 @@ use transport::route::{Exposed, RemoteRange};
 
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
-    pub(crate) stage: Stage,
+    pub(crate) stage: RequestStage,
     /// The memory that the operation reads or writes; given up when the operation ends.
-    pub(crate) data: Data,
+    pub(crate) data: MessageData,
     /// Whether the ticket has been freed: the request goes when the operation ends.
     pub(crate) detached: bool,
     pub(crate) outcome: Outcome,
 }
 
 /// How far an operation is. Tickets named `theirs` are the peer's, `ours` are this process's.
-pub(crate) enum Stage {
+pub(crate) enum RequestStage {
     /// The operation has ended.
     Done,
     /// Send: the first packet waits, or the message is offered.
@@ -28,9 +28,9 @@ pub(crate) enum Stage {
     /// Receive: in the posted queue.
     Posted(Entry),
     /// Receive: in the posted queue, while an executor already waits for its message.
-    Expecting(Box<Expecting>),
+    Expecting(Box<ExpectingReceive>),
     /// Receive: an executor moves the message of this key.
-    Handed(HandoffKey),
+    Offloaded(HandoffKey),
     /// Receive: reads the peer's memory; `[next, end)` is left.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: its network reads the peer's memory.
@@ -60,10 +60,10 @@ pub(crate) enum SendProgress {
     /// The first packet waits for room.
     Queued,
     /// The message leaves eagerly in pieces; the bytes from `next` on wait for room.
-    Begun { next: usize },
+    InPieces { next: usize },
     /// An executor moves the message. The announcement may still wait for room, and the executor may end
     /// before the announcement has left.
-    Handed { key: HandoffKey, has_left: bool, is_over: bool },
+    Offloaded { key: HandoffKey, has_left: bool, is_over: bool },
     /// The peer has the offer and must answer next.
     Offered,
     /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.
@@ -105,28 +105,33 @@ impl Pulling {
 }
 
 impl Request {
-    pub(crate) fn send(stage: SendStage, data: Data, detached: bool) -> Request {
-        Request { stage: Stage::Send(stage), data, detached, outcome: Outcome::default() }
+    pub(crate) fn send(stage: SendStage, data: MessageData, detached: bool) -> Request {
+        Request { stage: RequestStage::Send(stage), data, detached, outcome: Outcome::default() }
     }
 
     /// A receive that has not matched. The caller sets its stage at once.
     pub(crate) fn receive(buffer: Buffer) -> Request {
-        Request { stage: Stage::Done, data: Data::User(buffer), detached: false, outcome: Outcome::default() }
+        Request {
+            stage: RequestStage::Done,
+            data: MessageData::User(buffer),
+            detached: false,
+            outcome: Outcome::default(),
+        }
     }
 
     #[inline]
     pub(crate) fn is_done(&self) -> bool {
-        matches!(self.stage, Stage::Done)
+        matches!(self.stage, RequestStage::Done)
     }
 
     pub(crate) fn is_send(&self) -> bool {
-        matches!(self.stage, Stage::Send(_))
+        matches!(self.stage, RequestStage::Send(_))
     }
 
     /// The send's stage; panics for a receive.
     pub(crate) fn sending(&mut self) -> &mut SendStage {
         match &mut self.stage {
-            Stage::Send(stage) => stage,
+            RequestStage::Send(stage) => stage,
             _ => unreachable!("only sends wait to leave"),
         }
     }
@@ -135,21 +140,21 @@ impl Request {
     #[inline]
     pub(crate) fn buffer(&self) -> &Buffer {
         match &self.data {
-            Data::User(buffer) => buffer,
+            MessageData::User(buffer) => buffer,
             _ => unreachable!("a receive that has not ended has the user's buffer"),
         }
     }
 
     /// Marks the operation as ended. Returns its buffer.
     #[inline]
-    pub(crate) fn end(&mut self) -> Data {
-        self.stage = Stage::Done;
-        std::mem::replace(&mut self.data, Data::None)
+    pub(crate) fn end(&mut self) -> MessageData {
+        self.stage = RequestStage::Done;
+        std::mem::replace(&mut self.data, MessageData::None)
     }
 
     /// Notes the message that a receive has matched. Returns how many of its bytes the buffer takes.
     #[inline]
-    pub(crate) fn begin(&mut self, envelope: Envelope, bytes: u64) -> usize {
+    pub(crate) fn match_message(&mut self, envelope: Envelope, bytes: u64) -> usize {
         let (taken, outcome) = received(envelope.source, envelope.tag, bytes, self.data.bytes());
         self.outcome = outcome;
         taken
@@ -157,7 +162,7 @@ impl Request {
 }
 
 /// The attempt of an ASK whose receiver will not read (`rendezvous.rs`).
-pub(crate) const FINAL: i32 = 0;
+pub(crate) const FINAL_ATTEMPT: i32 = 0;
 
 /// A receive that waits for DATA and could read instead.
 #[derive(Debug)]

@@ -4,13 +4,13 @@
 //! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane,
 //! behind the sends that were started before it (`flush.rs`). Its protocol is decided once in both cases.
 
-use crate::data::Data;
-use crate::lane::Outgoing;
+use crate::data::MessageData;
+use crate::lane::OutgoingPacket;
 use crate::outcome::{Mode, Ticket};
 use crate::packet;
 use crate::protocol::Protocol;
 use crate::request::{Request, SendProgress, SendStage};
-use crate::state::{Connection, Matcher, P2p, known};
+use crate::state::{Connection, Matcher, P2p, connection};
 use datatype::Buffer;
 use error::Result;
 use matching::Envelope;
@@ -20,13 +20,13 @@ use transport::route::Sent;
 
 /// Whether a message has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaves {
+pub enum SendAttempt {
     /// The message has left.
-    Now,
+    Left,
     /// The message must wait for room, or be offered: `P2p::isend_later` continues.
-    Later(Protocol),
+    MustWait(Protocol),
     /// The message has not left: there is no connection to its peer yet.
-    ToUnknown,
+    NotConnected,
 }
 
 impl P2p {
@@ -39,9 +39,11 @@ impl P2p {
             && let Some(span) = buffer.contiguous()
         {
             return match self.send_now(context, dest, tag, span) {
-                Leaves::Now => Ok(Ticket::DONE),
-                Leaves::Later(protocol) => self.isend_later(mode, protocol, (context, dest, tag), buffer),
-                Leaves::ToUnknown => self.isend_any(mode, context, dest, tag, buffer),
+                SendAttempt::Left => Ok(Ticket::DONE),
+                SendAttempt::MustWait(protocol) => {
+                    self.isend_later(mode, protocol, (context, dest, tag), buffer)
+                }
+                SendAttempt::NotConnected => self.isend_any(mode, context, dest, tag, buffer),
             };
         }
         self.isend_any(mode, context, dest, tag, buffer)
@@ -49,8 +51,8 @@ impl P2p {
 
     /// Sends a message in the standard mode if it can leave at once.
     #[inline(never)]
-    pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> Leaves {
-        let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return Leaves::ToUnknown };
+    pub fn send_now(&mut self, context: u64, dest: u32, tag: i32, span: Span) -> SendAttempt {
+        let Some(Some(peer)) = self.peers.get_mut(dest as usize) else { return SendAttempt::NotConnected };
         let protocol = peer.lane.protocol(span.bytes(), &self.matcher.chooser);
         let left = match protocol {
             Protocol::Inline | Protocol::Cell => {
@@ -61,14 +63,14 @@ impl P2p {
             }
             Protocol::Offer => false,
         };
-        if left { Leaves::Now } else { Leaves::Later(protocol) }
+        if left { SendAttempt::Left } else { SendAttempt::MustWait(protocol) }
     }
 
     /// Starts any other send: to a new peer, with gaps, synchronous or overlapped.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
-        let peer = known(&mut self.peers, dest);
+        let peer = connection(&mut self.peers, dest);
         let bytes = buffer.bytes();
         let protocol = peer.lane.protocol_in(mode, bytes, &self.matcher.chooser);
         let fill = |to| buffer.pack_away(0, to);
@@ -97,22 +99,27 @@ impl P2p {
             return ticket;
         }
         let envelope = Envelope { context, source: self.rank, tag };
-        let (data, detached) = self.keep(mode, context, buffer)?;
-        let lane = &mut known(&mut self.peers, dest).lane;
+        let (data, detached) = self.send_data(mode, context, buffer)?;
+        let lane = &mut connection(&mut self.peers, dest).lane;
         let counted = lane.outgoing.as_mut().is_some_and(|channels| channels.count(context, tag));
         let progress = SendProgress::Queued;
         let stage = SendStage { peer: dest, envelope, protocol, progress, counted, exposed: None };
         let ours = self.matcher.open_send(Request::send(stage, data, detached));
-        lane.push(Outgoing::Message { ours });
+        lane.push(OutgoingPacket::Message { ours });
         self.flush(dest);
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
     /// The bytes of a send that does not end at once (in the buffered mode, a copy), and whether its request
     /// is detached. If the attached buffer is full, messages that could leave by now do so first.
-    pub(crate) fn keep(&mut self, mode: Mode, context: u64, buffer: Buffer) -> Result<(Data, bool)> {
+    pub(crate) fn send_data(
+        &mut self,
+        mode: Mode,
+        context: u64,
+        buffer: Buffer,
+    ) -> Result<(MessageData, bool)> {
         match mode {
-            Mode::Standard | Mode::Synchronous | Mode::Overlapped => Ok((Data::User(buffer), false)),
+            Mode::Standard | Mode::Synchronous | Mode::Overlapped => Ok((MessageData::User(buffer), false)),
             Mode::Buffered { session } => {
                 if !self.matcher.buffered.has_room(context, session, buffer.bytes()) {
                     self.poll()?;
@@ -124,7 +131,7 @@ impl P2p {
 
     /// Sends the packets that wait for a peer, and remembers the peer if some still wait.
     pub(crate) fn flush(&mut self, number: u32) -> bool {
-        let peer = known(&mut self.peers, number);
+        let peer = connection(&mut self.peers, number);
         let sent = peer.flush(&mut self.matcher);
         if peer.lane.has_work() && !std::mem::replace(&mut peer.lane.blocked, true) {
             self.blocked.push(number);
@@ -145,7 +152,7 @@ impl Connection {
         fill: impl FnOnce(Span),
     ) -> bool {
         let Connection { route, lane } = self;
-        if !lane.is_clear(context, tag) || !lane.has_credit(bytes, route) {
+        if !lane.may_leave_at_once(context, tag) || !lane.has_credit(bytes, route) {
             return false;
         }
         let header = packet::addressed(packet::EAGER, context, tag);

@@ -2,16 +2,16 @@
 //! All point-to-point state of one process, and its simple queries. The other modules change this state:
 //! `send.rs`, `receive.rs`, `poll.rs`.
 
-use crate::buffered::Buffered;
+use crate::buffered::BufferedSends;
 use crate::channel::Handoff;
 use crate::choice::Chooser;
 use crate::config::{Config, LargeProtocol};
-use crate::data::Data;
-use crate::deferred::Deferred;
+use crate::data::MessageData;
+use crate::deferred::DeferredReceives;
 use crate::lane::Lane;
-use crate::message::{Early, Message};
+use crate::message::{EarlyPieces, UnexpectedMessage};
 use crate::outcome::{Outcome, Ticket};
-use crate::request::{ReadFallback, Request, Stage};
+use crate::request::{ReadFallback, Request, RequestStage};
 use crate::spares::Spares;
 use crate::tickets::Tickets;
 use error::{Class, Result, fail};
@@ -33,7 +33,7 @@ pub struct P2p {
     pub(crate) writers: Vec<u32>,
     /// The peers for which packets wait.
     pub(crate) blocked: Vec<u32>,
-    pub(crate) deferred: Deferred,
+    pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
     /// How executors have moved messages, until `carried` takes it; only while messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
@@ -49,12 +49,12 @@ pub(crate) struct Connection {
 pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// Messages that a matched probe has taken out of the queue.
-    pub(crate) messages: Tickets<(matching::Envelope, Message)>,
+    pub(crate) messages: Tickets<(matching::Envelope, UnexpectedMessage)>,
     /// The posted receives, as tickets.
     pub(crate) posted: Posted<u64>,
-    pub(crate) unexpected: Unexpected<Message>,
+    pub(crate) unexpected: Unexpected<UnexpectedMessage>,
     /// Messages in pieces that are unexpected, or that a matched probe has taken.
-    pub(crate) early: Tickets<Early>,
+    pub(crate) early: Tickets<EarlyPieces>,
     pub(crate) spares: Spares,
     /// The tickets of receives that read their peer's memory.
     pub(crate) reading: VecDeque<u64>,
@@ -66,7 +66,7 @@ pub(crate) struct Matcher {
     pub(crate) fallbacks: Vec<ReadFallback>,
     /// The block through which bytes are read into a receive buffer with gaps.
     pub(crate) bounce: Option<Memory>,
-    pub(crate) buffered: Buffered,
+    pub(crate) buffered: BufferedSends,
     /// The number of sends that have not ended: MPI_Finalize waits for them.
     pub(crate) sends_open: usize,
     pub(crate) large_protocol: LargeProtocol,
@@ -94,7 +94,7 @@ impl P2p {
             peers: (0..reach.ranks()).map(|_| None).collect(),
             writers: Vec::new(),
             blocked: Vec::new(),
-            deferred: Deferred::new(),
+            deferred: DeferredReceives::new(),
             carried: HashMap::new(),
             matcher: Matcher {
                 requests: Tickets::new(),
@@ -109,7 +109,7 @@ impl P2p {
                 pull_bytes_min: config.pull_bytes_min,
                 fallbacks: Vec::new(),
                 bounce: None,
-                buffered: Buffered::new(config.bsend_overhead_bytes),
+                buffered: BufferedSends::new(config.bsend_overhead_bytes),
                 sends_open: 0,
                 large_protocol,
                 patience_polls: config.patience_polls.max(1),
@@ -140,7 +140,7 @@ impl P2p {
         let is_done = |posted| self.matcher.requests.get(posted).is_some_and(Request::is_done);
         ticket == Ticket::DONE
             || self.deferred.arrived(ticket).is_some()
-            || self.posted_ticket(ticket).is_some_and(is_done)
+            || self.request_ticket(ticket).is_some_and(is_done)
     }
 
     /// How an operation ended, once it has.
@@ -152,7 +152,7 @@ impl P2p {
             return Some(arrived);
         }
         let request =
-            self.matcher.requests.get(self.posted_ticket(ticket)?).expect("the ticket has not been freed");
+            self.matcher.requests.get(self.request_ticket(ticket)?).expect("the ticket has not been freed");
         request.is_done().then(|| request.outcome.clone())
     }
 
@@ -174,7 +174,7 @@ impl P2p {
 
     /// Frees a ticket. The operation continues to its end (MPI 5.0, section 3.7.3, MPI_Request_free).
     pub fn free(&mut self, ticket: Ticket) {
-        if let Some(posted) = self.give_up_ticket(ticket)
+        if let Some(posted) = self.detach_ticket(ticket)
             && let Some(request) = self.matcher.requests.get_mut(posted)
         {
             request.detached = true;
@@ -222,7 +222,7 @@ impl P2p {
     /// Whether no send of this process in a context is under way. MPI_Comm_disconnect waits for this.
     pub fn is_quiet_on(&self, context: u64) -> bool {
         let sends = |request: &Request| match &request.stage {
-            Stage::Send(send) => send.envelope.context == context,
+            RequestStage::Send(send) => send.envelope.context == context,
             _ => false,
         };
         self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
@@ -257,26 +257,30 @@ impl P2p {
         if let Some(Some(peer)) = self.peers.get_mut(number as usize)
             && peer.lane.generation != generation
         {
-            peer.lane.begin_anew(generation, peer.route.consumed());
+            peer.lane.start_anew(generation, peer.route.consumed());
         }
     }
 
     /// Connects a peer, if it is not connected yet.
     #[inline]
     pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
-        if let Some(Some(_)) = self.peers.get(number as usize) { Ok(()) } else { self.make_way(number) }
+        if let Some(Some(_)) = self.peers.get(number as usize) {
+            Ok(())
+        } else {
+            self.make_connection(number)
+        }
     }
 
     #[cold]
-    fn make_way(&mut self, number: u32) -> Result<()> {
+    fn make_connection(&mut self, number: u32) -> Result<()> {
         match self.peers.get(number as usize) {
             Some(_) => {
                 let route = self.reach.route(number)?;
                 let overlapped_most =
                     if route.is_carried_by_kernel() { self.config.overlapped_bytes_max } else { 0 };
                 let mut lane = Lane::new(number, &self.config, route.packet_bytes_max(), overlapped_most);
-                lane.choose(&self.matcher.chooser);
-                lane.begin_anew(self.reach.generation(number), route.consumed());
+                lane.limit_by_table(&self.matcher.chooser);
+                lane.start_anew(self.reach.generation(number), route.consumed());
                 self.peers[number as usize] = Some(Box::new(Connection { route, lane }));
                 Ok(())
             }
@@ -304,8 +308,8 @@ impl Matcher {
         }
         let detached = request.detached;
         match request.end() {
-            Data::Attached(_, kept) | Data::Owned(_, kept) => self.buffered.give_back(kept),
-            Data::User(_) | Data::None => (),
+            MessageData::Attached(_, kept) | MessageData::Owned(_, kept) => self.buffered.give_back(kept),
+            MessageData::User(_) | MessageData::None => (),
         }
         if detached {
             self.requests.remove(ticket);
@@ -320,6 +324,6 @@ const _: fn() = || {
 };
 
 /// The connection that `connect` has made.
-pub(crate) fn known(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
+pub(crate) fn connection(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
     peers[number as usize].as_deref_mut().expect("a peer in use was connected")
 }

@@ -3,16 +3,16 @@
 
 /// Values by ticket. The ticket of a removed value finds no value, even after its slot is used again.
 pub(crate) struct Tickets<T> {
-    slots: Vec<Cell<T>>,
+    slots: Vec<TicketSlot<T>>,
     free: Vec<u32>,
 }
 
-struct Cell<T> {
+struct TicketSlot<T> {
     generation: u32,
     value: Option<T>,
 }
 
-impl<T> Cell<T> {
+impl<T> TicketSlot<T> {
     /// The last generation is left out: u64::MAX is never a ticket.
     #[inline]
     fn vacate(&mut self) {
@@ -37,7 +37,7 @@ impl<T> Tickets<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                self.slots.push(Cell { generation: 0, value: None });
+                self.slots.push(TicketSlot { generation: 0, value: None });
                 self.slots.len() as u32 - 1
             }
         };

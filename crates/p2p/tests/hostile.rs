@@ -5,7 +5,7 @@ mod job;
 
 use error::Class;
 use job::{Bytes, CALM, Job, drawn, element, seeds, small};
-use outboard_p2p::{Config, Indirect, LargeProtocol, Mode};
+use outboard_p2p::{Config, LargeProtocol, Mode, NeedsRequest};
 use std::sync::Arc;
 use transport::route::Header;
 use transport::sim::Conditions;
@@ -158,10 +158,10 @@ fn corrupt_pieces_are_errors() {
     forge(8, begin(100));
     forge(9, vec![7; 50]);
     let started = job.ranks[0].recv_next(CONTEXT, 1, None, &first.buffer());
-    assert!(matches!(started, Err(Indirect::Started(_))), "{started:?}");
+    assert!(matches!(started, Err(NeedsRequest::Started(_))), "{started:?}");
     forge(8, begin(100));
     let next = job.ranks[0].recv_next(CONTEXT, 1, None, &second.buffer());
-    assert_eq!(next, Err(Indirect::Unstarted), "the first has not ended");
+    assert_eq!(next, Err(NeedsRequest::Unstarted), "the first has not ended");
     let error = job.ranks[0].poll().unwrap_err();
     assert!(error.message.contains("before 50 bytes of the last had come"), "{error}");
 }

@@ -5,13 +5,14 @@ mod job;
 
 use error::Class;
 use job::{Bytes, CALM, Job, drawn, moods, seeds, small};
-use outboard_p2p::{AttachedBuffer, Config, Indirect, LargeProtocol, Mode, Outcome, Owner, Pending, Ticket};
+use outboard_p2p::{
+    AttachedBuffer, BufferOwner, Config, LargeProtocol, Mode, NeedsRequest, Outcome, PendingOperation, Ticket,
+};
 use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: messages with one envelope arrive in the order sent, whatever protocols their lengths and modes
-/// select.
+/// Goal: messages with one envelope arrive in the order sent, whatever their lengths and modes.
 #[test]
 fn order_survives_delay() {
     seeds(500, |seed| {
@@ -69,12 +70,12 @@ fn the_next_message_needs_no_request() {
             for _ in 0..job.network.below(40) {
                 job.ranks[0].poll().unwrap();
                 let other = job.ranks[1].recv_next(CONTEXT, 0, Some(1 - tag), &into.buffer());
-                assert!(matches!(other, Err(Indirect::Unstarted) | Ok(None)), "it has another tag");
+                assert!(matches!(other, Err(NeedsRequest::Unstarted) | Ok(None)), "it has another tag");
                 match job.ranks[1].recv_next(CONTEXT, 0, wanted, &into.buffer()) {
                     Ok(None) => continue,
                     Ok(received) => outcome = received,
-                    Err(Indirect::Started(receive)) => started = Some(receive),
-                    Err(Indirect::Unstarted) => {}
+                    Err(NeedsRequest::Started(receive)) => started = Some(receive),
+                    Err(NeedsRequest::Unstarted) => {}
                 }
                 break;
             }
@@ -162,7 +163,8 @@ fn credit_bounds_unexpected_bytes() {
         let done = sends.iter().filter(|&&send| job.ranks[0].is_done(send)).count();
         assert_eq!(done, 4000 / (256 + bytes), "sends that left eagerly");
         let waiting = job.ranks[dest as usize].pending();
-        assert_eq!(waiting.iter().filter(|pending| matches!(pending, Pending::Message { .. })).count(), 100);
+        let is_message = |pending: &&PendingOperation| matches!(pending, PendingOperation::Message { .. });
+        assert_eq!(waiting.iter().filter(is_message).count(), 100);
         for id in 0..100 {
             let into = Bytes::new(bytes);
             let receive = job.ranks[dest as usize].irecv(CONTEXT, Some(0), Some(5), into.buffer());
@@ -210,8 +212,7 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message longer than the buffer is an error of the receiver, which states the facts; the send
-/// succeeds. Method: every protocol.
+/// Goal: a message that is too long is an error of the receiver alone, with the facts. Method: each protocol.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -310,7 +311,7 @@ fn receives_that_are_not_posted() {
             job.ranks[0].isend(Mode::Standard, CONTEXT, 1, tag as i32, from.buffer()).unwrap();
         }
         let next = job.ranks[1].recv_next(CONTEXT, 0, None, &into[many as usize].buffer());
-        assert_eq!(next, Err(Indirect::Unstarted), "the first message is the first receive's");
+        assert_eq!(next, Err(NeedsRequest::Unstarted), "the first message is the first receive's");
         job.ranks[1].cancel(receives[7]);
         assert!(job.ranks[1].take(receives[7]).unwrap().cancelled);
         job.ranks[1].free(receives[8]);
@@ -336,9 +337,8 @@ fn receives_that_are_not_posted() {
     }
 }
 
-/// Goal: taking one receive that is not posted also takes the messages for those before it: each into its own
-/// buffer, in order for each peer. A receive whose message has come has ended, whatever is done with its
-/// ticket.
+/// Goal: taking a receive that is not posted also takes the messages for those before it: each into its own
+/// buffer, in order for each peer. A receive whose message has come has ended, whatever is done with it.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -514,8 +514,9 @@ fn buffered() {
                 job.ranks[0].isend(Mode::Buffered { session: 0 }, CONTEXT, dest, 5, message.buffer())
             };
             assert_eq!(send(&mut job, 0).unwrap_err().class, Class::Buffer);
-            job.ranks[0].attach_buffer(Owner::Process, buffer).unwrap();
-            assert_eq!(job.ranks[0].attach_buffer(Owner::Process, buffer).unwrap_err().class, Class::Buffer);
+            job.ranks[0].attach_buffer(BufferOwner::Process, buffer).unwrap();
+            let again = job.ranks[0].attach_buffer(BufferOwner::Process, buffer);
+            assert_eq!(again.unwrap_err().class, Class::Buffer);
             for id in 0..2 {
                 assert_eq!(send(&mut job, id).unwrap(), Ticket::DONE);
             }
@@ -525,7 +526,7 @@ fn buffered() {
                 assert_eq!(error.class, Class::Buffer);
                 assert!(error.message.contains("2 messages"), "{error}");
             }
-            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap(), None);
+            assert_eq!(job.ranks[0].detach_buffer(BufferOwner::Process).unwrap(), None);
             for id in 0..2 {
                 let into = Bytes::new(600);
                 let receive = job.ranks[dest as usize].irecv(CONTEXT, None, None, into.buffer());
@@ -533,8 +534,8 @@ fn buffered() {
                 into.assert_holds(id, 600);
             }
             job.settle();
-            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap(), Some(buffer));
-            assert_eq!(job.ranks[0].detach_buffer(Owner::Process).unwrap_err().class, Class::Buffer);
+            assert_eq!(job.ranks[0].detach_buffer(BufferOwner::Process).unwrap(), Some(buffer));
+            assert_eq!(job.ranks[0].detach_buffer(BufferOwner::Process).unwrap_err().class, Class::Buffer);
         }
     }
 }
@@ -564,19 +565,18 @@ fn a_stranger_is_refused() {
 }
 
 /// Goal: a message goes into the most specific buffer, and a flush waits only for the messages before it.
-/// Method: three buffers with different room.
 #[test]
 fn specific_buffers() {
     let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());
     let room = Bytes::new(600 + 512);
-    let owners = [Owner::Process, Owner::Session(7), Owner::Comm(CONTEXT)];
+    let owners = [BufferOwner::Process, BufferOwner::Session(7), BufferOwner::Comm(CONTEXT)];
     let send = |job: &mut Job, context, session| {
         let message = Bytes::new(600).holding(1);
         job.ranks[0].isend(Mode::Buffered { session }, context, 1, 5, message.buffer()).unwrap()
     };
     for owner in owners {
         let buffer = match owner {
-            Owner::Session(_) => AttachedBuffer::User(room.span()),
+            BufferOwner::Session(_) => AttachedBuffer::User(room.span()),
             _ => AttachedBuffer::Automatic,
         };
         job.ranks[0].attach_buffer(owner, buffer).unwrap();

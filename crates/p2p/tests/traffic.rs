@@ -6,7 +6,7 @@ mod job;
 use job::engines::Engines;
 use job::{Bytes, Job, drawn, moods, seeds};
 use matching::{Envelope, Pattern};
-use outboard_p2p::{AttachedBuffer, Indirect, LargeProtocol, Mode, Outcome, Owner, P2p, Ticket};
+use outboard_p2p::{AttachedBuffer, BufferOwner, LargeProtocol, Mode, NeedsRequest, Outcome, P2p, Ticket};
 use std::collections::HashMap;
 
 /// A message of the plan; its number is its id.
@@ -68,7 +68,7 @@ impl Traffic {
         let config = outboard_p2p::Config { large_protocol, ..drawn(seed) };
         let mut job = Job::new(RANKS, seed, moods(seed), config);
         for rank in &mut job.ranks {
-            rank.attach_buffer(Owner::Process, AttachedBuffer::Automatic).unwrap();
+            rank.attach_buffer(BufferOwner::Process, AttachedBuffer::Automatic).unwrap();
         }
         let mut outbox = vec![vec![]; RANKS as usize];
         let foreseen = engines.is_some() && !seed.is_multiple_of(4);
@@ -167,7 +167,7 @@ impl Traffic {
         let p2p = &mut self.job.ranks[rank];
         let ticket = if let (true, Some(source), Some(tag)) = (foresees, source, tag) {
             let ticket = p2p.irecv_posted(context, Some(source), Some(tag), memory.buffer());
-            p2p.expect(ticket, context, source, tag);
+            p2p.expect_message(ticket, context, source, tag);
             ticket
         } else {
             p2p.irecv(context, source, tag, memory.buffer())
@@ -181,8 +181,8 @@ impl Traffic {
         let memory = self.draw_memory();
         let (ticket, got) = match self.job.ranks[rank].recv_next(context, source, tag, &memory.buffer()) {
             Ok(Some(outcome)) => (Ticket::DONE, Some(came(&self.messages, rank, &outcome, &memory))),
-            Err(Indirect::Started(ticket)) => (ticket, None),
-            Ok(None) | Err(Indirect::Unstarted) => return,
+            Err(NeedsRequest::Started(ticket)) => (ticket, None),
+            Ok(None) | Err(NeedsRequest::Unstarted) => return,
         };
         self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
@@ -411,13 +411,17 @@ fn run(seed: u64, engines: Option<Engines>) -> Option<Engines> {
     traffic.job.settle();
     for (rank, p2p) in traffic.job.ranks.iter_mut().enumerate() {
         assert_eq!(
-            p2p.detach_buffer(Owner::Process).unwrap(),
+            p2p.detach_buffer(BufferOwner::Process).unwrap(),
             Some(AttachedBuffer::Automatic),
             "rank {rank}"
         );
         assert!(p2p.is_quiet() && p2p.is_idle(), "rank {rank}");
         for receive in traffic.receives[rank].iter().filter(|r| r.got.is_none() && !r.cancelled) {
-            assert!(p2p.depending(receive.ticket).into_iter().all(|ticket| p2p.withdrawn(ticket)));
+            assert!(
+                p2p.receives_depending_on(receive.ticket)
+                    .into_iter()
+                    .all(|ticket| p2p.withdraw_executor(ticket))
+            );
             p2p.cancel(receive.ticket);
             assert!(p2p.take(receive.ticket).unwrap().cancelled);
         }
@@ -438,7 +442,7 @@ fn forgotten_channels() {
     let into: Vec<Bytes> = from.iter().map(|_| Bytes::new(8)).collect();
     let receive = |p2p: &mut P2p, turn: usize| {
         let ticket = p2p.irecv_posted(0, Some(0), Some(tags[turn]), into[turn].buffer());
-        p2p.expect(ticket, 0, 0, tags[turn]);
+        p2p.expect_message(ticket, 0, 0, tags[turn]);
         ticket
     };
     let (early, mut first_of_old) = (256, None);

@@ -3,17 +3,17 @@
 //!
 //! The origin checks the range of an operation against what the target exposes, and moves the bytes itself,
 //! or asks a target on another host to do so (`far.rs`). Each operation first tries the frequent case: one
-//! copy or update of mapped memory without gaps on both sides (`Target::direct`). Every other case, errors
-//! included, goes by *pieces*: memory addressable here, or private memory of another process.
+//! copy or update of mapped memory without gaps on both sides (`LocalTarget::direct`). Every other case,
+//! errors included, goes by *pieces*: memory addressable here, or private memory of another process.
 
-use crate::far::What;
+use crate::far::RemoteRequest;
 use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
 use crate::process::Rma;
-use crate::serve::Way;
-use crate::target::{Spot, Target, TargetRange};
+use crate::serve::Direction;
+use crate::target::{LocalTarget, TargetData, TargetRange};
 use crate::update::{Swap, Update};
 use crate::window::Window;
-use datatype::{Buffer, Layout, Loan, PredefinedOp, is_atomic, reduce};
+use datatype::{Buffer, CallBuffer, Layout, PredefinedOp, is_atomic, reduce};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use sys::Span;
@@ -26,9 +26,9 @@ impl Window {
         &mut self,
         rma: &mut Rma,
         target: usize,
-        origin: Loan,
+        origin: CallBuffer,
         range: TargetRange,
-        way: Way,
+        way: Direction,
     ) -> Result<()> {
         if let Some(there) = self.here(target).and_then(|target| target.direct(range))
             && let Some(here) = origin.contiguous()
@@ -43,7 +43,7 @@ impl Window {
     /// Does the same as `copy` for `here.bytes()` bytes without gaps, at displacement `disp` of rank `rank`.
     /// Returns None if that takes more than one copy, or is an error.
     #[inline(always)]
-    pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Way) -> Option<()> {
+    pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Direction) -> Option<()> {
         let target = self.open_target(rank)?;
         let there = self.here(target)?.mapped(disp, here.bytes())?;
         self.copy_span(here, there, way);
@@ -51,16 +51,16 @@ impl Window {
     }
 
     #[inline(always)]
-    fn copy_span(&mut self, here: Span, there: Span, way: Way) {
+    fn copy_span(&mut self, here: Span, there: Span, way: Direction) {
         let page = page();
         page.count(Counter::WindowBytes, here.bytes() as u64);
         match way {
-            Way::Put => {
+            Direction::Put => {
                 page.count(Counter::PutCalls, 1);
                 self.stored = true;
                 here.copy_to(there);
             }
-            Way::Fetch => {
+            Direction::Fetch => {
                 page.count(Counter::GetCalls, 1);
                 there.copy_to(here);
             }
@@ -74,28 +74,28 @@ impl Window {
         target: usize,
         origin: &Buffer,
         range: TargetRange,
-        way: Way,
+        way: Direction,
     ) -> Result<()> {
         // The bytes sent must fit where they are received (MPI 5.0, sections 12.3.1 and 12.3.2).
         let (from, into) =
-            if way == Way::Put { (origin.bytes(), range.bytes) } else { (range.bytes, origin.bytes()) };
+            if way == Direction::Put { (origin.bytes(), range.bytes) } else { (range.bytes, origin.bytes()) };
         if from > into {
             return truncated(way, from, into);
         }
-        count(if way == Way::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
+        count(if way == Direction::Put { Counter::PutCalls } else { Counter::GetCalls }, 1);
         count(Counter::WindowBytes, from as u64);
         if self.here(target).is_none() {
-            let what = if way == Way::Put { What::Put } else { What::Get };
+            let what = if way == Direction::Put { RemoteRequest::Put } else { RemoteRequest::Get };
             let here = origin.slice(0, from);
-            return self.ask_for(rma, target, what, (here.clone(), here), range, from);
+            return self.send_operation(rma, target, what, (here.clone(), here), range, from);
         }
         self.stored = true;
-        match self.spot(rma, target, range)? {
-            Spot::Here { buffer, .. } => match way {
-                Way::Put => buffer.slice(0, from).copy_from(origin),
-                Way::Fetch => origin.slice(0, from).copy_from(&buffer),
+        match self.locate(rma, target, range)? {
+            TargetData::Here { buffer, .. } => match way {
+                Direction::Put => buffer.slice(0, from).copy_from(origin),
+                Direction::Fetch => origin.slice(0, from).copy_from(&buffer),
             },
-            Spot::There(base) => {
+            TargetData::There(base) => {
                 self.copy_private(rma, target, &origin.slice(0, from), (base, range.layout), way)?
             }
         }
@@ -109,7 +109,7 @@ impl Window {
         target: usize,
         origin: &Buffer,
         (base, layout): (usize, &Arc<Layout>),
-        way: Way,
+        way: Direction,
     ) -> Result<()> {
         let target = self.on_host(target)?;
         let single = layout.is_contiguous() || (origin.bytes() <= layout.size && layout.pieces() == 1);
@@ -123,11 +123,11 @@ impl Window {
             };
             pieces.clear();
             target.pieces_at(base, layout, at, bytes, &mut pieces)?;
-            if way == Way::Put && !whole {
+            if way == Direction::Put && !whole {
                 origin.pack(at, span);
             }
             target.transfer(rma, &pieces, span, way)?;
-            if way == Way::Fetch && !whole {
+            if way == Direction::Fetch && !whole {
                 origin.unpack(at, span);
             }
             Ok(())
@@ -145,8 +145,8 @@ impl Window {
         rma: &mut Rma,
         target: usize,
         update: Update,
-        origin: Option<Loan>,
-        result: Option<Loan>,
+        origin: Option<CallBuffer>,
+        result: Option<CallBuffer>,
         range: TargetRange,
     ) -> Result<()> {
         let page = page();
@@ -182,20 +182,24 @@ impl Window {
         count(Counter::WindowBytes, total as u64);
         if self.here(target).is_none() {
             let fetched = result.map_or(Buffer::EMPTY, |result| result.slice(0, total));
-            let what = if result.is_some() { What::FetchAndOp(update) } else { What::Accumulate(update) };
-            return self.ask_for(rma, target, what, (origin.clone(), fetched), range, total);
+            let what = if result.is_some() {
+                RemoteRequest::FetchAndOp(update)
+            } else {
+                RemoteRequest::Accumulate(update)
+            };
+            return self.send_operation(rma, target, what, (origin.clone(), fetched), range, total);
         }
         self.stored = true;
-        let spot = self.spot(rma, target, range)?;
+        let data = self.locate(rma, target, range)?;
         let target = self.on_host(target)?;
         let mut pieces = std::mem::take(&mut rma.scratch.pieces);
         let mut part = |at: usize, bytes: usize| {
             pieces.clear();
-            match &spot {
-                Spot::Here { buffer, mapped } => {
+            match &data {
+                TargetData::Here { buffer, mapped } => {
                     buffer.pieces(at, bytes, |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
                 }
-                Spot::There(base) => target.pieces_at(*base, range.layout, at, bytes, &mut pieces)?,
+                TargetData::There(base) => target.pieces_at(*base, range.layout, at, bytes, &mut pieces)?,
             }
             let from = match origin.contiguous() {
                 _ if update.op == PredefinedOp::NoOp => Span::EMPTY,
@@ -249,30 +253,30 @@ impl Window {
     fn swap_pieces(&mut self, rma: &mut Rma, target: usize, swap: Swap, range: TargetRange) -> Result<()> {
         let bytes = swap.basic.size();
         if self.here(target).is_none() {
-            return self.ask_for(
+            return self.send_operation(
                 rma,
                 target,
-                What::Swap(swap),
+                RemoteRequest::Swap(swap),
                 (Buffer::EMPTY, swap.result.into()),
                 range,
                 bytes,
             );
         }
         self.stored = true;
-        let spot = self.spot(rma, target, range)?;
+        let data = self.locate(rma, target, range)?;
         let target = self.on_host(target)?;
         let mut pieces = Vec::new();
-        match &spot {
-            Spot::Here { buffer, mapped } => {
+        match &data {
+            TargetData::Here { buffer, mapped } => {
                 buffer.pieces(0, bytes, |span| pieces.push(TargetPiece::Here { span, mapped: *mapped }));
             }
-            Spot::There(base) => target.pieces_at(*base, range.layout, 0, bytes, &mut pieces)?,
+            TargetData::There(base) => target.pieces_at(*base, range.layout, 0, bytes, &mut pieces)?,
         }
         target.swap_pieces(rma, swap, &pieces)
     }
 
     /// The target of a member on this host.
-    fn on_host(&self, member: usize) -> Result<&Target> {
+    fn on_host(&self, member: usize) -> Result<&LocalTarget> {
         match self.here(member) {
             Some(target) => Ok(target),
             None => fail!(Class::Intern, "member {member} of a window is on another host"),
@@ -280,13 +284,13 @@ impl Window {
     }
 
     /// Finds the memory of the range and checks it against what the target exposes.
-    fn spot(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<Spot> {
+    fn locate(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<TargetData> {
         self.refresh(rma, target)?;
-        self.on_host(target)?.spot(range)
+        self.on_host(target)?.locate(range)
     }
 }
 
-impl Target {
+impl LocalTarget {
     /// Combines mapped memory with `from`. Stores the old content in `fetched`, unless `fetched` is empty.
     /// One element is updated atomically. More elements are faster in the latch, and are then updated as a
     /// whole: programs that replace small structs as bytes expect that, although MPI 5.0, section 12.7.1
@@ -320,9 +324,9 @@ impl Target {
         }
         let _latched = self.record.latch();
         let now = rma.scratch.block(ScratchUse::Target, basic.size());
-        self.transfer(rma, pieces, now, Way::Fetch)?;
+        self.transfer(rma, pieces, now, Direction::Fetch)?;
         if bytes_of(now) == bytes_of(compare) {
-            self.transfer(rma, pieces, origin, Way::Put)?;
+            self.transfer(rma, pieces, origin, Direction::Put)?;
         }
         now.copy_to(result);
         Ok(())
@@ -348,9 +352,9 @@ impl Target {
             return Ok(());
         }
         let now = rma.scratch.block(ScratchUse::Target, pieces.iter().map(TargetPiece::bytes).sum());
-        self.transfer(rma, pieces, now, Way::Fetch)?;
+        self.transfer(rma, pieces, now, Direction::Fetch)?;
         combine(update, now, from, fetched);
-        if update.op == PredefinedOp::NoOp { Ok(()) } else { self.transfer(rma, pieces, now, Way::Put) }
+        if update.op == PredefinedOp::NoOp { Ok(()) } else { self.transfer(rma, pieces, now, Direction::Put) }
     }
 }
 
@@ -382,7 +386,7 @@ fn bytes_of(span: Span) -> Vec<u8> {
 fn whole_elements(update: Update, origin: &Buffer, result: Option<&Buffer>, target: usize) -> Result<usize> {
     let total = if update.op == PredefinedOp::NoOp { target } else { origin.bytes() };
     if total > target {
-        truncated(Way::Put, total, target)?;
+        truncated(Direction::Put, total, target)?;
     }
     if !total.is_multiple_of(update.basic.size()) {
         let size = update.basic.size();
@@ -391,13 +395,13 @@ fn whole_elements(update: Update, origin: &Buffer, result: Option<&Buffer>, targ
     if let Some(result) = result
         && result.bytes() < total
     {
-        truncated(Way::Fetch, total, result.bytes())?;
+        truncated(Direction::Fetch, total, result.bytes())?;
     }
     Ok(total)
 }
 
 #[cold]
-fn truncated(way: Way, from: usize, into: usize) -> Result<()> {
-    let (what, to) = if way == Way::Put { ("origin", "target") } else { ("target", "origin") };
+fn truncated(way: Direction, from: usize, into: usize) -> Result<()> {
+    let (what, to) = if way == Direction::Put { ("origin", "target") } else { ("target", "origin") };
     fail!(Class::Truncate, "{from} bytes of the {what} do not fit the {into} bytes of the {to}")
 }

@@ -4,13 +4,13 @@
 //! Invariants: a request touches only memory that this process exposes in the window, and is answered once,
 //! in the order of its origin's requests. Updates take the same latch as those of origins on this host.
 
-use crate::far::{Asked, Far};
-use crate::message::{self, Incoming, Kind, Message};
+use crate::far::{LockRequest, RemoteMember};
+use crate::message::{self, IncomingMessage, MessageKind, OutgoingMessage};
 use crate::process::Rma;
 use crate::record::Lock;
-use crate::serve::Way;
+use crate::serve::Direction;
 use crate::update::Swap;
-use crate::window::{Place, Window};
+use crate::window::{MemberHost, Window};
 use datatype::PredefinedOp;
 use error::{Class, Result, fail};
 use std::sync::atomic::{Ordering, fence};
@@ -18,17 +18,19 @@ use sys::{Block, Span};
 use telemetry::{Counter, count};
 
 impl Window {
-    /// Carries out a request of a member on another host. The answer is sent by `tell`, or now if it has
-    /// data.
-    pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &Incoming) {
+    /// Carries out a request of a member on another host. The answer is sent by `report_done`, or now if it
+    /// has data.
+    pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &IncomingMessage) {
         count(Counter::WindowRequests, 1);
         let answer = match request.kind {
-            Kind::Put | Kind::Get | Kind::Accumulate | Kind::FetchAndOp | Kind::Swap => {
-                self.access(rma, request)
-            }
-            Kind::Lock => self.queue(rma, member, request.argument != 0).map(|()| None),
-            Kind::Unlock => self.release(rma, member).map(|()| None),
-            Kind::Post => {
+            MessageKind::Put
+            | MessageKind::Get
+            | MessageKind::Accumulate
+            | MessageKind::FetchAndOp
+            | MessageKind::Swap => self.access(rma, request),
+            MessageKind::Lock => self.queue(rma, member, request.argument != 0).map(|()| None),
+            MessageKind::Unlock => self.release(rma, member).map(|()| None),
+            MessageKind::Post => {
                 self.mine().record.post(member);
                 Ok(None)
             }
@@ -49,19 +51,19 @@ impl Window {
         }
     }
 
-    fn far(&mut self, member: usize) -> Option<&mut Far> {
-        match &mut self.members[member].place {
-            Place::Away(far) => Some(far),
-            Place::Here(_) => None,
+    fn far(&mut self, member: usize) -> Option<&mut RemoteMember> {
+        match &mut self.members[member].host {
+            MemberHost::Other(far) => Some(far),
+            MemberHost::Own(_) => None,
         }
     }
 
     /// Reports to members on other hosts how many of their requests were carried out.
-    pub fn tell(&mut self, rma: &mut Rma) {
+    pub fn report_done(&mut self, rma: &mut Rma) {
         for at in 0..self.away.len() {
             let (member, key) = (self.away[at], self.key);
             if let Some(far) = self.far(member) {
-                far.tell_done(&mut rma.outbox, key);
+                far.report_done(&mut rma.outbox, key);
             }
         }
     }
@@ -75,22 +77,26 @@ impl Window {
             let record = self.mine().record.clone();
             let Some(far) = self.far(member) else { continue };
             if let Some(asked) = far.asked.as_mut().filter(|asked| !asked.held)
-                && record.granted(asked.ticket, asked.lock, rma.rank.peer(), |peer| rma.ring_named(peer))
+                && record.try_grant(asked.ticket, asked.lock, rma.rank.peer(), |peer| rma.ring_named(peer))
             {
                 (asked.held, granted) = (true, true);
                 rma.waiting -= 1;
-                far.answer(&mut rma.outbox, key, Message::short(Kind::Granted, key, 0).block());
+                far.answer(
+                    &mut rma.outbox,
+                    key,
+                    OutgoingMessage::short(MessageKind::Granted, key, 0).block(),
+                );
             }
         }
         granted
     }
 
     fn queue(&mut self, rma: &mut Rma, member: usize, exclusive: bool) -> Result<()> {
-        let ticket = self.mine().record.queue();
+        let ticket = self.mine().record.take_ticket();
         let lock = if exclusive { Lock::Exclusive } else { Lock::Shared };
         match self.far(member) {
             Some(far) if far.asked.is_none() => {
-                far.asked = Some(Asked { ticket, lock, held: false });
+                far.asked = Some(LockRequest { ticket, lock, held: false });
                 rma.waiting += 1;
                 Ok(())
             }
@@ -108,7 +114,7 @@ impl Window {
     }
 
     /// Moves or combines bytes of this process's memory. Returns the answer, if it has data.
-    fn access(&mut self, rma: &mut Rma, request: &Incoming) -> Result<Option<Block>> {
+    fn access(&mut self, rma: &mut Rma, request: &IncomingMessage) -> Result<Option<Block>> {
         self.refresh(rma, self.rank)?;
         let target = self.mine();
         let mut pieces = Vec::with_capacity(request.pieces.len());
@@ -117,13 +123,13 @@ impl Window {
         }
         let (kind, bytes, data) = (request.kind, request.bytes, request.data);
         let (update, sent) = match kind {
-            Kind::Put => (None, bytes),
-            Kind::Get => (None, 0),
-            Kind::Swap => (None, 2 * bytes),
+            MessageKind::Put => (None, bytes),
+            MessageKind::Get => (None, 0),
+            MessageKind::Swap => (None, 2 * bytes),
             _ => {
                 let update = request.update()?;
                 let needs = update.op != PredefinedOp::NoOp;
-                if !needs && kind == Kind::Accumulate {
+                if !needs && kind == MessageKind::Accumulate {
                     fail!(Class::Op, "MPI_NO_OP is only for accumulates that fetch");
                 }
                 (Some(update), if needs { bytes } else { 0 })
@@ -132,12 +138,13 @@ impl Window {
         if data.bytes() != sent {
             fail!(Class::Intern, "a request with {} bytes of data instead of {sent}", data.bytes());
         }
-        let fetches = matches!(kind, Kind::Get | Kind::FetchAndOp | Kind::Swap);
-        let fetched = fetches.then(|| Message::short(Kind::Fetched, self.key, 0).with_data(bytes));
+        let fetches = matches!(kind, MessageKind::Get | MessageKind::FetchAndOp | MessageKind::Swap);
+        let fetched =
+            fetches.then(|| OutgoingMessage::short(MessageKind::Fetched, self.key, 0).with_data(bytes));
         let into = fetched.as_ref().map_or(Span::EMPTY, |(_, into)| *into);
         match (kind, update) {
-            (Kind::Put, _) => target.transfer(rma, &pieces, data, Way::Put)?,
-            (Kind::Get, _) => target.transfer(rma, &pieces, into, Way::Fetch)?,
+            (MessageKind::Put, _) => target.transfer(rma, &pieces, data, Direction::Put)?,
+            (MessageKind::Get, _) => target.transfer(rma, &pieces, into, Direction::Fetch)?,
             (_, Some(update)) => target.update_pieces(rma, update, &pieces, data, into)?,
             _ => {
                 let basic = request.basic()?;

@@ -4,8 +4,8 @@
 
 use crate::process::Rma;
 use crate::record::ROW;
-use crate::target::{Memory, Regions, Target};
-use crate::window::{Attached, Place, Window};
+use crate::target::{AttachedRegions, LocalTarget, TargetMemory};
+use crate::window::{AttachedRegion, MemberHost, Window};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use std::sync::Arc;
@@ -27,9 +27,9 @@ impl Window {
         }
         let mapped = rma.segment.locate(span.address(), span.bytes() as u64);
         if mapped.is_none() && !Buffer::from(span).is_attachable() {
-            rma.serve(allocator)?;
+            rma.start_server(allocator)?;
         }
-        self.attached.push(Attached { span, mapped });
+        self.attached.push(AttachedRegion { span, mapped });
         if let Err(error) = self.publish(allocator) {
             self.attached.pop();
             return Err(error);
@@ -65,7 +65,7 @@ impl Window {
         let record = &self.mine().record;
         let words = record.arena().words(offset, rows * ROW).expect("allocated, so mapped");
         record.publish(offset, rows, || {
-            for (row, Attached { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
+            for (row, AttachedRegion { span, mapped }) in words.chunks_exact(ROW).zip(&self.attached) {
                 let (rank, offset) =
                     mapped.map_or((0, 0), |(rank, offset)| (u64::from(rank.peer()) + 1, offset));
                 let values = [span.address() as u64, span.bytes() as u64, rank, offset];
@@ -80,10 +80,10 @@ impl Window {
     /// Reads a member's table again if it has changed. This process's own private memory counts as local.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
-        let Place::Here(Target { record, memory, .. }) = &mut self.members[member].place else {
+        let MemberHost::Own(LocalTarget { record, memory, .. }) = &mut self.members[member].host else {
             return Ok(());
         };
-        let Memory::Dynamic(regions) = memory else { return Ok(()) };
+        let TargetMemory::Dynamic(regions) = memory else { return Ok(()) };
         if regions.version == Some(record.version()) {
             return Ok(());
         }
@@ -97,19 +97,19 @@ impl Window {
             let memory = match row[2].checked_sub(1) {
                 Some(owner) => {
                     let arena = rma.segment.arena(rma.segment.require(owner as u32)?)?;
-                    Memory::Mapped(arena.span(row[3], row[1])?)
+                    TargetMemory::Mapped(arena.span(row[3], row[1])?)
                 }
                 None => {
                     match self.attached.iter().find(|attached| is_own && attached.span.address() == address) {
-                        Some(attached) => Memory::own(attached.span)?,
-                        None => Memory::Private(address),
+                        Some(attached) => TargetMemory::own(attached.span)?,
+                        None => TargetMemory::Private(address),
                     }
                 }
             };
             known.push((address, bytes, memory));
         }
         known.sort_by_key(|region| region.0);
-        *regions = Regions { version: Some(version), known: Arc::from(known) };
+        *regions = AttachedRegions { version: Some(version), known: Arc::from(known) };
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 //! memory, so that no call waits and little is copied. A member carries out the requests of one origin in
 //! their order, which orders accumulates (MPI 5.0, section 12.7.2).
 
-use crate::message::{Incoming, Kind, Message, PART_BYTES, PIECES_MAX, Piece};
+use crate::message::{IncomingMessage, MessageKind, MessagePiece, OutgoingMessage, PART_BYTES, PIECES_MAX};
 use crate::outbox::Outbox;
 use crate::record::Lock;
 use crate::update::{Swap, Update};
@@ -20,18 +20,18 @@ use sys::Block;
 const PARTS_MAX: usize = 16;
 
 /// The completion of an operation with a request: set to its result once the operation is complete.
-pub type Ended = Arc<OnceLock<Result<()>>>;
+pub type Completion = Arc<OnceLock<Result<()>>>;
 
 /// A member on another host.
-pub(crate) struct Far {
+pub(crate) struct RemoteMember {
     pub peer: u32,
     /// The length of its memory; not used for a dynamic window, whose regions only the member knows.
     pub bytes: u64,
     pub disp_unit: i64,
     /// Operations of which some parts have not been sent.
-    queue: VecDeque<Operation>,
+    queue: VecDeque<RemoteOperation>,
     /// Parts that were sent and not answered, the oldest first.
-    unanswered: VecDeque<Part>,
+    unanswered: VecDeque<RequestPart>,
     /// The error of the oldest operation, if a part of it has failed.
     failing: Option<Error>,
     /// The first failure since the latest call that synchronizes.
@@ -39,31 +39,31 @@ pub(crate) struct Far {
     /// Whether this process holds the lock that it asked for.
     pub granted: bool,
     /// The lock of this process's window that the member holds or waits for.
-    pub asked: Option<Asked>,
+    pub asked: Option<LockRequest>,
     /// The number of the member's requests that were carried out and not yet reported to it.
     pub done: u64,
 }
 
 /// A lock that a member on another host has asked for.
-pub(crate) struct Asked {
+pub(crate) struct LockRequest {
     pub ticket: u64,
     pub lock: Lock,
     pub held: bool,
 }
 
 /// An operation or a notice that is sent to a member.
-pub(crate) enum What {
+pub(crate) enum RemoteRequest {
     Put,
     Get,
     Accumulate(Update),
     FetchAndOp(Update),
     Swap(Swap),
     /// A request without data: its kind and argument.
-    Tell(Kind, u64),
+    WithoutData(MessageKind, u64),
 }
 
-pub(crate) struct Operation {
-    what: What,
+pub(crate) struct RemoteOperation {
+    what: RemoteRequest,
     /// The program's data to send, and its buffer for fetched data.
     data: (Buffer, Buffer),
     /// The target's data: the offset of the first element, and the layout.
@@ -72,20 +72,20 @@ pub(crate) struct Operation {
     /// The target's bytes, and how many of them were sent or asked for.
     bytes: usize,
     asked: usize,
-    ended: Option<Ended>,
+    ended: Option<Completion>,
 }
 
-struct Part {
+struct RequestPart {
     /// The buffer for fetched data; None if the operation fetches nothing.
     into: Option<Buffer>,
     /// Whether it is the last part of its operation.
     is_last: bool,
-    ended: Option<Ended>,
+    ended: Option<Completion>,
 }
 
-impl Far {
-    pub fn new(peer: u32, bytes: u64, disp_unit: i64) -> Far {
-        Far {
+impl RemoteMember {
+    pub fn new(peer: u32, bytes: u64, disp_unit: i64) -> RemoteMember {
+        RemoteMember {
             peer,
             bytes,
             disp_unit,
@@ -130,25 +130,25 @@ impl Far {
     }
 
     /// Sends a request without data.
-    pub fn tell(&mut self, outbox: &mut Outbox, key: u64, kind: Kind, argument: u64) {
-        let what = What::Tell(kind, argument);
+    pub fn send_request(&mut self, outbox: &mut Outbox, key: u64, kind: MessageKind, argument: u64) {
+        let what = RemoteRequest::WithoutData(kind, argument);
         let nothing = (Buffer::EMPTY, Buffer::EMPTY);
         let operation =
-            Operation { what, data: nothing, base: 0, layout: None, bytes: 0, asked: 0, ended: None };
+            RemoteOperation { what, data: nothing, base: 0, layout: None, bytes: 0, asked: 0, ended: None };
         self.enter(outbox, key, operation);
     }
 
     /// Sends an operation after those before it.
-    pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: Operation) {
+    pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: RemoteOperation) {
         self.queue.push_back(operation);
         self.advance(outbox, key);
     }
 
     /// Takes an answer.
-    pub fn answered(&mut self, outbox: &mut Outbox, answer: &Incoming) -> Result<()> {
+    pub fn take_answer(&mut self, outbox: &mut Outbox, answer: &IncomingMessage) -> Result<()> {
         match answer.kind {
-            Kind::Granted => self.granted = true,
-            Kind::Done => {
+            MessageKind::Granted => self.granted = true,
+            MessageKind::Done => {
                 for _ in 0..answer.argument {
                     let part = self.oldest()?;
                     if part.into.is_some() {
@@ -157,7 +157,7 @@ impl Far {
                     self.end(part, None);
                 }
             }
-            Kind::Fetched => {
+            MessageKind::Fetched => {
                 let part = self.oldest()?;
                 let Some(into) = part.into.as_ref().filter(|into| into.bytes() == answer.data.bytes()) else {
                     fail!(
@@ -179,14 +179,14 @@ impl Far {
         Ok(())
     }
 
-    fn oldest(&mut self) -> Result<Part> {
+    fn oldest(&mut self) -> Result<RequestPart> {
         match self.unanswered.pop_front() {
             Some(part) => Ok(part),
             None => fail!(Class::Intern, "peer {} answers what it was not asked", self.peer),
         }
     }
 
-    fn end(&mut self, part: Part, error: Option<Error>) {
+    fn end(&mut self, part: RequestPart, error: Option<Error>) {
         if self.failing.is_none() {
             self.failing = error;
         }
@@ -203,48 +203,48 @@ impl Far {
     }
 
     /// The completion of the latest operation; None if all operations have ended.
-    pub fn ended(&mut self) -> Option<Ended> {
+    pub fn ended(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
-        Some(ended.get_or_insert_with(Ended::default).clone())
+        Some(ended.get_or_insert_with(Completion::default).clone())
     }
 }
 
-impl Operation {
+impl RemoteOperation {
     /// An operation on the program's data (bytes to send, buffer for fetched data) and on the target's
     /// (offset of the first element, layout, bytes).
     pub fn new(
-        what: What,
+        what: RemoteRequest,
         data: (Buffer, Buffer),
         (base, layout, bytes): (usize, Arc<Layout>, usize),
-    ) -> Operation {
-        Operation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
+    ) -> RemoteOperation {
+        RemoteOperation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
     }
 
     /// Makes the message of the next part, and the part.
-    fn next_part(&mut self, key: u64) -> (Block, Part) {
+    fn next_part(&mut self, key: u64) -> (Block, RequestPart) {
         let mut pieces = Vec::new();
         let bytes = self.pieces_of_next(&mut pieces);
         let (kind, argument, update) = match self.what {
-            What::Put => (Kind::Put, 0, None),
-            What::Get => (Kind::Get, 0, None),
-            What::Accumulate(update) => (Kind::Accumulate, 0, Some(update)),
-            What::FetchAndOp(update) => (Kind::FetchAndOp, 0, Some(update)),
-            What::Swap(Swap { basic, .. }) => {
-                (Kind::Swap, 0, Some(Update { op: PredefinedOp::Replace, basic }))
+            RemoteRequest::Put => (MessageKind::Put, 0, None),
+            RemoteRequest::Get => (MessageKind::Get, 0, None),
+            RemoteRequest::Accumulate(update) => (MessageKind::Accumulate, 0, Some(update)),
+            RemoteRequest::FetchAndOp(update) => (MessageKind::FetchAndOp, 0, Some(update)),
+            RemoteRequest::Swap(Swap { basic, .. }) => {
+                (MessageKind::Swap, 0, Some(Update { op: PredefinedOp::Replace, basic }))
             }
-            What::Tell(kind, argument) => (kind, argument, None),
+            RemoteRequest::WithoutData(kind, argument) => (kind, argument, None),
         };
-        let message = Message { kind, key, argument, update, pieces: &pieces };
+        let message = OutgoingMessage { kind, key, argument, update, pieces: &pieces };
         let sends = match self.what {
-            What::Put | What::Accumulate(_) => bytes,
-            What::FetchAndOp(update) if update.op != PredefinedOp::NoOp => bytes,
-            What::Swap(_) => 2 * bytes,
+            RemoteRequest::Put | RemoteRequest::Accumulate(_) => bytes,
+            RemoteRequest::FetchAndOp(update) if update.op != PredefinedOp::NoOp => bytes,
+            RemoteRequest::Swap(_) => 2 * bytes,
             _ => 0,
         };
         let (block, data) = message.with_data(sends);
         match self.what {
-            What::Swap(swap) => {
+            RemoteRequest::Swap(swap) => {
                 swap.compare.copy_to(data.slice(0, bytes));
                 swap.origin.copy_to(data.slice(bytes, bytes));
             }
@@ -252,19 +252,21 @@ impl Operation {
             _ => {}
         }
         let into = match self.what {
-            What::Get | What::FetchAndOp(_) | What::Swap(_) => Some(self.data.1.slice(self.asked, bytes)),
+            RemoteRequest::Get | RemoteRequest::FetchAndOp(_) | RemoteRequest::Swap(_) => {
+                Some(self.data.1.slice(self.asked, bytes))
+            }
             _ => None,
         };
         self.asked += bytes;
         let is_last = self.asked == self.bytes;
-        (block, Part { into, is_last, ended: self.ended.take_if(|_| is_last) })
+        (block, RequestPart { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
     /// Lists the pieces of the next part, in whole elements if they are combined. Returns their bytes.
-    fn pieces_of_next(&self, pieces: &mut Vec<Piece>) -> usize {
+    fn pieces_of_next(&self, pieces: &mut Vec<MessagePiece>) -> usize {
         let Some(layout) = &self.layout else { return 0 };
         let unit = match self.what {
-            What::Accumulate(update) | What::FetchAndOp(update) => update.basic.size(),
+            RemoteRequest::Accumulate(update) | RemoteRequest::FetchAndOp(update) => update.basic.size(),
             _ => 1,
         };
         let mut bytes = (self.bytes - self.asked).min(PART_BYTES / unit * unit);
@@ -279,17 +281,17 @@ impl Operation {
     }
 }
 
-impl Far {
+impl RemoteMember {
     /// Sends an answer, after the report of earlier requests.
     pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
-        self.tell_done(outbox, key);
+        self.report_done(outbox, key);
         outbox.send(self.peer, answer);
     }
 
     /// Reports how many of the member's requests were carried out.
-    pub fn tell_done(&mut self, outbox: &mut Outbox, key: u64) {
+    pub fn report_done(&mut self, outbox: &mut Outbox, key: u64) {
         if self.done > 0 {
-            let done = Message::short(Kind::Done, key, std::mem::take(&mut self.done));
+            let done = OutgoingMessage::short(MessageKind::Done, key, std::mem::take(&mut self.done));
             outbox.send(self.peer, done.block());
         }
     }

@@ -26,11 +26,11 @@ mod target;
 mod update;
 mod window;
 
-pub use far::Ended;
-pub use message::{Incoming, MESSAGE_BYTES_MAX};
+pub use far::Completion;
+pub use message::{IncomingMessage, MESSAGE_BYTES_MAX};
 pub use process::Rma;
 pub use record::Lock;
-pub use serve::Way;
+pub use serve::Direction;
 pub use target::TargetRange;
 pub use update::{Swap, Update};
 pub use window::{Exposure, Flavor, Window};

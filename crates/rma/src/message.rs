@@ -4,7 +4,7 @@
 //!
 //! | field | unit | meaning |
 //! |---|---|---|
-//! | kind, key, argument | 3 words | `Kind`; the window; by kind |
+//! | kind, key, argument | 3 words | `MessageKind`; the window; by kind |
 //! | update | word | operator (bits 8 to 15) and machine type (bits 0 to 7) of an accumulate or swap, or 0 |
 //! | pieces, bytes | 2 words | the number of pieces; bytes of all pieces |
 //! | each piece | 2 words | its offset in the target's memory (dynamic window: address), its bytes |
@@ -31,7 +31,7 @@ const SENTENCE_BYTES: usize = 512;
 /// `Done`, `Fetched` or `Failed`; then the target's messages, which nobody answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     Put,
     Get,
     /// MPI_Accumulate.
@@ -55,34 +55,34 @@ pub(crate) enum Kind {
     Granted,
 }
 
-impl Kind {
-    const ALL: [Kind; 13] = {
-        use Kind::*;
+impl MessageKind {
+    const ALL: [MessageKind; 13] = {
+        use MessageKind::*;
         [Put, Get, Accumulate, FetchAndOp, Swap, Lock, Unlock, Post, Complete, Done, Fetched, Failed, Granted]
     };
 
     /// Whether the receiver must answer it.
     pub fn is_request(self) -> bool {
-        !matches!(self, Kind::Done | Kind::Fetched | Kind::Failed | Kind::Granted)
+        !matches!(self, MessageKind::Done | MessageKind::Fetched | MessageKind::Failed | MessageKind::Granted)
     }
 }
 
 /// A piece of the target's memory: its offset (in a dynamic window, its address), and its bytes.
-pub(crate) type Piece = (usize, usize);
+pub(crate) type MessagePiece = (usize, usize);
 
 /// A message to be written.
-pub(crate) struct Message<'a> {
-    pub kind: Kind,
+pub(crate) struct OutgoingMessage<'a> {
+    pub kind: MessageKind,
     pub key: u64,
     pub argument: u64,
     pub update: Option<Update>,
-    pub pieces: &'a [Piece],
+    pub pieces: &'a [MessagePiece],
 }
 
-impl<'a> Message<'a> {
+impl<'a> OutgoingMessage<'a> {
     /// A message with only a kind and an argument.
-    pub fn short(kind: Kind, key: u64, argument: u64) -> Message<'a> {
-        Message { kind, key, argument, update: None, pieces: &[] }
+    pub fn short(kind: MessageKind, key: u64, argument: u64) -> OutgoingMessage<'a> {
+        OutgoingMessage { kind, key, argument, update: None, pieces: &[] }
     }
 
     /// Writes the message with room for `bytes` bytes of data. Returns it and the room.
@@ -112,36 +112,36 @@ pub(crate) fn failed(key: u64, error: &Error) -> Block {
     while !sentence.is_char_boundary(end) {
         end -= 1;
     }
-    let (block, data) = Message::short(Kind::Failed, key, error.class as u64).with_data(end);
+    let (block, data) = OutgoingMessage::short(MessageKind::Failed, key, error.class as u64).with_data(end);
     data.write(&sentence.as_bytes()[..end]);
     block
 }
 
 /// A message that has come.
 #[derive(Debug)]
-pub struct Incoming {
-    pub(crate) kind: Kind,
+pub struct IncomingMessage {
+    pub(crate) kind: MessageKind,
     /// The key of the window.
     pub key: u64,
     pub(crate) argument: u64,
     update: u64,
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<MessagePiece>,
     /// The bytes of all pieces.
     pub(crate) bytes: usize,
     /// The data, in the memory from which the message was read.
     pub(crate) data: Span,
 }
 
-impl Incoming {
+impl IncomingMessage {
     /// Reads a message. Errors (MPI_ERR_INTERN): the bytes are not a valid message.
-    pub fn read(message: Span) -> Result<Incoming> {
+    pub fn read(message: Span) -> Result<IncomingMessage> {
         let mut words = [0; HEADER_WORDS];
         if message.bytes() < HEADER_BYTES {
             fail!(Class::Intern, "{} bytes are no message about a window", message.bytes());
         }
         read_words(message, &mut words);
         let [kind, key, argument, update, count, bytes] = words;
-        let Some(kind) = Kind::ALL.get(usize::try_from(kind).unwrap_or(usize::MAX)).copied() else {
+        let Some(kind) = MessageKind::ALL.get(usize::try_from(kind).unwrap_or(usize::MAX)).copied() else {
             fail!(Class::Intern, "a message about a window of kind {kind}, which there is not");
         };
         let rest = message.bytes() - HEADER_BYTES;
@@ -156,7 +156,7 @@ impl Incoming {
         let pieces = words.chunks_exact(2).map(|piece| (piece[0] as usize, piece[1] as usize)).collect();
         let before = HEADER_BYTES + words.len() * 8;
         let data = message.slice(before, message.bytes() - before);
-        let message = Incoming { kind, key, argument, update, pieces, bytes: bytes as usize, data };
+        let message = IncomingMessage { kind, key, argument, update, pieces, bytes: bytes as usize, data };
         let total = message.pieces.iter().try_fold(0usize, |sum, piece| sum.checked_add(piece.1));
         if total != Some(message.bytes) {
             fail!(Class::Intern, "a message about a window whose pieces are not {bytes} bytes");
@@ -212,17 +212,22 @@ mod tests {
     fn what_is_written_is_read() {
         let update = Update { op: PredefinedOp::Sum, basic: Basic::from_number(3).unwrap() };
         let pieces = [(64, 8), (usize::MAX - 15, 16)];
-        let message =
-            Message { kind: Kind::FetchAndOp, key: 7, argument: 9, update: Some(update), pieces: &pieces };
+        let message = OutgoingMessage {
+            kind: MessageKind::FetchAndOp,
+            key: 7,
+            argument: 9,
+            update: Some(update),
+            pieces: &pieces,
+        };
         let (block, data) = message.with_data(24);
         data.write(&[5; 24]);
-        let read = Incoming::read(block.span()).unwrap();
-        assert_eq!((read.kind, read.key, read.argument, read.bytes), (Kind::FetchAndOp, 7, 9, 24));
+        let read = IncomingMessage::read(block.span()).unwrap();
+        assert_eq!((read.kind, read.key, read.argument, read.bytes), (MessageKind::FetchAndOp, 7, 9, 24));
         assert_eq!(read.pieces, pieces);
         assert_eq!(read.data.bytes(), 24);
         assert_eq!(read.update().unwrap(), update);
         let error = Error::new(Class::RmaRange, "é".repeat(400));
-        let told = Incoming::read(failed(1, &error).span()).unwrap().error();
+        let told = IncomingMessage::read(failed(1, &error).span()).unwrap().error();
         assert_eq!((told.class, told.to_string().len()), (Class::RmaRange, SENTENCE_BYTES));
     }
 
@@ -232,7 +237,7 @@ mod tests {
     fn spoilt_messages_are_refused() {
         let mut random = SmallRng::seed_from_u64(1);
         let pieces = [(0, 8), (16, 8), (32, 16)];
-        let message = Message { pieces: &pieces, ..Message::short(Kind::Put, 1, 2) };
+        let message = OutgoingMessage { pieces: &pieces, ..OutgoingMessage::short(MessageKind::Put, 1, 2) };
         let good = message.with_data(32).0.to_vec();
         let mut refused = 0;
         for _ in 0..20_000 {
@@ -242,7 +247,7 @@ mod tests {
                 bytes[at] = random.random();
             }
             bytes.truncate(random.random_range(0..=bytes.len()));
-            match Incoming::read(Block::of(&bytes).span()) {
+            match IncomingMessage::read(Block::of(&bytes).span()) {
                 Err(_) => refused += 1,
                 Ok(read) => {
                     assert!(read.bytes <= PART_BYTES && read.pieces.len() <= PIECES_MAX);

@@ -5,16 +5,16 @@
 //! |---|---|---|
 //! | `window_news`, in shared memory | a peer that passes a lock, posts or completes | `poll`, `has_events` |
 //! | `outbox` | calls that ask a member on another host, or answer it | abi, by `next_outgoing` |
-//! | `waiting` | `Window::queue` adds a lock request of another host, `grant` ends it | `owes_locks` |
-//! | `reaches` | the first access to a peer's private memory tries the kernel | `Target::transfer_far` |
-//! | `asker` | `may_ask` makes it if some peer cannot be reached | `Target::transfer_far` |
-//! | `server` | `serve` starts its thread; dropping it ends the thread | peers that cannot reach us |
+//! | `waiting` | `Window::queue` adds a lock request of another host, `grant` ends it | `has_lock_waiters` |
+//! | `reaches` | the first access to a peer's private memory tries the kernel | `LocalTarget::transfer_far` |
+//! | `mailbox` | `make_mailbox` makes it if some peer cannot be reached | `LocalTarget::transfer_far` |
+//! | `server` | `start_server` starts its thread; dropping it ends the thread | peers that cannot reach us |
 
-use crate::message::{self, Incoming};
+use crate::message::{self, IncomingMessage};
 use crate::outbox::Outbox;
 use crate::pieces::Scratch;
-use crate::record::Record;
-use crate::serve::{Asker, Server};
+use crate::record::MemberRecord;
+use crate::serve::{MemoryServer, OwnMailbox};
 use error::{Class, Error, Result};
 use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
@@ -29,8 +29,8 @@ pub struct Rma {
     /// The count of news at the latest `poll`.
     seen: u64,
     windows: u64,
-    pub(crate) server: Server,
-    pub(crate) asker: Option<Asker>,
+    pub(crate) server: MemoryServer,
+    pub(crate) mailbox: Option<OwnMailbox>,
     /// Messages to peers on other hosts.
     pub(crate) outbox: Outbox,
     /// The locks for which members on other hosts wait here.
@@ -41,9 +41,20 @@ pub struct Rma {
 impl Rma {
     pub fn new(segment: Segment, rank: LocalRank) -> Rma {
         let reaches = (0..segment.shape().ranks).map(|_| OnceCell::new()).collect();
-        let (server, scratch) = (Server::default(), Scratch::default());
+        let (server, scratch) = (MemoryServer::default(), Scratch::default());
         let outbox = Outbox::default();
-        Rma { segment, rank, reaches, seen: 0, windows: 0, server, asker: None, outbox, waiting: 0, scratch }
+        Rma {
+            segment,
+            rank,
+            reaches,
+            seen: 0,
+            windows: 0,
+            server,
+            mailbox: None,
+            outbox,
+            waiting: 0,
+            scratch,
+        }
     }
 
     /// Takes the next message to a peer on another host. The messages to one peer must arrive in order.
@@ -58,12 +69,12 @@ impl Rma {
 
     /// Whether members on other hosts wait for locks. Then the caller calls `Window::grant` for each window.
     #[inline]
-    pub fn owes_locks(&self) -> bool {
+    pub fn has_lock_waiters(&self) -> bool {
         self.waiting > 0
     }
 
     /// Answers a peer's message about a window that is not open here.
-    pub fn refuse(&mut self, peer: u32, message: &Incoming) {
+    pub fn refuse(&mut self, peer: u32, message: &IncomingMessage) {
         let error = Error::new(Class::Win, format!("the window is not open at peer {}", self.rank));
         if message.kind.is_request() {
             self.outbox.send(peer, message::failed(message.key, &error));
@@ -106,7 +117,7 @@ impl Rma {
     /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
     /// MPI_ERR_NO_MEM if the arena has no room. `Window::free` frees the record.
     pub fn record(&self, allocator: &mut Allocator, members: usize) -> Result<u64> {
-        Record::create(allocator, members).map(|record| record.offset())
+        MemberRecord::create(allocator, members).map(|record| record.offset())
     }
 
     /// The rank whose arena holds the memory, and the offset there; None if the memory is in no arena.
@@ -126,15 +137,15 @@ impl Rma {
     }
 
     /// Makes the mailbox by which this process asks peers for private memory that it cannot reach.
-    pub fn may_ask(&mut self, allocator: &mut Allocator) -> Result<()> {
-        if self.asker.is_none() {
-            self.asker = Some(Asker::new(allocator)?);
+    pub fn make_mailbox(&mut self, allocator: &mut Allocator) -> Result<()> {
+        if self.mailbox.is_none() {
+            self.mailbox = Some(OwnMailbox::new(allocator)?);
         }
         Ok(())
     }
 
     /// Starts the thread that serves peers that cannot reach this process's private memory.
-    pub fn serve(&mut self, allocator: &mut Allocator) -> Result<()> {
+    pub fn start_server(&mut self, allocator: &mut Allocator) -> Result<()> {
         self.server.start(&self.segment, self.rank, allocator).map(drop)
     }
 

@@ -47,28 +47,28 @@ pub enum Lock {
 
 /// A member's record, as any process sees it.
 #[derive(Clone, Debug)]
-pub(crate) struct Record {
+pub(crate) struct MemberRecord {
     arena: Arena,
     offset: u64,
     words: ArenaWords,
     members: usize,
 }
 
-impl Record {
+impl MemberRecord {
     /// Makes a record in this process's arena; MPI_ERR_NO_MEM if the arena has no room.
-    pub fn create(allocator: &mut Allocator, members: usize) -> Result<Record> {
+    pub fn create(allocator: &mut Allocator, members: usize) -> Result<MemberRecord> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
         let words = arena.words_ref(offset, words(members))?;
         words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        Ok(Record { arena, offset, words, members })
+        Ok(MemberRecord { arena, offset, words, members })
     }
 
     /// Opens the record that peer `peer` has made at `offset` of its arena.
-    pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<Record> {
+    pub fn open(segment: &Segment, peer: LocalRank, offset: u64, members: usize) -> Result<MemberRecord> {
         let arena = segment.arena(peer)?;
         let words = arena.words_ref(offset, words(members))?;
-        Ok(Record { arena, offset, words, members })
+        Ok(MemberRecord { arena, offset, words, members })
     }
 
     /// The record's offset in its owner's arena.
@@ -87,19 +87,19 @@ impl Record {
 
     /// Takes a ticket for the lock.
     #[inline]
-    pub fn queue(&self) -> u64 {
+    pub fn take_ticket(&self) -> u64 {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
     /// Whether it is the ticket's turn; then the lock is held. Otherwise `me` is rung when the turn may have
     /// come. `ring` rings the next reader.
     #[inline]
-    pub fn granted(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
+    pub fn try_grant(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
         let turn = self.word(if lock == Lock::Shared { READING } else { WRITING });
         if turn.load(Ordering::Acquire) != ticket {
             self.waiter(ticket).store(u64::from(me) + 1, Ordering::Relaxed);
             // Either this process sees its turn below, or the process that passes the turn sees whom to ring
-            // (`call`).
+            // (`ring_next`).
             fence(Ordering::SeqCst);
             if turn.load(Ordering::Acquire) != ticket {
                 return false;
@@ -108,7 +108,7 @@ impl Record {
         if lock == Lock::Shared {
             // The next reader may enter.
             turn.swap(ticket + 1, Ordering::SeqCst);
-            self.call(ticket + 1, ring);
+            self.ring_next(ticket + 1, ring);
         }
         true
     }
@@ -121,14 +121,14 @@ impl Record {
         }
         // The word is added to, not stored: readers may have come and gone after a writer.
         let next = self.word(WRITING).fetch_add(1, Ordering::SeqCst) + 1;
-        self.call(next, ring);
+        self.ring_next(next, ring);
     }
 
     /// Rings the peer whose ticket's turn may have come. The turn was updated by a sequentially consistent
     /// instruction and these loads are sequentially consistent, so no fence is needed. One ring too many is
     /// harmless.
     #[inline]
-    fn call(&self, ticket: u64, ring: impl FnOnce(u32)) {
+    fn ring_next(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
             && let Some(peer) = self.waiter(ticket).load(Ordering::SeqCst).checked_sub(1)
         {
@@ -296,11 +296,11 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use transport::shm::Shape;
 
-    fn record(members: usize) -> Record {
+    fn record(members: usize) -> MemberRecord {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 0, arena_bytes: 2 << 20 }).unwrap();
         let mut allocator = Allocator::new(segment.arena(segment.require(0).unwrap()).unwrap(), 16 << 20);
-        let record = Record::create(&mut allocator, members).unwrap();
-        Record::open(&segment, segment.require(0).unwrap(), record.offset(), members).unwrap()
+        let record = MemberRecord::create(&mut allocator, members).unwrap();
+        MemberRecord::open(&segment, segment.require(0).unwrap(), record.offset(), members).unwrap()
     }
 
     #[test]
@@ -308,14 +308,14 @@ mod tests {
         let record = record(4);
         let granted = |ticket, lock| {
             let mut rung = None;
-            (record.granted(ticket, lock, ticket as u32, |peer| rung = Some(peer)), rung)
+            (record.try_grant(ticket, lock, ticket as u32, |peer| rung = Some(peer)), rung)
         };
         let release = |ticket, lock| {
             let mut rung = None;
             record.release(ticket, lock, |peer| rung = Some(peer));
             rung
         };
-        let tickets: Vec<u64> = (0..4).map(|_| record.queue()).collect();
+        let tickets: Vec<u64> = (0..4).map(|_| record.take_ticket()).collect();
         assert_eq!(tickets, [0, 1, 2, 3]);
         let (write, read) = (Lock::Exclusive, Lock::Shared);
         assert_eq!(granted(1, read), (false, None));
@@ -331,7 +331,7 @@ mod tests {
         assert_eq!(release(1, read), Some(3));
         assert!(granted(3, write).0);
         assert_eq!(release(3, write), None);
-        assert_eq!(record.queue(), 4);
+        assert_eq!(record.take_ticket(), 4);
         assert_eq!(granted(4, read), (true, None));
     }
 
@@ -351,8 +351,8 @@ mod tests {
                         let mut mine = 0;
                         for _ in 0..500 {
                             let lock = if random.random_bool(0.5) { Lock::Shared } else { Lock::Exclusive };
-                            let ticket = record.queue();
-                            while !record.granted(ticket, lock, me as u32, |_| ()) {
+                            let ticket = record.take_ticket();
+                            while !record.try_grant(ticket, lock, me as u32, |_| ()) {
                                 std::thread::yield_now();
                             }
                             let weight = if lock == Lock::Exclusive { 1000 } else { 1 };
@@ -390,9 +390,9 @@ mod tests {
                     all_here.wait();
                     for round in 0..300_000 {
                         let lock = if (round + me) % 2 == 0 { Lock::Shared } else { Lock::Exclusive };
-                        let ticket = record.queue();
+                        let ticket = record.take_ticket();
                         let mut looks = 0;
-                        while !record.granted(ticket, lock, me, |_| ()) {
+                        while !record.try_grant(ticket, lock, me, |_| ()) {
                             looks += 1;
                             assert!(looks < LOOKS_MAX, "{lock:?} lock of ticket {ticket} never comes");
                             if looks % 64 == 0 {

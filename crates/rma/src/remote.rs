@@ -3,28 +3,28 @@
 //!
 //! Read next: `far.rs` (one such member), `answer.rs` (the target's side).
 
-use crate::far::{Ended, Far, Operation, What};
-use crate::message::Incoming;
+use crate::far::{Completion, RemoteMember, RemoteOperation, RemoteRequest};
+use crate::message::IncomingMessage;
 use crate::process::Rma;
 use crate::target::{TargetRange, checked_offset};
-use crate::window::{Flavor, Place, Window};
+use crate::window::{Flavor, MemberHost, Window};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 
 impl Window {
     /// Sends a member on another host an operation on `bytes` bytes of a range. The caller has checked that
     /// these fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
-    pub(crate) fn ask_for(
+    pub(crate) fn send_operation(
         &mut self,
         rma: &mut Rma,
         member: usize,
-        what: What,
+        what: RemoteRequest,
         (origin, result): (Buffer, Buffer),
         range: TargetRange,
         bytes: usize,
     ) -> Result<()> {
         let (key, is_dynamic) = (self.key, self.flavor == Flavor::Dynamic);
-        let Place::Away(far) = &mut self.members[member].place else {
+        let MemberHost::Other(far) = &mut self.members[member].host else {
             fail!(Class::Intern, "member {member} of a window is on this host");
         };
         // Only the target knows the regions that it has attached.
@@ -32,7 +32,7 @@ impl Window {
             if is_dynamic { range.disp } else { checked_offset(range, far.disp_unit, far.bytes, far.peer)? };
         if bytes > 0 {
             let there = (base as usize, range.layout.clone(), bytes);
-            far.enter(&mut rma.outbox, key, Operation::new(what, (origin, result), there));
+            far.enter(&mut rma.outbox, key, RemoteOperation::new(what, (origin, result), there));
         }
         Ok(())
     }
@@ -45,19 +45,19 @@ impl Window {
 
     /// Whether all requests to a member on another host (None: to all members) were answered.
     pub fn is_quiet(&self, rank: Option<i32>) -> bool {
-        self.all_away(rank, Far::is_quiet)
+        self.all_away(rank, RemoteMember::is_quiet)
     }
 
     /// Whether the requests to a member on another host (None: to all members) need this process's memory no
     /// more.
     pub fn is_done_here(&self, rank: Option<i32>) -> bool {
-        self.all_away(rank, Far::is_done_here)
+        self.all_away(rank, RemoteMember::is_done_here)
     }
 
-    fn all_away(&self, rank: Option<i32>, is_so: impl Fn(&Far) -> bool) -> bool {
-        self.away.iter().all(|&member| match &self.members[member].place {
-            Place::Away(far) => rank.is_some_and(|rank| rank as usize != member) || is_so(far),
-            Place::Here(_) => true,
+    fn all_away(&self, rank: Option<i32>, is_so: impl Fn(&RemoteMember) -> bool) -> bool {
+        self.away.iter().all(|&member| match &self.members[member].host {
+            MemberHost::Other(far) => rank.is_some_and(|rank| rank as usize != member) || is_so(far),
+            MemberHost::Own(_) => true,
         })
     }
 
@@ -66,7 +66,7 @@ impl Window {
     pub fn failure(&mut self, rank: Option<i32>) -> Result<()> {
         let mut outcome = Ok(());
         for member in &self.away {
-            if let Place::Away(far) = &mut self.members[*member].place
+            if let MemberHost::Other(far) = &mut self.members[*member].host
                 && rank.is_none_or(|rank| rank as usize == *member)
             {
                 outcome = outcome.and(far.failure());
@@ -76,19 +76,18 @@ impl Window {
     }
 
     /// The completion of the latest operation at a member; None if all its operations have ended.
-    pub fn ended(&mut self, rank: i32) -> Option<Ended> {
-        match &mut self.members.get_mut(rank as usize)?.place {
-            Place::Away(far) => far.ended(),
-            Place::Here(_) => None,
+    pub fn ended(&mut self, rank: i32) -> Option<Completion> {
+        match &mut self.members.get_mut(rank as usize)?.host {
+            MemberHost::Other(far) => far.ended(),
+            MemberHost::Own(_) => None,
         }
     }
 
     /// Takes a message of another host. Every request is answered, even an invalid one.
-    pub fn take(&mut self, rma: &mut Rma, source: u32, message: &Incoming) -> Result<()> {
-        let found = self
-            .away
-            .iter()
-            .find(|member| matches!(&self.members[**member].place, Place::Away(far) if far.peer == source));
+    pub fn take(&mut self, rma: &mut Rma, source: u32, message: &IncomingMessage) -> Result<()> {
+        let found = self.away.iter().find(
+            |member| matches!(&self.members[**member].host, MemberHost::Other(far) if far.peer == source),
+        );
         let Some(&member) = found else {
             fail!(Class::Win, "peer {source} writes about a window of which it is no member");
         };
@@ -96,9 +95,9 @@ impl Window {
             self.carry_out(rma, member, message);
             return Ok(());
         }
-        match &mut self.members[member].place {
-            Place::Away(far) => far.answered(&mut rma.outbox, message),
-            Place::Here(_) => Ok(()),
+        match &mut self.members[member].host {
+            MemberHost::Other(far) => far.take_answer(&mut rma.outbox, message),
+            MemberHost::Own(_) => Ok(()),
         }
     }
 }

@@ -39,7 +39,7 @@ const SLOTS: usize = 16;
 const BELL: usize = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Bytes go from the target to the origin.
     Fetch,
     /// Bytes go from the origin to the target.
@@ -50,23 +50,23 @@ pub enum Way {
 pub(crate) type RemotePiece = (usize, usize);
 
 /// The memory that the thread serves, each span with the number of its window.
-type Exposed = Arc<Mutex<Vec<(u64, Span)>>>;
+type ExposedMemory = Arc<Mutex<Vec<(u64, Span)>>>;
 
 /// The owner of the thread, which starts when it is first needed.
 #[derive(Default)]
-pub(crate) struct Server {
-    exposed: Exposed,
-    running: Option<Running>,
+pub(crate) struct MemoryServer {
+    exposed: ExposedMemory,
+    running: Option<RunningServer>,
 }
 
-struct Running {
+struct RunningServer {
     inbox: u64,
     arena: Arena,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Server {
+impl MemoryServer {
     /// Lets peers reach `span` as part of window `window`.
     pub fn expose(&self, window: u64, span: Span) {
         self.regions().push((window, span));
@@ -99,12 +99,12 @@ impl Server {
             Error::new(Class::Other, format!("cannot start the thread that serves windows: {error}"))
         })?;
         segment.rank(rank).inbox.store(inbox, Ordering::Release);
-        self.running = Some(Running { inbox, arena, ended, thread: Some(thread) });
+        self.running = Some(RunningServer { inbox, arena, ended, thread: Some(thread) });
         Ok(inbox)
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         if let Ok(bell) = self.arena.word(self.inbox + BELL as u64 * 8) {
@@ -120,7 +120,7 @@ struct ServerThread {
     segment: Segment,
     rank: LocalRank,
     inbox: u64,
-    exposed: Exposed,
+    exposed: ExposedMemory,
 }
 
 impl ServerThread {
@@ -164,7 +164,7 @@ impl ServerThread {
             }
             let there = mailbox.bytes.slice(done, bytes);
             // The memory may be a device's; if it was freed, the copy is refused.
-            let is_put = mailbox.words[WAY].load(Ordering::Relaxed) == Way::Put as u64;
+            let is_put = mailbox.words[WAY].load(Ordering::Relaxed) == Direction::Put as u64;
             let copied = if is_put { device::copy(here, there) } else { device::copy(there, here) };
             if copied.is_err() {
                 return false;
@@ -194,15 +194,15 @@ impl Mailbox<'_> {
 }
 
 /// This process's mailbox.
-pub(crate) struct Asker {
+pub(crate) struct OwnMailbox {
     arena: Arena,
     offset: u64,
 }
 
-impl Asker {
-    pub fn new(allocator: &mut Allocator) -> Result<Asker> {
+impl OwnMailbox {
+    pub fn new(allocator: &mut Allocator) -> Result<OwnMailbox> {
         let offset = allocator.alloc(MAILBOX_BYTES)?;
-        Ok(Asker { arena: allocator.arena().clone(), offset })
+        Ok(OwnMailbox { arena: allocator.arena().clone(), offset })
     }
 
     /// Moves bytes between `span` and pieces of the private memory of `peer`, whose inbox is at `inbox`. Both
@@ -214,7 +214,7 @@ impl Asker {
         inbox: u64,
         pieces: &[RemotePiece],
         span: Span,
-        way: Way,
+        way: Direction,
     ) -> Result<()> {
         let mailbox = Mailbox::open(&self.arena, self.offset)?;
         // Long pieces are cut; as many pieces as fit make one request.
@@ -233,13 +233,13 @@ impl Asker {
                 }
             }
             let here = span.slice(done, bytes);
-            if way == Way::Put {
+            if way == Direction::Put {
                 here.copy_to(mailbox.bytes.slice(0, bytes));
             }
             mailbox.words[WAY].store(way as u64, Ordering::Relaxed);
             mailbox.words[COUNT].store(count as u64, Ordering::Relaxed);
             self.ask(segment, peer, inbox, &mailbox)?;
-            if way == Way::Fetch {
+            if way == Direction::Fetch {
                 mailbox.bytes.slice(0, bytes).copy_to(here);
             }
             done += bytes;
@@ -292,10 +292,10 @@ mod tests {
         let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 4 << 20 }).unwrap();
         let places = [0, 1].map(|rank| segment.require(rank).unwrap());
         let mut allocators = places.map(|rank| Allocator::new(segment.arena(rank).unwrap(), 16 << 20));
-        let mut server = Server::default();
+        let mut server = MemoryServer::default();
         let inbox = server.start(&segment, places[1], &mut allocators[1]).unwrap();
         assert_eq!(server.start(&segment, places[1], &mut allocators[1]).unwrap(), inbox);
-        let asker = Asker::new(&mut allocators[0]).unwrap();
+        let asker = OwnMailbox::new(&mut allocators[0]).unwrap();
         let theirs = span(&mut (0..200_000u32).map(|i| (i * 7 + i / 251) as u8).collect::<Vec<_>>());
         let ours = span(&mut vec![0; 150_000]);
         let pieces = [
@@ -305,9 +305,9 @@ mod tests {
         ];
         let ask =
             |pieces: &[RemotePiece], span, way| asker.transfer(&segment, places[1], inbox, pieces, span, way);
-        assert_eq!(ask(&pieces, ours, Way::Fetch).unwrap_err().class, Class::RmaRange);
+        assert_eq!(ask(&pieces, ours, Direction::Fetch).unwrap_err().class, Class::RmaRange);
         server.expose(1, theirs);
-        ask(&pieces, ours, Way::Fetch).unwrap();
+        ask(&pieces, ours, Direction::Fetch).unwrap();
         let read = |span: Span| {
             let mut bytes = vec![0; span.bytes()];
             span.read(&mut bytes);
@@ -316,10 +316,10 @@ mod tests {
         assert_eq!(read(ours.slice(0, 100_000)), read(theirs.slice(3, 100_000)));
         assert_eq!(read(ours.slice(100_000, 50_000)), read(theirs.slice(110_000, 50_000)));
         let many: Vec<RemotePiece> = (0..1000).map(|i| (theirs.address() + i * 20, 3)).collect();
-        ask(&many, span(&mut vec![9; 3000]), Way::Put).unwrap();
+        ask(&many, span(&mut vec![9; 3000]), Direction::Put).unwrap();
         let now = read(theirs);
         assert!((0..20_000).all(|i| (now[i] == 9) == (i % 20 < 3) || i % 20 >= 3));
         server.conceal(1, Some(theirs));
-        assert!(ask(&many, ours.slice(0, 3000), Way::Fetch).is_err());
+        assert!(ask(&many, ours.slice(0, 3000), Direction::Fetch).is_err());
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::pieces::TargetPiece;
 use crate::process::Rma;
-use crate::record::Record;
-use crate::serve::{RemotePiece, Way};
+use crate::record::MemberRecord;
+use crate::serve::{Direction, RemotePiece};
 use datatype::{Buffer, Layout};
 use error::{Class, Result, fail};
 use std::fmt::Display;
@@ -26,19 +26,19 @@ pub struct TargetRange<'a> {
 }
 
 /// A member on this host.
-pub(crate) struct Target {
-    pub record: Record,
+pub(crate) struct LocalTarget {
+    pub record: MemberRecord,
     /// This process's rank in the window, which names it in the record.
     pub me: usize,
     /// The member's rank in the job.
     pub peer: LocalRank,
     pub bytes: u64,
     pub disp_unit: i64,
-    pub memory: Memory,
+    pub memory: TargetMemory,
 }
 
 #[derive(Debug)]
-pub(crate) enum Memory {
+pub(crate) enum TargetMemory {
     /// Memory in an arena: all members reach it by loads and stores.
     Mapped(Span),
     /// This process's own private memory. Others update it in the latch, so this process does, too.
@@ -47,28 +47,28 @@ pub(crate) enum Memory {
     /// its own thread copies as well.
     Private(usize),
     /// The regions that the member has attached, as last read.
-    Dynamic(Regions),
+    Dynamic(AttachedRegions),
 }
 
-impl Memory {
+impl TargetMemory {
     /// Makes the memory of this process's own private span.
-    pub fn own(span: Span) -> Result<Memory> {
+    pub fn own(span: Span) -> Result<TargetMemory> {
         let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
-        Ok(if is_on_device { Memory::Private(span.address()) } else { Memory::Local(span) })
+        Ok(if is_on_device { TargetMemory::Private(span.address()) } else { TargetMemory::Local(span) })
     }
 }
 
 /// The regions that a member of a dynamic window has attached.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Regions {
+pub(crate) struct AttachedRegions {
     pub version: Option<u64>,
     /// Address, bytes and memory of each; ascending, disjoint, none empty.
-    pub known: Arc<[(usize, usize, Memory)]>,
+    pub known: Arc<[(usize, usize, TargetMemory)]>,
 }
 
-impl Regions {
+impl AttachedRegions {
     /// The region that holds the byte at `address`.
-    fn find(&self, address: usize) -> Option<&(usize, usize, Memory)> {
+    fn find(&self, address: usize) -> Option<&(usize, usize, TargetMemory)> {
         let after = self.known.partition_point(|region| region.0 <= address);
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
@@ -85,8 +85,8 @@ impl Regions {
             let Some((start, length, memory)) = self.find(address) else { return Some((address, bytes)) };
             let (by, part) = (address - start, bytes.min(length - (address - start)));
             pieces.push(match memory {
-                Memory::Mapped(span) => TargetPiece::Here { span: span.slice(by, part), mapped: true },
-                Memory::Local(span) => TargetPiece::Here { span: span.slice(by, part), mapped: false },
+                TargetMemory::Mapped(span) => TargetPiece::Here { span: span.slice(by, part), mapped: true },
+                TargetMemory::Local(span) => TargetPiece::Here { span: span.slice(by, part), mapped: false },
                 _ => TargetPiece::There { address, bytes: part },
             });
             (address, bytes) = (address + part, bytes - part);
@@ -96,22 +96,22 @@ impl Regions {
 
     /// The range as one buffer, if it is in one region that is addressable here; otherwise to be taken piece
     /// by piece.
-    fn spot(&self, range: TargetRange) -> Spot {
+    fn locate(&self, range: TargetRange) -> TargetData {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
             self.find((range.disp as usize).wrapping_add_signed(first as isize))
         {
             let (span, mapped) = match memory {
-                Memory::Mapped(span) => (*span, true),
-                Memory::Local(span) => (*span, false),
-                _ => return Spot::There(range.disp as usize),
+                TargetMemory::Mapped(span) => (*span, true),
+                TargetMemory::Local(span) => (*span, false),
+                _ => return TargetData::There(range.disp as usize),
             };
             let offset = (range.disp as usize).wrapping_sub(*address);
             if let Some(buffer) = Buffer::within(span, offset, range.count, range.layout) {
-                return Spot::Here { buffer, mapped };
+                return TargetData::Here { buffer, mapped };
             }
         }
-        Spot::There(range.disp as usize)
+        TargetData::There(range.disp as usize)
     }
 }
 
@@ -151,7 +151,7 @@ fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display
 }
 
 /// The target's data of one operation, as this process reaches them.
-pub(crate) enum Spot {
+pub(crate) enum TargetData {
     Here {
         buffer: Buffer,
         mapped: bool,
@@ -160,7 +160,7 @@ pub(crate) enum Spot {
     There(usize),
 }
 
-impl Target {
+impl LocalTarget {
     /// The mapped memory of a range without gaps that lies inside what the target exposes.
     #[inline(always)]
     pub fn direct(&self, range: TargetRange) -> Option<Span> {
@@ -170,7 +170,7 @@ impl Target {
     /// The mapped memory of `bytes` bytes at displacement `disp`, if they are inside what the target exposes.
     #[inline(always)]
     pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
-        let Memory::Mapped(span) = &self.memory else { return None };
+        let TargetMemory::Mapped(span) = &self.memory else { return None };
         // A negative offset becomes a huge one, which is outside.
         let offset = disp.checked_mul(self.disp_unit)? as usize;
         let inside = offset <= span.bytes() && bytes <= span.bytes() - offset;
@@ -178,24 +178,24 @@ impl Target {
     }
 
     /// Finds the memory of the range and checks it against what the target exposes.
-    pub fn spot(&self, range: TargetRange) -> Result<Spot> {
+    pub fn locate(&self, range: TargetRange) -> Result<TargetData> {
         match &self.memory {
-            Memory::Mapped(span) => self.within(*span, range, true),
-            Memory::Local(span) => self.within(*span, range, false),
-            Memory::Private(base) => {
+            TargetMemory::Mapped(span) => self.within(*span, range, true),
+            TargetMemory::Local(span) => self.within(*span, range, false),
+            TargetMemory::Private(base) => {
                 let offset = checked_offset(range, self.disp_unit, self.bytes, self.peer)?;
-                Ok(Spot::There(base.wrapping_add_signed(offset as isize)))
+                Ok(TargetData::There(base.wrapping_add_signed(offset as isize)))
             }
-            Memory::Dynamic(regions) => Ok(regions.spot(range)),
+            TargetMemory::Dynamic(regions) => Ok(regions.locate(range)),
         }
     }
 
     /// The range in memory that is addressable here.
     #[inline]
-    fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<Spot> {
+    fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<TargetData> {
         let offset = offset_of(range, self.disp_unit)?;
         match Buffer::within(span, offset as usize, range.count, range.layout) {
-            Some(buffer) => Ok(Spot::Here { buffer, mapped }),
+            Some(buffer) => Ok(TargetData::Here { buffer, mapped }),
             None => outside(range, self.disp_unit, self.bytes, self.peer),
         }
     }
@@ -204,13 +204,13 @@ impl Target {
     /// process's own memory. Errors: MPI_ERR_RMA_RANGE.
     pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
         let (span, mapped) = match &self.memory {
-            Memory::Mapped(span) => (*span, true),
-            Memory::Local(span) => (*span, false),
-            Memory::Dynamic(regions) => {
+            TargetMemory::Mapped(span) => (*span, true),
+            TargetMemory::Local(span) => (*span, false),
+            TargetMemory::Dynamic(regions) => {
                 let missing = regions.pieces(offset, bytes, pieces);
                 return missing.map_or(Ok(()), |missing| self.not_attached(missing));
             }
-            Memory::Private(_) => (Span::EMPTY, false),
+            TargetMemory::Private(_) => (Span::EMPTY, false),
         };
         if offset > span.bytes() || bytes > span.bytes() - offset {
             fail!(
@@ -238,7 +238,7 @@ impl Target {
         bytes: usize,
         pieces: &mut Vec<TargetPiece>,
     ) -> Result<()> {
-        let Memory::Dynamic(regions) = &self.memory else {
+        let TargetMemory::Dynamic(regions) = &self.memory else {
             layout.pieces_at(base, at, bytes, |address, bytes| {
                 pieces.push(TargetPiece::There { address, bytes })
             });
@@ -252,7 +252,7 @@ impl Target {
     }
 
     /// Moves bytes between a span and pieces of the same length.
-    pub fn transfer(&self, rma: &mut Rma, pieces: &[TargetPiece], span: Span, way: Way) -> Result<()> {
+    pub fn transfer(&self, rma: &mut Rma, pieces: &[TargetPiece], span: Span, way: Direction) -> Result<()> {
         let mut done = 0;
         let mut far = std::mem::take(&mut rma.scratch.far);
         let mut moved = Ok(());
@@ -264,8 +264,8 @@ impl Target {
             done += bytes;
             if let [TargetPiece::Here { span, .. }] = run {
                 match way {
-                    Way::Put => here.copy_to(*span),
-                    Way::Fetch => span.copy_to(here),
+                    Direction::Put => here.copy_to(*span),
+                    Direction::Fetch => span.copy_to(here),
                 }
                 continue;
             }
@@ -283,14 +283,14 @@ impl Target {
         moved
     }
 
-    fn transfer_far(&self, rma: &Rma, far: &[RemotePiece], here: Span, way: Way) -> Result<()> {
+    fn transfer_far(&self, rma: &Rma, far: &[RemotePiece], here: Span, way: Direction) -> Result<()> {
         let page = rma.segment.rank(self.peer);
         let mut refused = None;
         if rma.reaches(self.peer) {
             let pid = page.pid.load(Ordering::Relaxed);
             let moved = match way {
-                Way::Put => cma::write(pid, far, here),
-                Way::Fetch => cma::read(pid, far, here),
+                Direction::Put => cma::write(pid, far, here),
+                Direction::Fetch => cma::read(pid, far, here),
             };
             match moved {
                 Ok(()) => {
@@ -301,9 +301,9 @@ impl Target {
                 Err(error) => refused = Some(error),
             }
         }
-        match (&rma.asker, page.inbox.load(Ordering::Acquire), refused) {
-            (Some(asker), inbox, _) if inbox != 0 => {
-                asker.transfer(&rma.segment, self.peer, inbox, far, here, way)
+        match (&rma.mailbox, page.inbox.load(Ordering::Acquire), refused) {
+            (Some(mailbox), inbox, _) if inbox != 0 => {
+                mailbox.transfer(&rma.segment, self.peer, inbox, far, here, way)
             }
             (.., Some(error)) => Err(error),
             _ => fail!(Class::Intern, "nobody serves the private memory of peer {}", self.peer),

@@ -6,11 +6,11 @@
 //! other hosts, it waits until these have answered (`is_quiet`). Functions here never wait: the caller asks
 //! again until they succeed.
 
-use crate::far::Far;
-use crate::message::Kind;
+use crate::far::RemoteMember;
+use crate::message::MessageKind;
 use crate::process::Rma;
-use crate::record::{Lock, Record};
-use crate::target::{Memory, Regions, Target};
+use crate::record::{Lock, MemberRecord};
+use crate::target::{AttachedRegions, LocalTarget, TargetMemory};
 use error::{Class, Result, fail};
 use std::sync::atomic::{Ordering, fence};
 use sys::Span;
@@ -78,10 +78,10 @@ enum AccessEpoch {
 }
 
 /// A member of a window.
-pub(crate) struct Member {
-    pub place: Place,
+pub(crate) struct WindowMember {
+    pub host: MemberHost,
     /// The lock that this process holds or waits for.
-    held: Option<Held>,
+    held: Option<HeldLock>,
     /// Whether the current MPI_Win_start names it.
     started: bool,
     /// How many of its posts this process has answered by MPI_Win_start.
@@ -89,15 +89,15 @@ pub(crate) struct Member {
 }
 
 /// Where a member is.
-pub(crate) enum Place {
+pub(crate) enum MemberHost {
     /// On this host.
-    Here(Target),
+    Own(LocalTarget),
     /// On another host.
-    Away(Box<Far>),
+    Other(Box<RemoteMember>),
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct HeldLock {
     lock: Lock,
     /// The ticket in the record's queue; any number for a member on another host; None under
     /// MPI_MODE_NOCHECK, where the program excludes conflicts.
@@ -111,7 +111,7 @@ pub struct Window {
     /// Names the window to the serving thread of this process.
     pub(crate) id: u64,
     pub(crate) rank: usize,
-    pub(crate) members: Vec<Member>,
+    pub(crate) members: Vec<WindowMember>,
     /// The members on other hosts.
     pub(crate) away: Vec<usize>,
     /// Whether stores that are not atomic have gone to targets since the latest flush.
@@ -122,12 +122,12 @@ pub struct Window {
     /// Completions in earlier exposure epochs.
     completed: u64,
     /// For a dynamic window: the regions that this process has attached; offset and rows of its table.
-    pub(crate) attached: Vec<Attached>,
+    pub(crate) attached: Vec<AttachedRegion>,
     pub(crate) table: Option<(u64, usize)>,
 }
 
 /// Memory that this member has attached.
-pub(crate) struct Attached {
+pub(crate) struct AttachedRegion {
     pub span: Span,
     /// The rank whose arena holds it, and the offset there; None if it is in no arena.
     pub mapped: Option<(LocalRank, u64)>,
@@ -148,21 +148,23 @@ impl Window {
             let &Exposure { record, base, bytes, disp_unit, mapped } = exposure;
             let Some(peer) = rma.segment.local(peer) else {
                 away.push(member);
-                members.push(Member::new(Place::Away(Box::new(Far::new(peer, bytes, disp_unit)))));
+                members.push(WindowMember::new(MemberHost::Other(Box::new(RemoteMember::new(
+                    peer, bytes, disp_unit,
+                )))));
                 continue;
             };
             let memory = match (flavor, mapped, memory) {
-                (Flavor::Dynamic, ..) => Memory::Dynamic(Regions::default()),
+                (Flavor::Dynamic, ..) => TargetMemory::Dynamic(AttachedRegions::default()),
                 (_, Some((owner, offset)), _) => {
                     let span = rma.span(owner, offset, bytes)?;
-                    Memory::Mapped(span)
+                    TargetMemory::Mapped(span)
                 }
-                (_, None, Some(span)) if member == rank as usize => Memory::own(span)?,
-                _ => Memory::Private(base),
+                (_, None, Some(span)) if member == rank as usize => TargetMemory::own(span)?,
+                _ => TargetMemory::Private(base),
             };
-            let record = Record::open(&rma.segment, peer, record, peers.len())?;
-            let target = Target { record, me: rank as usize, peer, bytes, disp_unit, memory };
-            members.push(Member::new(Place::Here(target)));
+            let record = MemberRecord::open(&rma.segment, peer, record, peers.len())?;
+            let target = LocalTarget { record, me: rank as usize, peer, bytes, disp_unit, memory };
+            members.push(WindowMember::new(MemberHost::Own(target)));
         }
         let id = rma.next_window();
         if let Some(span) = memory.filter(|_| exposures[rank as usize].mapped.is_none()) {
@@ -192,16 +194,16 @@ impl Window {
     }
 
     /// This process's own member.
-    pub(crate) fn mine(&self) -> &Target {
+    pub(crate) fn mine(&self) -> &LocalTarget {
         self.here(self.rank).expect("a process is on its own host")
     }
 
     /// The target of a member on this host; None if the member is on another host.
     #[inline(always)]
-    pub(crate) fn here(&self, member: usize) -> Option<&Target> {
-        match &self.members[member].place {
-            Place::Here(target) => Some(target),
-            Place::Away(_) => None,
+    pub(crate) fn here(&self, member: usize) -> Option<&LocalTarget> {
+        match &self.members[member].host {
+            MemberHost::Own(target) => Some(target),
+            MemberHost::Other(_) => None,
         }
     }
 
@@ -311,12 +313,12 @@ impl Window {
         }
         fence(Ordering::SeqCst);
         for &origin in origins {
-            match &mut self.members[origin].place {
-                Place::Here(target) => {
+            match &mut self.members[origin].host {
+                MemberHost::Own(target) => {
                     target.record.post(self.rank);
                     rma.ring(target.peer);
                 }
-                Place::Away(far) => far.tell(&mut rma.outbox, self.key, Kind::Post, 0),
+                MemberHost::Other(far) => far.send_request(&mut rma.outbox, self.key, MessageKind::Post, 0),
             }
         }
         self.posted = Some(self.completed + origins.len() as u64);
@@ -337,7 +339,8 @@ impl Window {
     /// Whether all targets of MPI_Win_start have posted.
     pub fn has_started(&self) -> bool {
         let mine = &self.mine().record;
-        let posted = |(at, member): (usize, &Member)| !member.started || mine.posts(at) >= member.answered;
+        let posted =
+            |(at, member): (usize, &WindowMember)| !member.started || mine.posts(at) >= member.answered;
         self.members.iter().enumerate().all(posted)
     }
 
@@ -350,12 +353,14 @@ impl Window {
         self.access = AccessEpoch::Closed;
         for member in self.members.iter_mut().filter(|member| member.started) {
             member.started = false;
-            match &mut member.place {
-                Place::Here(target) => {
+            match &mut member.host {
+                MemberHost::Own(target) => {
                     target.record.complete();
                     rma.ring(target.peer);
                 }
-                Place::Away(far) => far.tell(&mut rma.outbox, self.key, Kind::Complete, 0),
+                MemberHost::Other(far) => {
+                    far.send_request(&mut rma.outbox, self.key, MessageKind::Complete, 0)
+                }
             }
         }
         self.failure(None)
@@ -389,24 +394,24 @@ impl Window {
         if self.members[member].held.is_some() {
             fail!(Class::RmaSync, "MPI_Win_lock of rank {rank}, which is locked by this process already");
         }
-        self.members[member].ask(rma, self.key, lock, check);
+        self.members[member].request_lock(rma, self.key, lock, check);
         self.access = AccessEpoch::Locks(locks + 1);
         Ok(member)
     }
 
     #[inline]
     pub fn is_granted(&self, rma: &Rma, member: usize) -> bool {
-        let Member { place, held, .. } = &self.members[member];
-        match (held, place) {
-            (Some(Held { lock, ticket: Some(ticket) }), Place::Here(target)) => {
-                target.record.granted(*ticket, *lock, rma.rank.peer(), |peer| rma.ring_named(peer))
+        let WindowMember { host, held, .. } = &self.members[member];
+        match (held, host) {
+            (Some(HeldLock { lock, ticket: Some(ticket) }), MemberHost::Own(target)) => {
+                target.record.try_grant(*ticket, *lock, rma.rank.peer(), |peer| rma.ring_named(peer))
             }
-            (Some(Held { ticket: Some(_), .. }), Place::Away(far)) => far.granted,
+            (Some(HeldLock { ticket: Some(_), .. }), MemberHost::Other(far)) => far.granted,
             _ => true,
         }
     }
 
-    /// MPI_Win_lock_all: the caller then asks for each member's lock (`ask`).
+    /// MPI_Win_lock_all: the caller then asks for each member's lock (`request_lock`).
     pub fn lock_all(&mut self) -> Result<()> {
         self.may_open("MPI_Win_lock_all")?;
         self.access = AccessEpoch::LockAll;
@@ -414,8 +419,8 @@ impl Window {
     }
 
     /// Asks for the shared lock of one member, for MPI_Win_lock_all.
-    pub fn ask(&mut self, rma: &mut Rma, member: usize, check: bool) {
-        self.members[member].ask(rma, self.key, Lock::Shared, check);
+    pub fn request_lock(&mut self, rma: &mut Rma, member: usize, check: bool) {
+        self.members[member].request_lock(rma, self.key, Lock::Shared, check);
     }
 
     /// MPI_Win_unlock, once the member has answered, if it is on another host.
@@ -475,42 +480,46 @@ impl Window {
     /// not addressable here.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let member = self.member(rank)?;
-        let Some(Target { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
+        let Some(LocalTarget { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
         Ok(match memory {
-            Memory::Mapped(span) | Memory::Local(span) => Some((*bytes, *disp_unit, span.address())),
+            TargetMemory::Mapped(span) | TargetMemory::Local(span) => {
+                Some((*bytes, *disp_unit, span.address()))
+            }
             _ => None,
         })
     }
 }
 
-impl Member {
-    fn new(place: Place) -> Member {
-        Member { place, held: None, started: false, answered: 0 }
+impl WindowMember {
+    fn new(host: MemberHost) -> WindowMember {
+        WindowMember { host, held: None, started: false, answered: 0 }
     }
 
     #[inline]
-    fn ask(&mut self, rma: &mut Rma, key: u64, lock: Lock, check: bool) {
-        let ticket = match &mut self.place {
+    fn request_lock(&mut self, rma: &mut Rma, key: u64, lock: Lock, check: bool) {
+        let ticket = match &mut self.host {
             _ if !check => None,
-            Place::Here(target) => Some(target.record.queue()),
-            Place::Away(far) => {
+            MemberHost::Own(target) => Some(target.record.take_ticket()),
+            MemberHost::Other(far) => {
                 far.granted = false;
-                far.tell(&mut rma.outbox, key, Kind::Lock, u64::from(lock == Lock::Exclusive));
+                far.send_request(&mut rma.outbox, key, MessageKind::Lock, u64::from(lock == Lock::Exclusive));
                 Some(0)
             }
         };
-        self.held = Some(Held { lock, ticket });
+        self.held = Some(HeldLock { lock, ticket });
     }
 
     /// Releases the lock. Returns false if none is held.
     #[inline]
     fn release(&mut self, rma: &mut Rma, key: u64) -> bool {
         let Some(held) = self.held.take() else { return false };
-        match (held.ticket, &mut self.place) {
-            (Some(ticket), Place::Here(target)) => {
+        match (held.ticket, &mut self.host) {
+            (Some(ticket), MemberHost::Own(target)) => {
                 target.record.release(ticket, held.lock, |peer| rma.ring_named(peer));
             }
-            (Some(_), Place::Away(far)) => far.tell(&mut rma.outbox, key, Kind::Unlock, 0),
+            (Some(_), MemberHost::Other(far)) => {
+                far.send_request(&mut rma.outbox, key, MessageKind::Unlock, 0)
+            }
             (None, _) => fence(Ordering::SeqCst),
         }
         true

@@ -6,7 +6,7 @@
 
 use super::{Address, NULL_PAGE_END, Out};
 use crate::staging::{self, Fill};
-use datatype::{Layout, Loan};
+use datatype::{CallBuffer, Layout};
 use error::{Class, Result, fail};
 use objects::constants;
 use p2p::AttachedBuffer;
@@ -27,7 +27,7 @@ pub(crate) fn lent(
     bytes: usize,
     layout: &Arc<Layout>,
     fill: Fill,
-) -> Result<Loan<'_>> {
+) -> Result<CallBuffer<'_>> {
     if address.0 < NULL_PAGE_END && bytes > 0 {
         if address.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
@@ -44,7 +44,7 @@ pub(crate) fn lent(
     };
     // SAFETY: the program passed it as a buffer of so many elements (contract of this file), or `staging`
     // made it.
-    Ok(unsafe { Loan::claim(address, elements, bytes, layout) })
+    Ok(unsafe { CallBuffer::claim(address, elements, bytes, layout) })
 }
 
 impl Address {

@@ -5,7 +5,7 @@ use crate::args::{Address, Callback, Handle, Out};
 use crate::attribute::{create, delete, free, get, predefined, predefined_value, set};
 use crate::process::Guard;
 use error::Result;
-use objects::{Kind, Value, constants as c};
+use objects::{AttributeValue, HandleKind, constants as c};
 
 /// MPI_Comm_create_keyval
 pub fn comm_create_keyval(
@@ -15,7 +15,7 @@ pub fn comm_create_keyval(
     keyval: Out<i32>,
     extra_state: Address,
 ) -> Result<()> {
-    create(guard, Kind::Comm, copy, delete, keyval, extra_state)
+    create(guard, HandleKind::Comm, copy, delete, keyval, extra_state)
 }
 
 /// MPI_Keyval_create, deprecated: a keyval for comms.
@@ -26,7 +26,7 @@ pub fn keyval_create(
     keyval: Out<i32>,
     extra_state: Address,
 ) -> Result<()> {
-    create(guard, Kind::Comm, copy, delete, keyval, extra_state)
+    create(guard, HandleKind::Comm, copy, delete, keyval, extra_state)
 }
 
 /// MPI_Type_create_keyval
@@ -37,7 +37,7 @@ pub fn type_create_keyval(
     keyval: Out<i32>,
     extra_state: Address,
 ) -> Result<()> {
-    create(guard, Kind::Datatype, copy, delete, keyval, extra_state)
+    create(guard, HandleKind::Datatype, copy, delete, keyval, extra_state)
 }
 
 /// MPI_Win_create_keyval
@@ -48,42 +48,42 @@ pub fn win_create_keyval(
     keyval: Out<i32>,
     extra_state: Address,
 ) -> Result<()> {
-    create(guard, Kind::Win, copy, delete, keyval, extra_state)
+    create(guard, HandleKind::Win, copy, delete, keyval, extra_state)
 }
 
 /// MPI_Comm_free_keyval
 pub fn comm_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
-    free(guard, Kind::Comm, keyval)
+    free(guard, HandleKind::Comm, keyval)
 }
 
 /// MPI_Keyval_free, deprecated.
 pub fn keyval_free(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
-    free(guard, Kind::Comm, keyval)
+    free(guard, HandleKind::Comm, keyval)
 }
 
 /// MPI_Type_free_keyval
 pub fn type_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
-    free(guard, Kind::Datatype, keyval)
+    free(guard, HandleKind::Datatype, keyval)
 }
 
 /// MPI_Win_free_keyval
 pub fn win_free_keyval(guard: &mut Guard, keyval: Out<i32>) -> Result<()> {
-    free(guard, Kind::Win, keyval)
+    free(guard, HandleKind::Win, keyval)
 }
 
 /// MPI_Comm_set_attr
 pub fn comm_set_attr(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Comm, comm, keyval, Value::Pointer(value.0))
+    set(guard, HandleKind::Comm, comm, keyval, AttributeValue::Pointer(value.0))
 }
 
 /// MPI_Attr_put, deprecated.
 pub fn attr_put(guard: &mut Guard, comm: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Comm, comm, keyval, Value::Pointer(value.0))
+    set(guard, HandleKind::Comm, comm, keyval, AttributeValue::Pointer(value.0))
 }
 
 /// MPI_Type_set_attr
 pub fn type_set_attr(guard: &mut Guard, datatype: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Datatype, datatype, keyval, Value::Pointer(value.0))
+    set(guard, HandleKind::Datatype, datatype, keyval, AttributeValue::Pointer(value.0))
 }
 
 /// MPI_Comm_get_attr
@@ -98,7 +98,7 @@ pub fn comm_get_attr(
         Out::<usize>::new(value.0, "attribute_val").set(found)?;
         return flag.set(1);
     }
-    get(guard, Kind::Comm, comm, keyval, value, flag)
+    get(guard, HandleKind::Comm, comm, keyval, value, flag)
 }
 
 /// MPI_Attr_get, deprecated.
@@ -114,27 +114,27 @@ pub fn type_get_attr(
     value: Address,
     flag: Out<i32>,
 ) -> Result<()> {
-    get(guard, Kind::Datatype, datatype, keyval, value, flag)
+    get(guard, HandleKind::Datatype, datatype, keyval, value, flag)
 }
 
 /// MPI_Comm_delete_attr
 pub fn comm_delete_attr(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<()> {
-    delete(guard, Kind::Comm, comm, keyval)
+    delete(guard, HandleKind::Comm, comm, keyval)
 }
 
 /// MPI_Attr_delete, deprecated.
 pub fn attr_delete(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<()> {
-    delete(guard, Kind::Comm, comm, keyval)
+    delete(guard, HandleKind::Comm, comm, keyval)
 }
 
 /// MPI_Type_delete_attr
 pub fn type_delete_attr(guard: &mut Guard, datatype: Handle, keyval: i32) -> Result<()> {
-    delete(guard, Kind::Datatype, datatype, keyval)
+    delete(guard, HandleKind::Datatype, datatype, keyval)
 }
 
 /// MPI_Win_set_attr
 pub fn win_set_attr(guard: &mut Guard, win: Handle, keyval: i32, value: Address) -> Result<()> {
-    set(guard, Kind::Win, win, keyval, Value::Pointer(value.0))
+    set(guard, HandleKind::Win, win, keyval, AttributeValue::Pointer(value.0))
 }
 
 /// MPI_Win_get_attr
@@ -150,10 +150,10 @@ pub fn win_get_attr(
         Out::<usize>::new(value.0, "attribute_val").set(found)?;
         return flag.set(1);
     }
-    get(guard, Kind::Win, win, keyval, value, flag)
+    get(guard, HandleKind::Win, win, keyval, value, flag)
 }
 
 /// MPI_Win_delete_attr
 pub fn win_delete_attr(guard: &mut Guard, win: Handle, keyval: i32) -> Result<()> {
-    delete(guard, Kind::Win, win, keyval)
+    delete(guard, HandleKind::Win, win, keyval)
 }

@@ -6,11 +6,11 @@ use crate::process::Guard;
 use crate::request::Work;
 use error::Result;
 use objects::constants;
-use p2p::{AttachedBuffer, Owner};
+use p2p::{AttachedBuffer, BufferOwner};
 
 /// MPI_Buffer_attach
 pub fn buffer_attach(guard: &mut Guard, buffer: Address, size: i64) -> Result<()> {
-    attach(guard, Owner::Process, buffer, size)
+    attach(guard, BufferOwner::Process, buffer, size)
 }
 
 /// MPI_Comm_attach_buffer
@@ -27,7 +27,7 @@ pub fn session_attach_buffer(guard: &mut Guard, session: Handle, buffer: Address
 
 /// MPI_Buffer_detach
 pub fn buffer_detach(guard: &mut Guard, buffer_addr: Address, size: OutCount) -> Result<()> {
-    detach(guard, Owner::Process, buffer_addr, size)
+    detach(guard, BufferOwner::Process, buffer_addr, size)
 }
 
 /// MPI_Comm_detach_buffer
@@ -54,7 +54,7 @@ pub fn session_detach_buffer(
 
 /// MPI_Buffer_flush
 pub fn buffer_flush(guard: &mut Guard) -> Result<()> {
-    flush(guard, Owner::Process)
+    flush(guard, BufferOwner::Process)
 }
 
 /// MPI_Comm_flush_buffer
@@ -71,7 +71,7 @@ pub fn session_flush_buffer(guard: &mut Guard, session: Handle) -> Result<()> {
 
 /// MPI_Buffer_iflush
 pub fn buffer_iflush(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
-    iflush(guard, constants::COMM_NULL, Owner::Process, request)
+    iflush(guard, constants::COMM_NULL, BufferOwner::Process, request)
 }
 
 /// MPI_Comm_iflush_buffer
@@ -87,28 +87,28 @@ pub fn session_iflush_buffer(guard: &mut Guard, session: Handle, request: Out<Ha
 }
 
 /// Detaches the buffer of an owner that is about to be freed, once its messages have left.
-pub(crate) fn detach_before_free(guard: &mut Guard, owner: Owner) -> Result<()> {
+pub(crate) fn detach_before_free(guard: &mut Guard, owner: BufferOwner) -> Result<()> {
     if guard.job().p2p.has_buffer(owner) {
         guard.wait(|process| process.job().p2p.detach_buffer(owner).transpose())?;
     }
     Ok(())
 }
 
-fn of_comm(guard: &Guard, comm: Handle) -> Result<Owner> {
-    Ok(Owner::Comm(guard.objects.comm(comm)?.context))
+fn of_comm(guard: &Guard, comm: Handle) -> Result<BufferOwner> {
+    Ok(BufferOwner::Comm(guard.objects.comm(comm)?.context))
 }
 
-fn of_session(guard: &Guard, session: Handle) -> Result<Owner> {
+fn of_session(guard: &Guard, session: Handle) -> Result<BufferOwner> {
     guard.objects.sessions.get(session)?;
-    Ok(Owner::Session(session.0 as u64))
+    Ok(BufferOwner::Session(session.0 as u64))
 }
 
-fn attach(guard: &mut Guard, owner: Owner, buffer: Address, size: i64) -> Result<()> {
+fn attach(guard: &mut Guard, owner: BufferOwner, buffer: Address, size: i64) -> Result<()> {
     let bytes = crate::args::count(size, "size")?;
     guard.job().p2p.attach_buffer(owner, buffer.attached(bytes)?)
 }
 
-fn detach(guard: &mut Guard, owner: Owner, buffer_addr: Address, size: OutCount) -> Result<()> {
+fn detach(guard: &mut Guard, owner: BufferOwner, buffer_addr: Address, size: OutCount) -> Result<()> {
     size.check()?;
     let detached = guard.wait(|process| process.job().p2p.detach_buffer(owner).transpose())?;
     let (address, bytes) = match detached {
@@ -119,13 +119,13 @@ fn detach(guard: &mut Guard, owner: Owner, buffer_addr: Address, size: OutCount)
     size.set(bytes as i64)
 }
 
-fn flush(guard: &mut Guard, owner: Owner) -> Result<()> {
+fn flush(guard: &mut Guard, owner: BufferOwner) -> Result<()> {
     let messages = guard.job().p2p.buffered();
     guard.wait(|process| process.job().p2p.is_flushed(owner, messages).then_some(()));
     Ok(())
 }
 
-fn iflush(guard: &mut Guard, comm: Handle, owner: Owner, request: Out<Handle>) -> Result<()> {
+fn iflush(guard: &mut Guard, comm: Handle, owner: BufferOwner, request: Out<Handle>) -> Result<()> {
     request.check()?;
     let messages = guard.job().p2p.buffered();
     request.set(guard.request(comm, Work::Flush { owner, messages })?)

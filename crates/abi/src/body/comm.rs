@@ -12,7 +12,7 @@ use crate::hardware;
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
-use objects::{Comm, Context, Group, Info, Kind, constants as c};
+use objects::{Comm, Context, Group, HandleKind, Info, constants as c};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -142,7 +142,7 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
     let parent = guard.objects.comms.get_mut(comm)?;
     let mut new = sibling(parent.child_context(0), parent.group.clone(), parent.remote.clone());
     new.topology = parent.topology.clone();
-    let attributes = attribute::copy_all(guard, Kind::Comm, comm)?;
+    let attributes = attribute::copy_all(guard, HandleKind::Comm, comm)?;
     new.attributes = attributes;
     new.hint(hints)?;
     enter(guard, comm, new, newcomm)
@@ -158,11 +158,11 @@ fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> C
 
 /// Makes the handle of a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
 pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
-    guard.reach_hosts(&new.everybody)?;
+    guard.reach_hosts(&new.all_peers)?;
     let objects = &mut guard.objects;
     let from = objects.comm(parent)?;
     (new.errhandler, new.session) = (from.errhandler, from.session);
-    retain(&mut objects.errhandlers, new.errhandler, Kind::Comm)?;
+    retain(&mut objects.errhandlers, new.errhandler, HandleKind::Comm)?;
     newcomm.set(objects.enter_comm(new)?)
 }
 
@@ -194,9 +194,9 @@ fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Opti
     let new_ranks = gather_for_new_comm(guard, comm, &[mine])?;
     let parent = guard.objects.comm(comm)?;
     let mut chosen: Vec<(i64, u32)> = parent
-        .places()
+        .index_ranges()
         .1
-        .map(|at| (new_ranks[at], parent.everybody[at]))
+        .map(|at| (new_ranks[at], parent.all_peers[at]))
         .filter(|(rank, _)| *rank >= 0)
         .collect();
     chosen.sort_unstable();
@@ -329,9 +329,9 @@ fn enter_part(
     if color == c::UNDEFINED {
         return newcomm.set(c::COMM_NULL);
     }
-    let (local, remote) = parent.places();
+    let (local, remote) = parent.index_ranges();
     let is_inter = parent.remote.is_some();
-    let everybody = parent.everybody.clone();
+    let everybody = parent.all_peers.clone();
     let chosen = |places: Range<usize>| {
         let mut chosen: Vec<(i64, u32)> = places
             .filter(|at| words[2 * at] == i64::from(color))
@@ -357,9 +357,9 @@ pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     if guard.objects.comms.is_predefined(handle) {
         fail!(Class::Comm, "{handle} is predefined and cannot be freed");
     }
-    attribute::delete_all(guard, Kind::Comm, handle)?;
+    attribute::delete_all(guard, HandleKind::Comm, handle)?;
     let context = guard.objects.comm(handle)?.context;
-    buffers::detach_before_free(guard, p2p::Owner::Comm(context))?;
+    buffers::detach_before_free(guard, p2p::BufferOwner::Comm(context))?;
     guard.wait(|process| process.job().streams.are_idle(Some(context)).then_some(()));
     let freed = guard.objects.comms.remove(handle)?;
     detach(guard.job(), &freed);

@@ -12,7 +12,7 @@ use objects::constants;
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
-        Some(objects::Kind::File) => On::File(comm),
+        Some(objects::HandleKind::File) => On::File(comm),
         _ if comm == constants::COMM_NULL => On::Nothing,
         _ => On::Comm(comm),
     });

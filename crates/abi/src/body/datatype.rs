@@ -10,7 +10,7 @@ use crate::attribute;
 use crate::process::Guard;
 use datatype::{Combiner, Datatype, Distribution, Recipe, Width};
 use error::{Class, Result, fail};
-use objects::{Kind, TypeEntry, constants as c};
+use objects::{HandleKind, TypeEntry, constants as c};
 use std::sync::Arc;
 
 /// MPI_Type_contiguous
@@ -232,7 +232,7 @@ pub fn type_create_resized_c(
 pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);
-    let attributes = attribute::copy_all(guard, Kind::Datatype, oldtype)?;
+    let attributes = attribute::copy_all(guard, HandleKind::Datatype, oldtype)?;
     let entry = TypeEntry { datatype: new, name: String::new(), attributes };
     newtype.set(guard.objects.datatypes.insert(entry)?)
 }
@@ -249,7 +249,7 @@ pub fn type_free(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     if guard.objects.datatype(handle)?.is_permanent() {
         fail!(Class::Type, "{handle} is predefined and cannot be freed");
     }
-    attribute::delete_all(guard, Kind::Datatype, handle)?;
+    attribute::delete_all(guard, HandleKind::Datatype, handle)?;
     guard.objects.datatypes.entry(handle)?.discard();
     datatype.set(c::DATATYPE_NULL)
 }

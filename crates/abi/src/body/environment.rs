@@ -8,7 +8,7 @@ use crate::leaks;
 use crate::process::report;
 use crate::process::{Allocation, Departure, Guard, JobState, Phase};
 use error::{Class, Result, fail};
-use objects::{Info, Kind, constants as c};
+use objects::{HandleKind, Info, constants as c};
 
 /// MPI_Init
 pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
@@ -62,7 +62,7 @@ pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
     }
-    crate::attribute::delete_all(guard, Kind::Comm, c::COMM_SELF)?;
+    crate::attribute::delete_all(guard, HandleKind::Comm, c::COMM_SELF)?;
     let departs = guard.objects.sessions.is_empty();
     // If this process said goodbye at the end of an earlier session, others no longer wait for it: arriving
     // messages may belong to a session that they have started since.

@@ -124,7 +124,7 @@ pub fn win_lock_all(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     window.lock_all()?;
     for member in 0..window.size() {
         let (window, rma) = guard.job().window(win)?;
-        window.ask(rma, member, assert & c::MODE_NOCHECK == 0);
+        window.request_lock(rma, member, assert & c::MODE_NOCHECK == 0);
         guard.wait_window(win, |window, rma| Ok(window.is_granted(rma, member)))?;
     }
     trace(guard, win, EpochChange::LockAll)

@@ -7,21 +7,21 @@ use crate::process::raise;
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
-use objects::{Action, Errhandler, Kind, constants as c};
+use objects::{Errhandler, ErrorAction, HandleKind, constants as c};
 
 /// MPI_Comm_create_errhandler
 pub fn comm_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
-    create(guard, Kind::Comm, function, errhandler)
+    create(guard, HandleKind::Comm, function, errhandler)
 }
 
 /// MPI_Win_create_errhandler
 pub fn win_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
-    create(guard, Kind::Win, function, errhandler)
+    create(guard, HandleKind::Win, function, errhandler)
 }
 
 /// MPI_File_create_errhandler
 pub fn file_create_errhandler(guard: &mut Guard, function: Callback, errhandler: Out<Handle>) -> Result<()> {
-    create(guard, Kind::File, function, errhandler)
+    create(guard, HandleKind::File, function, errhandler)
 }
 
 /// MPI_Session_create_errhandler
@@ -30,7 +30,7 @@ pub fn session_create_errhandler(
     function: Callback,
     errhandler: Out<Handle>,
 ) -> Result<()> {
-    create(guard, Kind::Session, function, errhandler)
+    create(guard, HandleKind::Session, function, errhandler)
 }
 
 /// MPI_Errhandler_free
@@ -43,7 +43,7 @@ pub fn errhandler_free(guard: &mut Guard, errhandler: Out<Handle>) -> Result<()>
 pub fn comm_set_errhandler(guard: &mut Guard, comm: Handle, errhandler: Handle) -> Result<()> {
     let objects = &mut guard.objects;
     objects.comm(comm)?;
-    retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
+    retain(&mut objects.errhandlers, errhandler, HandleKind::Comm)?;
     let old = std::mem::replace(&mut objects.comms.get_mut(comm)?.errhandler, errhandler);
     objects.self_errhandler_set |= comm == c::COMM_SELF;
     release(&mut objects.errhandlers, old)
@@ -53,7 +53,7 @@ pub fn comm_set_errhandler(guard: &mut Guard, comm: Handle, errhandler: Handle) 
 pub fn comm_get_errhandler(guard: &mut Guard, comm: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let handle = guard.objects.comm(comm)?.errhandler;
-    retain(&mut guard.objects.errhandlers, handle, Kind::Comm)?;
+    retain(&mut guard.objects.errhandlers, handle, HandleKind::Comm)?;
     errhandler.set(handle)
 }
 
@@ -67,7 +67,7 @@ pub fn comm_call_errhandler(guard: &mut Guard, comm: Handle, errorcode: i32) -> 
 pub fn win_set_errhandler(guard: &mut Guard, win: Handle, errhandler: Handle) -> Result<()> {
     let (objects, job) = guard.parts();
     let window = job.windows.get_mut(win)?;
-    retain(&mut objects.errhandlers, errhandler, Kind::Win)?;
+    retain(&mut objects.errhandlers, errhandler, HandleKind::Win)?;
     release(&mut objects.errhandlers, std::mem::replace(&mut window.errhandler, errhandler))
 }
 
@@ -76,7 +76,7 @@ pub fn win_get_errhandler(guard: &mut Guard, win: Handle, errhandler: Out<Handle
     errhandler.check()?;
     let (objects, job) = guard.parts();
     let handle = job.windows.get(win)?.errhandler;
-    retain(&mut objects.errhandlers, handle, Kind::Win)?;
+    retain(&mut objects.errhandlers, handle, HandleKind::Win)?;
     errhandler.set(handle)
 }
 
@@ -90,7 +90,7 @@ pub fn win_call_errhandler(guard: &mut Guard, win: Handle, errorcode: i32) -> Re
 pub fn session_set_errhandler(guard: &mut Guard, session: Handle, errhandler: Handle) -> Result<()> {
     let objects = &mut guard.objects;
     objects.sessions.get(session)?;
-    retain(&mut objects.errhandlers, errhandler, Kind::Session)?;
+    retain(&mut objects.errhandlers, errhandler, HandleKind::Session)?;
     let old = std::mem::replace(&mut objects.sessions.get_mut(session)?.errhandler, errhandler);
     release(&mut objects.errhandlers, old)
 }
@@ -99,7 +99,7 @@ pub fn session_set_errhandler(guard: &mut Guard, session: Handle, errhandler: Ha
 pub fn session_get_errhandler(guard: &mut Guard, session: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let handle = guard.objects.sessions.get(session)?.errhandler;
-    retain(&mut guard.objects.errhandlers, handle, Kind::Session)?;
+    retain(&mut guard.objects.errhandlers, handle, HandleKind::Session)?;
     errhandler.set(handle)
 }
 
@@ -112,7 +112,7 @@ pub fn session_call_errhandler(guard: &mut Guard, session: Handle, errorcode: i3
 /// MPI_File_set_errhandler: for MPI_FILE_NULL, sets the handler that new files get (MPI 5.0, section 14.7).
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
     file_errhandler(guard, file)?;
-    retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
+    retain(&mut guard.objects.errhandlers, errhandler, HandleKind::File)?;
     let old = std::mem::replace(file_errhandler(guard, file)?, errhandler);
     release(&mut guard.objects.errhandlers, old)
 }
@@ -121,7 +121,7 @@ pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) 
 pub fn file_get_errhandler(guard: &mut Guard, file: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let handle = *file_errhandler(guard, file)?;
-    retain(&mut guard.objects.errhandlers, handle, Kind::File)?;
+    retain(&mut guard.objects.errhandlers, handle, HandleKind::File)?;
     errhandler.set(handle)
 }
 
@@ -138,12 +138,12 @@ fn file_errhandler(guard: &mut Guard, file: Handle) -> Result<&mut Handle> {
     Ok(&mut guard.job().files.get_mut(file)?.errhandler)
 }
 
-fn create(guard: &mut Guard, on: Kind, function: Callback, errhandler: Out<Handle>) -> Result<()> {
+fn create(guard: &mut Guard, on: HandleKind, function: Callback, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     if function.0 == 0 {
         fail!(Class::Arg, "the error handler function is a null pointer");
     }
-    let entry = Errhandler::new(Some(on), Action::Call(function.0));
+    let entry = Errhandler::new(Some(on), ErrorAction::Call(function.0));
     errhandler.set(guard.objects.errhandlers.insert(entry)?)
 }
 

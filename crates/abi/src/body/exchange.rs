@@ -15,7 +15,7 @@ use sys::Block;
 /// Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = Block::of(&to_bytes(words));
-    let all = Block::new(mine.span().bytes() * guard.objects.comm(comm)?.everybody.len());
+    let all = Block::new(mine.span().bytes() * guard.objects.comm(comm)?.all_peers.len());
     carry_out(guard, Planned::gathering_bytes(comm, &mine, &all))?;
     Ok(to_words(&all.to_vec()))
 }
@@ -46,7 +46,7 @@ pub(crate) fn check_fingerprints(
     fingerprints: impl IntoIterator<Item = (usize, i64)>,
 ) -> Result<()> {
     if let Some((at, _)) = fingerprints.into_iter().find(|(_, theirs)| *theirs != mine) {
-        let peer = guard.objects.comm(comm)?.everybody[at];
+        let peer = guard.objects.comm(comm)?.all_peers[at];
         fail!(
             Class::Other,
             "process {peer} of the job has made communicators, windows, files and persistent collectives of \

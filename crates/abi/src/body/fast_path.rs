@@ -13,7 +13,7 @@ use crate::collective::Reduced;
 use crate::fast::allreduce;
 use crate::fast::message::tag_of;
 use crate::process::Process;
-use rma::Way;
+use rma::Direction;
 use sys::Span;
 
 /// MPI_Send
@@ -60,7 +60,7 @@ pub fn put(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Option<()> {
     let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
-    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Put)
+    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Direction::Put)
 }
 
 /// MPI_Get
@@ -71,7 +71,7 @@ pub fn get(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Option<()> {
     let here = same(process, origin_addr, (origin_count, origin_datatype), (target_count, target_datatype))?;
-    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Way::Fetch)
+    process.job().windows.get_mut(win).ok()?.window.copy_now(target_rank, target_disp, here, Direction::Fetch)
 }
 
 /// MPI_Win_flush

@@ -11,9 +11,9 @@ use crate::lenient::{self, Accepted};
 use crate::process::{Guard, On};
 use error::{Class, Result, fail};
 use io::file::{AMODES, check_amode, delete, open, path_of};
-use io::{File, Hints, Representation, SharedPointer, Storage, UserRepresentation, View};
+use io::{Hints, OpenFile, Representation, SharedPointer, Storage, UserRepresentation, View};
 use objects::errhandler::{release, retain};
-use objects::{Comm, Kind, constants as c};
+use objects::{Comm, HandleKind, constants as c};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ pub fn file_open(
         false => None,
     };
     let errhandler = guard.objects.file_errhandler;
-    retain(&mut guard.objects.errhandlers, errhandler, Kind::File)?;
-    let file = File {
+    retain(&mut guard.objects.errhandlers, errhandler, HandleKind::File)?;
+    let file = OpenFile {
         storage: Arc::new(storage),
         comm: private,
         amode,
@@ -223,7 +223,7 @@ fn resize(
     let file = guard.job().files.get_mut(fh)?;
     let mut members = file.members()?;
     let storage = file.storage.clone();
-    let checked = file.check_way(io::Way::Write).and_then(|()| file.check_random());
+    let checked = file.check_way(io::Direction::Write).and_then(|()| file.check_random());
     let checked = checked.and_then(|()| match size {
         0.. => Ok(()),
         _ => fail!(Class::Arg, "size is {size}, which is negative"),

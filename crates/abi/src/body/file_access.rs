@@ -10,15 +10,32 @@ use crate::process::{Guard, Process};
 use crate::request::{Completion, Work};
 use crate::staging;
 use error::{Class, Result, fail};
-use io::{Split, Way};
+use io::{
+    Direction::{self, Read, Write},
+    SplitAccess,
+};
 
 /// An access of this rank alone.
-fn individual(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> AccessArguments {
+fn individual(
+    at: At,
+    way: Direction,
+    fh: Handle,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+) -> AccessArguments {
     AccessArguments { fh, at, way, all: false, buf, count, datatype }
 }
 
 /// An access in which all ranks of the file take part.
-fn collective(at: At, way: Way, fh: Handle, buf: Address, count: i64, datatype: Handle) -> AccessArguments {
+fn collective(
+    at: At,
+    way: Direction,
+    fh: Handle,
+    buf: Address,
+    count: i64,
+    datatype: Handle,
+) -> AccessArguments {
     AccessArguments { all: true, ..individual(at, way, fh, buf, count, datatype) }
 }
 
@@ -44,7 +61,7 @@ fn start_split(
     guard: &mut Guard,
     name: &'static str,
     at: At,
-    way: Way,
+    way: Direction,
     fh: Handle,
     buf: Address,
     count: i64,
@@ -57,7 +74,7 @@ fn start_split(
         let ended = guard.wait(|_| outcome.take());
         outcome.put(ended);
     }
-    guard.job().files.get_mut(fh)?.split = Some(Split { name, outcome });
+    guard.job().files.get_mut(fh)?.split = Some(SplitAccess { name, outcome });
     Ok(())
 }
 
@@ -81,7 +98,7 @@ fn end_split(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOu
 pub fn file_read_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), status)
+    run(guard, individual(At::Offset(offset), Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_at
@@ -90,7 +107,7 @@ pub fn file_iread_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Offset(offset), Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all
@@ -98,7 +115,7 @@ pub fn file_iread_at(
 pub fn file_read_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), status)
+    run(guard, collective(At::Offset(offset), Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_at_all
@@ -107,7 +124,7 @@ pub fn file_iread_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, collective(At::Offset(offset), Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Offset(offset), Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_at_all_begin
@@ -115,7 +132,7 @@ pub fn file_iread_at_all(
 pub fn file_read_at_all_begin(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_read_at_all", At::Offset(offset), Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_at_all", At::Offset(offset), Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_at_all_end
@@ -129,7 +146,7 @@ pub fn file_read_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status:
 pub fn file_read(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), status)
+    run(guard, individual(At::Pointer, Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread
@@ -137,7 +154,7 @@ pub fn file_read(
 pub fn file_iread(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Pointer, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Pointer, Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all
@@ -145,7 +162,7 @@ pub fn file_iread(
 pub fn file_read_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), status)
+    run(guard, collective(At::Pointer, Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_all
@@ -153,7 +170,7 @@ pub fn file_read_all(
 pub fn file_iread_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, collective(At::Pointer, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Pointer, Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_all_begin
@@ -161,7 +178,7 @@ pub fn file_iread_all(
 pub fn file_read_all_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_read_all", At::Pointer, Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_all", At::Pointer, Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_all_end
@@ -175,7 +192,7 @@ pub fn file_read_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: St
 pub fn file_read_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), status)
+    run(guard, individual(At::Shared, Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iread_shared
@@ -183,7 +200,7 @@ pub fn file_read_shared(
 pub fn file_iread_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Shared, Way::Read, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Shared, Read, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_read_ordered
@@ -191,7 +208,7 @@ pub fn file_iread_shared(
 pub fn file_read_ordered(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Ordered, Way::Read, fh, buf, count, datatype), status)
+    run(guard, collective(At::Ordered, Read, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_read_ordered_begin
@@ -199,7 +216,7 @@ pub fn file_read_ordered(
 pub fn file_read_ordered_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_read_ordered", At::Ordered, Way::Read, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_read_ordered", At::Ordered, Read, fh, buf, count, datatype)
 }
 
 /// MPI_File_read_ordered_end
@@ -213,7 +230,7 @@ pub fn file_read_ordered_end(guard: &mut Guard, fh: Handle, buf: Address, status
 pub fn file_write_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), status)
+    run(guard, individual(At::Offset(offset), Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_at
@@ -222,7 +239,7 @@ pub fn file_iwrite_at(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Offset(offset), Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all
@@ -230,7 +247,7 @@ pub fn file_iwrite_at(
 pub fn file_write_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), status)
+    run(guard, collective(At::Offset(offset), Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_at_all
@@ -239,7 +256,7 @@ pub fn file_iwrite_at_all(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
     request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, collective(At::Offset(offset), Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Offset(offset), Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_at_all_begin
@@ -247,7 +264,7 @@ pub fn file_iwrite_at_all(
 pub fn file_write_at_all_begin(
     guard: &mut Guard, fh: Handle, offset: i64, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_write_at_all", At::Offset(offset), Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_at_all", At::Offset(offset), Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_at_all_end
@@ -261,7 +278,7 @@ pub fn file_write_at_all_end(guard: &mut Guard, fh: Handle, buf: Address, status
 pub fn file_write(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), status)
+    run(guard, individual(At::Pointer, Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite
@@ -269,7 +286,7 @@ pub fn file_write(
 pub fn file_iwrite(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Pointer, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Pointer, Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all
@@ -277,7 +294,7 @@ pub fn file_iwrite(
 pub fn file_write_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), status)
+    run(guard, collective(At::Pointer, Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_all
@@ -285,7 +302,7 @@ pub fn file_write_all(
 pub fn file_iwrite_all(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, collective(At::Pointer, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, collective(At::Pointer, Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_all_begin
@@ -293,7 +310,7 @@ pub fn file_iwrite_all(
 pub fn file_write_all_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_write_all", At::Pointer, Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_all", At::Pointer, Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_all_end
@@ -307,7 +324,7 @@ pub fn file_write_all_end(guard: &mut Guard, fh: Handle, buf: Address, status: S
 pub fn file_write_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), status)
+    run(guard, individual(At::Shared, Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_iwrite_shared
@@ -315,7 +332,7 @@ pub fn file_write_shared(
 pub fn file_iwrite_shared(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, request: Out<Handle>,
 ) -> Result<()> {
-    start_nonblocking(guard, individual(At::Shared, Way::Write, fh, buf, count, datatype), request)
+    start_nonblocking(guard, individual(At::Shared, Write, fh, buf, count, datatype), request)
 }
 
 /// MPI_File_write_ordered
@@ -323,7 +340,7 @@ pub fn file_iwrite_shared(
 pub fn file_write_ordered(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle, status: StatusOut,
 ) -> Result<()> {
-    run(guard, collective(At::Ordered, Way::Write, fh, buf, count, datatype), status)
+    run(guard, collective(At::Ordered, Write, fh, buf, count, datatype), status)
 }
 
 /// MPI_File_write_ordered_begin
@@ -331,7 +348,7 @@ pub fn file_write_ordered(
 pub fn file_write_ordered_begin(
     guard: &mut Guard, fh: Handle, buf: Address, count: i64, datatype: Handle,
 ) -> Result<()> {
-    start_split(guard, "MPI_File_write_ordered", At::Ordered, Way::Write, fh, buf, count, datatype)
+    start_split(guard, "MPI_File_write_ordered", At::Ordered, Write, fh, buf, count, datatype)
 }
 
 /// MPI_File_write_ordered_end

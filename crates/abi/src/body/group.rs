@@ -144,7 +144,7 @@ fn select(
     newgroup.set(objects.enter_group(Arc::new(new))?)
 }
 
-fn triplets(n: i32, ranges: Array<i32>) -> Result<Vec<objects::group::Range>> {
+fn triplets(n: i32, ranges: Array<i32>) -> Result<Vec<objects::group::RankRange>> {
     let numbers = ranges.read(3 * length(n, "n")?)?;
     Ok(numbers.chunks_exact(3).map(|range| [range[0], range[1], range[2]]).collect())
 }

@@ -94,7 +94,7 @@ pub fn intercomm_merge(
     if [first, second].iter().any(|group| group.iter().any(|high| *high != group[0])) {
         fail!(Class::Arg, "the processes of one group pass different values of high");
     }
-    let mut peers = comm.everybody.to_vec();
+    let mut peers = comm.all_peers.to_vec();
     if first[0] > second[0] {
         peers.rotate_left(comm.first_group as usize);
     }

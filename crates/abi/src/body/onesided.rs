@@ -8,10 +8,10 @@ use crate::lenient::{self, Accepted};
 use crate::process::{Guard, Win};
 use crate::request::Work;
 use crate::staging::Fill;
-use datatype::{Basic, Buffer, Datatype, Loan, PredefinedOp, check_op};
+use datatype::{Basic, Buffer, CallBuffer, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
-use rma::{Swap, TargetRange, Update, Way, Window};
+use rma::{Direction, Swap, TargetRange, Update, Window};
 
 /// The origin's side of an operation.
 #[derive(Clone, Copy)]
@@ -37,7 +37,8 @@ pub fn put(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Put)
+    let origin = Origin(origin_addr, origin_count, origin_datatype);
+    move_bytes(guard, origin, target, win, Epoch::Any, Direction::Put)
 }
 
 /// MPI_Get
@@ -48,7 +49,8 @@ pub fn get(
     target_disp: i64, target_count: i64, target_datatype: Handle, win: Handle,
 ) -> Result<()> {
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, Origin(origin_addr, origin_count, origin_datatype), target, win, Epoch::Any, Way::Fetch)
+    let origin = Origin(origin_addr, origin_count, origin_datatype);
+    move_bytes(guard, origin, target, win, Epoch::Any, Direction::Fetch)
 }
 
 /// MPI_Rput
@@ -60,7 +62,7 @@ pub fn rput(
     request.check()?;
     let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, origin, target, win, Epoch::Lock, Way::Put)?;
+    move_bytes(guard, origin, target, win, Epoch::Lock, Direction::Put)?;
     finish(guard, win, target_rank, request)
 }
 
@@ -73,7 +75,7 @@ pub fn rget(
     request.check()?;
     let origin = Origin(origin_addr, origin_count, origin_datatype);
     let target = AtTarget(target_rank, target_disp, target_count, target_datatype);
-    move_bytes(guard, origin, target, win, Epoch::Lock, Way::Fetch)?;
+    move_bytes(guard, origin, target, win, Epoch::Lock, Direction::Fetch)?;
     finish(guard, win, target_rank, request)
 }
 
@@ -180,7 +182,7 @@ fn move_bytes(
     AtTarget(rank, disp, target_count, target_datatype): AtTarget,
     win: Handle,
     epoch: Epoch,
-    way: Way,
+    way: Direction,
 ) -> Result<()> {
     let (objects, job) = guard.parts();
     let (window, rma) = job.window(win)?;
@@ -285,7 +287,7 @@ fn origin_of<'a>(
     name: &str,
     target_datatype: Handle,
     range: TargetRange<'a>,
-) -> Result<Loan<'a>> {
+) -> Result<CallBuffer<'a>> {
     if datatype == target_datatype && count == range.count as i64 {
         return lent(address, range.count, range.bytes, range.layout, Fill::Now);
     }

@@ -11,7 +11,7 @@ use crate::staging::{self, Unfilled};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use objects::{Comm, constants};
-use p2p::{Indirect, Mode, Ticket};
+use p2p::{Mode, NeedsRequest, Ticket};
 use sys::Span;
 
 /// Makes the blocking, the nonblocking and the persistent form of a send in each mode.
@@ -332,10 +332,10 @@ impl Receive {
             };
             match guard.look_for_message(peer, next) {
                 Some(Ok(outcome)) => return Ok(Completion::of(outcome, &self.source)),
-                Some(Err(Indirect::Started(ticket))) => {
+                Some(Err(NeedsRequest::Started(ticket))) => {
                     return Ok(guard.finish(Work::Recv(ticket, self.source)));
                 }
-                Some(Err(Indirect::Unstarted)) | None => (),
+                Some(Err(NeedsRequest::Unstarted)) | None => (),
             }
         }
         let work = self.start(guard)?;

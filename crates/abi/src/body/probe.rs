@@ -145,9 +145,9 @@ struct ProbeArguments {
 
 impl ProbeArguments {
     /// The probe's description in a deadlock report.
-    fn operation(&self) -> p2p::Operation {
+    fn operation(&self) -> p2p::OperationReport {
         let (context, peer) = (Some(self.context), self.source.peer());
-        p2p::Operation { what: p2p::What::Posted, context, peer, tag: self.tag, bytes: 0 }
+        p2p::OperationReport { what: p2p::OperationState::Posted, context, peer, tag: self.tag, bytes: 0 }
     }
 
     fn probe(&self, process: &mut Process) -> Option<Status> {

@@ -10,7 +10,7 @@ use crate::process::{Awaiting, Guard, JobState, Process};
 use crate::request::{Completion, Recipe, Request, TracedCollective, Work};
 use crate::staging::{AttachedCopy, StandIns};
 use error::{Class, Result, fail};
-use objects::{Queue, constants};
+use objects::{QueueState, constants};
 use std::sync::Arc;
 use telemetry::Counter;
 
@@ -240,7 +240,9 @@ fn free(guard: &mut Guard, request: Out<Handle>, handle: Handle) -> Result<()> {
             }
             let Request { work, recipe, .. } = guard.job().requests.remove(handle)?;
             match recipe.as_deref().map(Recipe::inner) {
-                Some(Recipe::Coll { queue: Queue::Open(queue), .. }) => guard.job().coll.close_queue(*queue),
+                Some(Recipe::Coll { queue: QueueState::Open(queue), .. }) => {
+                    guard.job().coll.close_queue(*queue)
+                }
                 Some(Recipe::Coll { library: Some(_), members, .. }) => {
                     guard.job().communicators.leave(members.context)
                 }

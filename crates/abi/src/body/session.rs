@@ -16,7 +16,7 @@ use crate::request::{to_bytes, to_words};
 use error::{Class, Result, fail};
 use objects::errhandler::{release, retain};
 use objects::session::PROCESS_SETS;
-use objects::{Comm, Context, Group, Info, Kind, Session, constants as c};
+use objects::{Comm, Context, Group, HandleKind, Info, Session, constants as c};
 use std::sync::Arc;
 
 /// MPI_Session_init
@@ -27,7 +27,7 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     // The device decides which memory kinds there are.
     settings::load().and_then(crate::staging::start)?;
     let new = Session::new(errhandler, &hints)?;
-    retain(&mut guard.objects.errhandlers, errhandler, Kind::Session)?;
+    retain(&mut guard.objects.errhandlers, errhandler, HandleKind::Session)?;
     guard.join()?;
     let handle = guard.objects.sessions.insert(new)?;
     guard.decide_locking();
@@ -39,7 +39,7 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
     guard.objects.sessions.get(handle)?;
-    buffers::detach_before_free(guard, p2p::Owner::Session(handle.0 as u64))?;
+    buffers::detach_before_free(guard, p2p::BufferOwner::Session(handle.0 as u64))?;
     let is_last =
         guard.objects.comms.get(c::COMM_WORLD).is_err() && guard.objects.sessions.iter().count() == 1;
     if is_last {
@@ -222,7 +222,7 @@ pub fn intercomm_create_from_groups(
     // Both sides must compute the same context, so the processes are taken in the comm's order.
     let mut comm = Comm::between(Context::of_groups(), local, remote, "");
     let words = [&tag[..], &[BETWEEN, comm.first_group.into()]].concat();
-    let context = group_context(guard, &words, &comm.everybody);
+    let context = group_context(guard, &words, &comm.all_peers);
     (comm.context, comm.fingerprint) = (context.id, context.fingerprint);
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
@@ -250,9 +250,9 @@ fn enter(
     errhandler: Handle,
     newcomm: Out<Handle>,
 ) -> Result<()> {
-    guard.reach_hosts(&new.everybody)?;
+    guard.reach_hosts(&new.all_peers)?;
     let objects = &mut guard.objects;
-    retain(&mut objects.errhandlers, errhandler, Kind::Comm)?;
+    retain(&mut objects.errhandlers, errhandler, HandleKind::Comm)?;
     new.errhandler = errhandler;
     new.hint(hints)?;
     newcomm.set(objects.enter_comm(new)?)

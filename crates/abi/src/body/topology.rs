@@ -9,8 +9,8 @@ use super::exchange::{exchange_words, gather_words};
 use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;
 use error::{Class, Result, fail};
-use objects::arrange::{Locality, arrange, matters};
-use objects::topology::{Cart, DistGraph, Edge, Graph, ranks};
+use objects::arrange::{ProcessLocality, arrange, matters};
+use objects::topology::{Cart, DistGraph, Graph, GraphEdge, ranks};
 use objects::{Comm, Context, Topology, constants as c};
 use std::sync::Arc;
 
@@ -251,7 +251,7 @@ pub fn dist_graph_create(
     let weight = |at: usize| given.as_ref().map_or(1, |weights| weights[at]);
     let repeated = |(source, degree): (&u32, &usize)| std::iter::repeat_n(*source, *degree);
     let from = sources.iter().zip(&degrees).flat_map(repeated);
-    let edges: Vec<Edge> =
+    let edges: Vec<GraphEdge> =
         from.zip(&destinations).enumerate().map(|(at, (from, to))| (from, *to, weight(at) as u64)).collect();
     let order = arranged(guard, comm_old, reorder, size, |guard| gather_edges(guard, comm_old, &edges))?;
     let graph = deliver(guard, comm_old, order.as_deref(), &edges, given.is_some())?;
@@ -341,14 +341,14 @@ fn enter_with(
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
-    edges: impl FnOnce(&mut Guard) -> Result<Vec<Edge>>,
+    edges: impl FnOnce(&mut Guard) -> Result<Vec<GraphEdge>>,
 ) -> Result<Option<Vec<u32>>> {
     if reorder == 0 || places < 2 {
         return Ok(None);
     }
     let words = gather_words(guard, comm, &core().unwrap_or([-1; 3]))?;
-    let place = |words: &[i64]| -> Locality { std::array::from_fn(|level| words[level] as u32) };
-    let known: Vec<Locality> = words.chunks_exact(3).take(places as usize).map(place).collect();
+    let place = |words: &[i64]| -> ProcessLocality { std::array::from_fn(|level| words[level] as u32) };
+    let known: Vec<ProcessLocality> = words.chunks_exact(3).take(places as usize).map(place).collect();
     if words.contains(&-1) || !matters(&known) {
         return Ok(None);
     }
@@ -368,7 +368,7 @@ fn core() -> Option<[i64; 3]> {
 }
 
 /// The edges that all members specify together. Collective.
-fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[Edge]) -> Result<Vec<Edge>> {
+fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[GraphEdge]) -> Result<Vec<GraphEdge>> {
     let words: Vec<i64> =
         mine.iter().flat_map(|edge| [edge.0.into(), edge.1.into(), edge.2 as i64]).collect();
     let size = guard.objects.comm(comm)?.size() as usize;
@@ -380,7 +380,7 @@ fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[Edge]) -> Result<Vec<Ed
 /// both. Collective.
 #[rustfmt::skip]
 fn deliver(
-    guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[Edge], weighted: bool,
+    guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[GraphEdge], weighted: bool,
 ) -> Result<DistGraph> {
     let size = guard.objects.comm(comm)?.size() as usize;
     let mut outgoing = vec![Vec::new(); size];

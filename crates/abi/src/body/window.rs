@@ -12,7 +12,7 @@ use crate::process::{Guard, On};
 use crate::process::{Win, WindowAttributes};
 use error::{Class, Result, fail};
 use objects::errhandler::release;
-use objects::{Attributes, Comm, Info, Kind, constants as c};
+use objects::{Attributes, Comm, HandleKind, Info, constants as c};
 use rma::{Exposure, Flavor, Window};
 
 /// MPI_Win_create
@@ -137,7 +137,7 @@ pub(crate) fn make_over(guard: &mut Guard, comm: Handle, base: usize, bytes: u64
 /// Makes a window. Returns its handle, and the address of this rank's memory. If one member cannot take part,
 /// the call fails on all. Collective.
 fn make(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<(Handle, usize)> {
-    let members = intracomm(guard, comm)?.everybody.clone();
+    let members = intracomm(guard, comm)?.all_peers.clone();
     let arguments = arguments.and_then(|arguments| match arguments.flavor {
         Flavor::Shared => same_host(guard, &members).map(|()| arguments),
         _ => Ok(arguments),
@@ -347,9 +347,9 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
         && mine.is_private()
         && !datatype::Buffer::from(Address(mine.base).exposed(mine.bytes)).is_attachable();
     let job = guard.job();
-    let mut ready = job.rma.may_ask(job.coll.memory());
+    let mut ready = job.rma.make_mailbox(job.coll.memory());
     if hides {
-        ready = ready.and_then(|()| job.rma.serve(job.coll.memory()));
+        ready = ready.and_then(|()| job.rma.start_server(job.coll.memory()));
     }
     let (rma, segment) = (&job.rma, job.membership.segment);
     // Members on other hosts carry out themselves what others request of them.
@@ -363,7 +363,7 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
         return Ok(());
     }
     let job = guard.job();
-    let served = job.rma.serve(job.coll.memory());
+    let served = job.rma.start_server(job.coll.memory());
     all_take_part(guard, comm, served, |()| []).map(drop)
 }
 
@@ -380,7 +380,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
 pub(crate) fn free(guard: &mut Guard, handle: Handle) -> Result<()> {
     let comm = guard.job().windows.get(handle)?.comm;
     guard.job().window(handle)?.0.may_free()?;
-    attribute::delete_all(guard, Kind::Win, handle)?;
+    attribute::delete_all(guard, HandleKind::Win, handle)?;
     guard.wait_for_answers(handle, None)?;
     coll::barrier(guard, comm)?;
     let (objects, job) = guard.parts();
@@ -406,8 +406,8 @@ pub fn win_attach(guard: &mut Guard, win: Handle, base: Address, size: i64) -> R
     only_dynamic(window)?;
     if device::on() && bytes > 0 && device::holds(base.0, bytes as usize)? {
         // Other processes reach this memory only through this process's thread.
-        job.rma.may_ask(job.coll.memory())?;
-        job.rma.serve(job.coll.memory())?;
+        job.rma.make_mailbox(job.coll.memory())?;
+        job.rma.start_server(job.coll.memory())?;
     }
     window.attach(&mut job.rma, job.coll.memory(), base.exposed(bytes))
 }

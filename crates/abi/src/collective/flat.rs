@@ -10,7 +10,7 @@ use crate::request::{Planned, Work, to_bytes, to_words};
 use coll::carrier::{CallFacts, Moved, Slots};
 use coll::{CALLS_BEFORE, Call, Coll, FlatForm, Round, Short};
 use error::Result;
-use objects::{Comm, Flat, Queue};
+use objects::{Comm, FlatState, QueueState};
 use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::Counter;
@@ -18,7 +18,7 @@ use telemetry::Counter;
 /// This rank as a member of a comm that may have slots.
 #[derive(Clone, Copy)]
 pub(super) struct FlatMember {
-    flat: Flat,
+    flat: FlatState,
     rank: usize,
     pub(super) size: usize,
 }
@@ -33,9 +33,9 @@ impl FlatMember {
     #[inline(always)]
     pub(super) fn slots(&self, coll: &Coll, call_facts: &CallFacts) -> Slots {
         match self.flat {
-            Flat::Counted(_) => Slots::Unattached,
-            Flat::Refused => Slots::Refused,
-            Flat::Attached(set) => coll.slots(set, call_facts),
+            FlatState::Counted(_) => Slots::Unattached,
+            FlatState::Refused => Slots::Refused,
+            FlatState::Attached(set) => coll.slots(set, call_facts),
         }
     }
 }
@@ -43,10 +43,10 @@ impl FlatMember {
 /// Leaves the slots of a comm that is freed, its queue, its communicator of a collective library, and its
 /// streams.
 pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
-    if let Flat::Attached(set) = comm.flat {
+    if let FlatState::Attached(set) = comm.flat {
         job.coll.leave(set);
     }
-    if let Queue::Open(queue) = comm.queue {
+    if let QueueState::Open(queue) = comm.queue {
         job.coll.close_queue(queue);
     }
     job.communicators.leave(comm.context);
@@ -65,10 +65,10 @@ impl Guard {
         slots: Slots,
     ) -> Result<bool> {
         match (member.flat, slots) {
-            (Flat::Attached(set), Slots::Attached(Some(moved))) if !collective.has_counts() => {
+            (FlatState::Attached(set), Slots::Attached(Some(moved))) if !collective.has_counts() => {
                 self.run_short(set, (member.rank, member.size), &planned.call, moved)
             }
-            (Flat::Attached(set), _) => self.run_vector(set, planned.comm, &planned.call),
+            (FlatState::Attached(set), _) => self.run_vector(set, planned.comm, &planned.call),
             _ => self.count_call(planned.comm, member).map(|()| false),
         }
     }
@@ -103,7 +103,7 @@ impl Guard {
         }
         coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
-        let (context, peers) = (comm.context, comm.everybody.clone());
+        let (context, peers) = (comm.context, comm.all_peers.clone());
         let started = self.job().coll.start_long_blocks(set, context, &peers, &vector);
         let works: Vec<_> =
             started.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
@@ -141,19 +141,19 @@ impl Guard {
     /// Counts a call that slots would have taken. Attaches slots at call number `CALLS_BEFORE`.
     #[cold]
     fn count_call(&mut self, comm: Handle, member: FlatMember) -> Result<()> {
-        let Flat::Counted(calls) = member.flat else { return Ok(()) };
+        let FlatState::Counted(calls) = member.flat else { return Ok(()) };
         if calls + 1 < CALLS_BEFORE {
-            self.objects.comms.get_mut(comm)?.flat = Flat::Counted(calls + 1);
+            self.objects.comms.get_mut(comm)?.flat = FlatState::Counted(calls + 1);
             return Ok(());
         }
-        let peers = self.objects.comm(comm)?.everybody.clone();
+        let peers = self.objects.comm(comm)?.all_peers.clone();
         let mine = Block::of(&to_bytes(&[self.job().coll.alloc_slots(&peers) as i64]));
         let all = Block::new(mine.span().bytes() * member.size);
         let work = Planned::gathering_bytes(comm, &mine, &all).blocking().start(self)?;
         self.finish(work).error.map_or(Ok(()), Err)?;
         let (objects, job) = self.parts();
         let attached = job.coll.attach_flat(member.rank, &peers, &to_words(&all.to_vec()))?;
-        objects.comms.get_mut(comm)?.flat = attached.map_or(Flat::Refused, Flat::Attached);
+        objects.comms.get_mut(comm)?.flat = attached.map_or(FlatState::Refused, FlatState::Attached);
         Ok(())
     }
 }

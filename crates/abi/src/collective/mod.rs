@@ -325,8 +325,8 @@ impl Process {
 /// The part of a rank of an intercommunicator in a rooted collective.
 #[cold]
 fn role_between(comm: &Comm, root: i32) -> Result<RootRole> {
-    let (local, partners) = comm.places();
-    let (place, at) = (comm.place(), Position::of(comm));
+    let (local, partners) = comm.index_ranges();
+    let (place, at) = (comm.own_index(), Position::of(comm));
     match u32::try_from(root) {
         Ok(rank) if (rank as usize) < partners.len() => {
             Ok(RootRole { root: partners.start as u32 + rank, is_root: false, serves: true, at })

@@ -19,7 +19,7 @@ use sys::Span;
 impl Guard {
     /// Whether all members are on this host, and a kernel could carry out the call's reduction.
     pub(super) fn are_on_devices(&mut self, planned: &Planned) -> Result<bool> {
-        let peers = self.objects.comm(planned.comm)?.everybody.clone();
+        let peers = self.objects.comm(planned.comm)?.all_peers.clone();
         Ok(reduction(&planned.call).is_some() && self.are_here(&peers))
     }
 

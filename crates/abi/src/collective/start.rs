@@ -10,7 +10,7 @@ use crate::staging;
 use coll::carrier::{CallFacts, CallMode, Carrier, Slots, Why, choose};
 use coll::{CALLS_BEFORE, Coll, CollTicket, Members, check};
 use error::Result;
-use objects::{Comm, Queue};
+use objects::{Comm, QueueState};
 use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::{Counter, TimedOperation};
@@ -192,10 +192,10 @@ impl Guard {
 
 /// The state of a queue's slots for a call.
 #[inline(always)]
-fn slots_of(queue: Queue, coll: &Coll, call_facts: &CallFacts) -> Slots {
+fn slots_of(queue: QueueState, coll: &Coll, call_facts: &CallFacts) -> Slots {
     match queue {
-        Queue::Counted(_) => Slots::Unattached,
-        Queue::Open(queue) => coll.slots_of_queue(queue, call_facts),
+        QueueState::Counted(_) => Slots::Unattached,
+        QueueState::Open(queue) => coll.slots_of_queue(queue, call_facts),
     }
 }
 
@@ -213,7 +213,7 @@ impl Planned {
         }
         let comm = process.objects.comm(self.comm)?;
         let (queue, one_group) = (comm.queue, self.as_one || comm.remote.is_none());
-        let call_facts = self.call_facts(comm.everybody.len() as u32, one_group, CallMode::Nonblocking);
+        let call_facts = self.call_facts(comm.all_peers.len() as u32, one_group, CallMode::Nonblocking);
         let coll = &process.job().coll;
         let (carrier, _) = choose(&call_facts, &coll.facts(slots_of(queue, coll, &call_facts)));
         if carrier == Carrier::Queue
@@ -264,7 +264,7 @@ impl Planned {
         let mut members = next_members(comm, false);
         members.context = comm.child_context(0).id;
         let claim = process.objects.contexts.claim(members.context)?;
-        let queue = Queue::Counted(0);
+        let queue = QueueState::Counted(0);
         Ok((
             self.comm,
             Recipe::Coll { planned: Box::new(self), members, queue, library: None, starts: 0, _claim: claim },
@@ -275,7 +275,7 @@ impl Planned {
     pub(crate) fn start_again(
         &self,
         members: &mut Members,
-        queue: &mut Queue,
+        queue: &mut QueueState,
         process: &mut Process,
     ) -> Result<Work> {
         members.sequence = members.sequence.wrapping_add(1);
@@ -327,25 +327,25 @@ impl Planned {
 /// The queue for one more call, or None before there have been enough calls. All members open it at the same
 /// call, by a collective among `members`.
 pub(crate) fn queue_when_due(
-    queue: &mut Queue,
+    queue: &mut QueueState,
     coll: &mut Coll,
     members: impl FnOnce() -> Result<Members>,
 ) -> Result<Option<usize>> {
     let number = match *queue {
-        Queue::Open(number) => number,
-        Queue::Counted(calls) if calls + 1 < CALLS_BEFORE => {
-            *queue = Queue::Counted(calls + 1);
+        QueueState::Open(number) => number,
+        QueueState::Counted(calls) if calls + 1 < CALLS_BEFORE => {
+            *queue = QueueState::Counted(calls + 1);
             return Ok(None);
         }
-        Queue::Counted(_) => coll.open_queue(&members()?)?,
+        QueueState::Counted(_) => coll.open_queue(&members()?)?,
     };
-    *queue = Queue::Open(number);
+    *queue = QueueState::Open(number);
     Ok(Some(number))
 }
 
 /// The members of a comm, with the next collective's number.
 pub(super) fn next_members(comm: &mut Comm, blocking: bool) -> Members {
     let (context, sequence) = comm.next_collective(blocking);
-    let (rank, peers, first_group) = (comm.place(), comm.everybody.clone(), comm.first_group);
+    let (rank, peers, first_group) = (comm.own_index(), comm.all_peers.clone(), comm.first_group);
     Members { context, sequence, rank, peers, first_group }
 }

@@ -257,7 +257,7 @@ pub(crate) fn publish(guard: &mut Guard) {
     if segment.job().worlds.load(Ordering::Acquire) == 0 {
         return;
     }
-    let peers = guard.objects.comms.iter().flat_map(|(_, comm)| comm.everybody.iter());
+    let peers = guard.objects.comms.iter().flat_map(|(_, comm)| comm.all_peers.iter());
     let mut worlds: Vec<u32> =
         peers.map(|peer| segment.first_of(*peer)).filter(|world| *world != membership.first).collect();
     worlds.sort_unstable();

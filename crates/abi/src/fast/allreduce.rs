@@ -7,7 +7,7 @@ use crate::collective::Reduced;
 use crate::process::{FoundAllreduce, LOOKS, MemoKey, Process};
 use coll::FlatAllreduce;
 use datatype::check_op;
-use objects::{Flat, Op};
+use objects::{FlatState, Op};
 use schedule::algorithm::Collective;
 
 /// Makes the call if the other members' vectors arrive within a few looks. Otherwise it has published this
@@ -49,7 +49,7 @@ impl Process {
             return None;
         }
         let comm = self.objects.comm(key.comm).ok()?;
-        let Flat::Attached(set) = comm.flat else { return None };
+        let FlatState::Attached(set) = comm.flat else { return None };
         let members = comm.size() as usize;
         let Op::Predefined(op) = self.objects.op(key.with).ok()? else { return None };
         let datatype = self.objects.committed(key.datatype).ok()?;

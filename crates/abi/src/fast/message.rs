@@ -7,7 +7,7 @@ use crate::request::{Completion, ReceiveSource, Request, Work};
 use crate::staging::Fill;
 use datatype::Buffer;
 use objects::constants;
-use p2p::{Indirect, Leaves, Mode, Protocol, Ticket};
+use p2p::{Mode, NeedsRequest, Protocol, SendAttempt, Ticket};
 use sys::Span;
 
 /// The arguments of a message on the fast path, checked.
@@ -84,7 +84,7 @@ impl FastMessage {
     /// Sends the message, if it can leave at once.
     #[inline(always)]
     pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
-        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == Leaves::Now
+        tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == SendAttempt::Left
     }
 
     /// Sends the message. Returns its request, or None if there is no room for one more.
@@ -96,9 +96,9 @@ impl FastMessage {
             return None;
         }
         match p2p.send_now(context, peer, tag, span) {
-            Leaves::Now => *sent,
-            Leaves::Later(protocol) => self.isend_later(process, protocol, tag, comm),
-            Leaves::ToUnknown => None,
+            SendAttempt::Left => *sent,
+            SendAttempt::MustWait(protocol) => self.isend_later(process, protocol, tag, comm),
+            SendAttempt::NotConnected => None,
         }
     }
 
@@ -129,7 +129,7 @@ impl FastMessage {
             Some(Ok(outcome)) => Completion::of(outcome, &ReceiveSource::Peer { peer, rank }),
             next => {
                 let ticket = match next {
-                    Some(Err(Indirect::Started(ticket))) => ticket,
+                    Some(Err(NeedsRequest::Started(ticket))) => ticket,
                     _ => guard.job().p2p.irecv(context, Some(peer), tag, span.into()),
                 };
                 guard.finish(Work::Recv(ticket, ReceiveSource::Peer { peer, rank }))

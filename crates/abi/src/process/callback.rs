@@ -15,7 +15,7 @@ use crate::process::Guard;
 use crate::request::{Generalized, UserOp};
 use crate::shim;
 use executor::UserCall;
-use objects::{Attribute, Handle, Kind, Value};
+use objects::{Attribute, AttributeValue, Handle, HandleKind};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use sys::Span;
@@ -131,7 +131,7 @@ pub fn copy_attribute(
     guard: &mut Guard,
     object: Handle,
     attribute: &Attribute,
-) -> Result<Option<Value>, c_int> {
+) -> Result<Option<AttributeValue>, c_int> {
     let (keyval, number, value) = (&attribute.keyval, attribute.number, &attribute.value);
     match keyval.copy {
         // MPI_COMM_NULL_COPY_FN and MPI_COMM_DUP_FN; datatypes and windows have the same numbers.
@@ -170,23 +170,27 @@ pub fn copy_attribute(
         let (object, number) = ((shim.handle)(object), (shim.keyval)(number));
         // SAFETY: `to` and `flag` are our own variables; the others are the program's own values.
         let code = unsafe { function(object, number, extra, value as *mut c_void, to, &mut flag) };
-        if code != 0 { Err((shim.code_from)(code)) } else { Ok((flag != 0).then_some(Value::Pointer(out))) }
+        if code != 0 {
+            Err((shim.code_from)(code))
+        } else {
+            Ok((flag != 0).then_some(AttributeValue::Pointer(out)))
+        }
     })
 }
 
 /// The number by which MPICH's bindings name the language of a value.
-fn language(value: &Value) -> c_int {
+fn language(value: &AttributeValue) -> c_int {
     match value {
-        Value::Pointer(_) => 0,
-        Value::Address(_) => 1,
-        Value::Integer(_) => 3,
+        AttributeValue::Pointer(_) => 0,
+        AttributeValue::Address(_) => 1,
+        AttributeValue::Integer(_) => 3,
     }
 }
 
 /// Calls the delete callback of one attribute; returns its code.
 pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute) -> c_int {
     let keyval = &attribute.keyval;
-    debug_assert!(matches!(keyval.on, Kind::Comm | Kind::Datatype | Kind::Win));
+    debug_assert!(matches!(keyval.on, HandleKind::Comm | HandleKind::Datatype | HandleKind::Win));
     // MPI_COMM_NULL_DELETE_FN is 0; the number 1 is no function either.
     if keyval.delete <= 1 {
         return 0;

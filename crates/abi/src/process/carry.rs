@@ -10,7 +10,7 @@ use executor::EdgeOutcome;
 use objects::Handle;
 use objects::context::WINDOW_CONTEXT;
 use p2p::{Mode, Ticket};
-use rma::{Incoming, MESSAGE_BYTES_MAX};
+use rma::{IncomingMessage, MESSAGE_BYTES_MAX};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use sys::Block;
@@ -122,7 +122,7 @@ impl Guard {
         {
             came = true;
             let message = match outcome.error {
-                None => Incoming::read(block.span()),
+                None => IncomingMessage::read(block.span()),
                 Some(error) => Err(error),
             };
             let taken = message.and_then(|message| {
@@ -140,14 +140,14 @@ impl Guard {
             }
             mail.arriving.pop_front();
         }
-        if rma.owes_locks() {
+        if rma.has_lock_waiters() {
             for handle in mail.windows.values() {
                 came |= windows.get_mut(*handle).is_ok_and(|win| win.window.grant(rma));
             }
         }
         for handle in named {
             if let Ok(win) = windows.get_mut(handle) {
-                win.window.tell(rma);
+                win.window.report_done(rma);
             }
         }
         came

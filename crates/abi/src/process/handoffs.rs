@@ -56,7 +56,7 @@ impl JobState {
             let carried = if telemetry::timed() { coll.carried(it.instance) } else { None };
             if let Some(outcome) = coll.outcome(it.instance) {
                 if !it.withdrawn {
-                    p2p.handed_over(it.ticket, it.key, carried, outcome.err());
+                    p2p.offload_ended(it.ticket, it.key, carried, outcome.err());
                 }
                 moved = true;
                 return false;
@@ -105,7 +105,7 @@ impl JobState {
                     started = true;
                 }
                 // The instance is started once the message has been announced.
-                Err(_) if p2p.withdrawn(ticket) => (),
+                Err(_) if p2p.withdraw_executor(ticket) => (),
                 Err(error) => {
                     handoffs.later.push(handoff);
                     failed = Some(error);
@@ -119,7 +119,7 @@ impl JobState {
     /// not yet answered whether the message has matched; the caller asks again.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<()> {
         let mut is_free = true;
-        for other in self.p2p.depending(ticket) {
+        for other in self.p2p.receives_depending_on(ticket) {
             let mut it = self.handoffs.under_way.iter_mut().find(|it| it.ticket == other && !it.withdrawn);
             // If bytes of `other` have begun to arrive, that message was sent after the one of this receive,
             // which therefore is on its way.
@@ -127,7 +127,7 @@ impl JobState {
             if let (true, Some(it)) = (withdrawn, &mut it) {
                 it.withdrawn = true;
             }
-            is_free &= withdrawn && self.p2p.withdrawn(other);
+            is_free &= withdrawn && self.p2p.withdraw_executor(other);
         }
         if is_free {
             self.p2p.cancel(ticket);
@@ -199,7 +199,7 @@ impl Send {
             let start = |key, buffer: &datatype::Buffer| {
                 coll.start_message(message(key, [rank, peer], true, buffer.clone(), Offload::On))
             };
-            let (ticket, started) = p2p.isend_handed(mode, (context, peer, tag), buffer, start)?;
+            let (ticket, started) = p2p.isend_offloaded(mode, (context, peer, tag), buffer, start)?;
             handoffs.under_way.extend(started.map(|(key, instance)| UnderWay {
                 ticket,
                 key,
@@ -249,14 +249,14 @@ impl Receive {
         let (pays, measured) = job.coll.decide_message(context, bytes as u64);
         let JobState { p2p, coll, .. } = job;
         if let Some(peer) = peer {
-            p2p.look(peer)?;
+            p2p.take_packets_of(peer)?;
         }
         let ticket = p2p.irecv_posted(context, peer, tag, buffer);
         if let (Some(peer), Some(tag)) = (peer, tag)
             && pays
             && coll.takes_message(peer, bytes as u64)
         {
-            p2p.expect(ticket, context, peer, tag);
+            p2p.expect_message(ticket, context, peer, tag);
         }
         // The receive has started. If an instance could not start, the next round of progress reports it.
         let _ = job.start_handoffs();

@@ -10,7 +10,7 @@ use coll::Coll;
 use error::Result;
 use executor::Executor;
 use objects::constants::COMM_NULL;
-use objects::{Info, Kind, Table};
+use objects::{HandleKind, HandleTable, Info};
 use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
@@ -59,7 +59,7 @@ impl Process {
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));
-        let mut requests = Table::new(Kind::Request);
+        let mut requests = HandleTable::new(HandleKind::Request);
         let over = Work::Send(p2p::Ticket::DONE);
         let sent = if settings.check < 2 {
             Some(requests.insert(Request { comm: COMM_NULL, work: Some(over), recipe: None })?)
@@ -74,13 +74,13 @@ impl Process {
             communicators: Default::default(),
             streams: Default::default(),
             io: io::Io::new(move || segment.rank(membership.rank).bell.ring()),
-            files: Table::new(Kind::File),
+            files: HandleTable::new(HandleKind::File),
             requests,
             deferred: DeferredReceives::new(),
             sent,
             rma: Rma::new(segment.clone(), membership.rank),
-            windows: Table::new(Kind::Win),
-            messages: Table::new(Kind::Message),
+            windows: HandleTable::new(HandleKind::Win),
+            messages: HandleTable::new(HandleKind::Message),
             detached: Vec::new(),
             operations: Default::default(),
             driven: Vec::new(),

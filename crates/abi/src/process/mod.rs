@@ -34,7 +34,7 @@ pub(crate) use epoch::{EpochChange, Epochs};
 pub(crate) use join::environment;
 pub use lock::{Guard, On, bare};
 pub(crate) use memo::{FoundAllreduce, FoundMessage, MemoKey};
-use objects::{Handle, Objects, Table};
+use objects::{Handle, HandleTable, Objects};
 use p2p::P2p;
 use progress::Cpus;
 use rma::Rma;
@@ -113,9 +113,9 @@ pub struct JobState {
     /// Accesses to files.
     pub io: io::Io,
     /// Files by MPI_File.
-    pub files: Table<io::File>,
+    pub files: HandleTable<io::OpenFile>,
     /// Requests by MPI_Request, without those in `deferred`.
-    pub requests: Table<Request>,
+    pub requests: HandleTable<Request>,
     /// Receives of the fast path, by MPI_Request.
     pub deferred: DeferredReceives,
     /// The one request of all sends that were over when they started. It is never freed. None with
@@ -124,9 +124,9 @@ pub struct JobState {
     /// The state that all windows share.
     pub rma: Rma,
     /// Windows by MPI_Win.
-    pub windows: Table<Win>,
+    pub windows: HandleTable<Win>,
     /// Matched messages by MPI_Message.
-    pub messages: Table<MatchedMessage>,
+    pub messages: HandleTable<MatchedMessage>,
     /// Operations whose requests the program has freed.
     pub detached: Vec<Work>,
     /// The collectives and messages started so far by function and comm, if operations are timed.

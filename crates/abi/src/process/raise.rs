@@ -4,7 +4,7 @@
 use crate::process::callback;
 use crate::process::{Guard, On};
 use error::{Class, Error};
-use objects::{Action, Handle, constants};
+use objects::{ErrorAction, Handle, constants};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,9 +26,9 @@ pub fn raise(mut guard: Guard, error: Error) -> c_int {
 /// may have changed.
 pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     match handler(guard, on) {
-        Action::Return => code,
-        Action::Fatal | Action::Abort => fatal(guard, code, sentence),
-        Action::Call(function) => {
+        ErrorAction::Return => code,
+        ErrorAction::Fatal | ErrorAction::Abort => fatal(guard, code, sentence),
+        ErrorAction::Call(function) => {
             let object = match on {
                 On::Comm(handle) if guard.objects.comm(handle).is_ok() => handle,
                 On::File(handle) => handle,
@@ -82,11 +82,11 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
 
 /// The error handler of an object; for a bad handle, the handler of calls on no object. Outside a job errors
 /// are fatal, unless the call has an error handler as an argument.
-fn handler(guard: &Guard, on: On) -> Action {
+fn handler(guard: &Guard, on: On) -> ErrorAction {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
     if guard.job.is_none() && !matches!(on, On::WithHandler(..)) {
-        return Action::Fatal;
+        return ErrorAction::Fatal;
     }
     let comm = |handle: Handle| objects.comm(handle).and_then(|comm| action(comm.errhandler));
     let nothing = || comm(objects.comm_of_no_object());
@@ -108,7 +108,7 @@ fn handler(guard: &Guard, on: On) -> Action {
         On::WithHandler(handler, _) => action(handler).or_else(|_| nothing()),
         On::Nothing => nothing(),
     }
-    .unwrap_or(Action::Fatal)
+    .unwrap_or(ErrorAction::Fatal)
 }
 
 fn handler_of_window(guard: &Guard, window: Handle) -> Option<Handle> {

@@ -7,7 +7,7 @@ use crate::request::Recipe;
 use executor::Pending;
 use objects::Objects;
 use objects::constants::{COMM_SELF, COMM_WORLD};
-use p2p::{Operation, What};
+use p2p::{OperationReport, OperationState};
 use std::fmt::Write as _;
 
 /// The most operations of one kind that a report names.
@@ -72,7 +72,7 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
 
 impl Process {
     /// What a request waits for, or None if it is not one message.
-    fn awaited(&self, handle: objects::Handle) -> Option<Operation> {
+    fn awaited(&self, handle: objects::Handle) -> Option<OperationReport> {
         let job = self.job.as_deref()?;
         if let Some(receive) = job.deferred.get(handle) {
             return job.p2p.describe(receive.ticket());
@@ -87,13 +87,13 @@ pub(crate) fn report(process: &Process) -> String {
     let mut text = String::new();
     let operations = job.p2p.operations();
     for (title, all) in [
-        ("posted receives", &[What::Posted][..]),
-        ("receives under way", &[What::Receiving]),
-        ("sends not matched", &[What::Queued, What::Offered]),
-        ("sends under way", &[What::Sending]),
-        ("unexpected messages", &[What::Unexpected]),
+        ("posted receives", &[OperationState::Posted][..]),
+        ("receives under way", &[OperationState::Receiving]),
+        ("sends not matched", &[OperationState::Queued, OperationState::Offered]),
+        ("sends under way", &[OperationState::Sending]),
+        ("unexpected messages", &[OperationState::Unexpected]),
     ] {
-        let these: Vec<&Operation> =
+        let these: Vec<&OperationReport> =
             operations.iter().filter(|operation| all.contains(&operation.what)).collect();
         if these.is_empty() {
             continue;
@@ -121,8 +121,8 @@ pub(crate) fn report(process: &Process) -> String {
     }
     for (calls, rank) in job.coll.pending_on_flat() {
         let comm = comms(&process.objects).find(|(_, comm)| match calls {
-            coll::FlatCalls::Blocking(set) => comm.flat == objects::Flat::Attached(set),
-            coll::FlatCalls::Queued(queue) => comm.queue == objects::Queue::Open(queue),
+            coll::FlatCalls::Blocking(set) => comm.flat == objects::FlatState::Attached(set),
+            coll::FlatCalls::Queued(queue) => comm.queue == objects::QueueState::Open(queue),
         });
         writeln!(text, "short collective{}: not started by rank {rank}", named(comm))
             .expect("a String takes all");
@@ -178,16 +178,22 @@ fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String
     rank.unwrap_or(peer).to_string()
 }
 
-fn describe(process: &Process, operation: &Operation, comm_is_known: bool) -> String {
+fn describe(process: &Process, operation: &OperationReport, comm_is_known: bool) -> String {
     let comm = comm_of(process, operation.context);
     let peer = operation.peer.map_or("any rank".to_owned(), |peer| format!("rank {}", rank_in(comm, peer)));
     let tag = operation.tag.map_or("any tag".to_owned(), |tag| format!("tag {tag}"));
-    let direction =
-        if matches!(operation.what, What::Queued | What::Offered | What::Sending) { "to" } else { "from" };
+    let direction = if matches!(
+        operation.what,
+        OperationState::Queued | OperationState::Offered | OperationState::Sending
+    ) {
+        "to"
+    } else {
+        "from"
+    };
     let of_comm = if comm_is_known { String::new() } else { named(comm) };
     let bytes = match (operation.what, operation.bytes) {
         // A probe.
-        (What::Posted, 0) => String::new(),
+        (OperationState::Posted, 0) => String::new(),
         (_, bytes) => format!(", {bytes} bytes"),
     };
     format!("{direction} {peer}, {tag}{bytes}{of_comm}")

@@ -19,7 +19,7 @@ pub(crate) enum Awaiting {
     /// Unknown.
     Nothing,
     /// One message.
-    Operation(p2p::Operation),
+    Operation(p2p::OperationReport),
     /// A request.
     Request(Handle),
 }

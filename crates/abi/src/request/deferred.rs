@@ -7,7 +7,7 @@
 
 use super::ReceiveSource;
 use crate::args::Handle;
-use objects::{Kind, constants};
+use objects::{HandleKind, constants};
 use p2p::Ticket;
 
 /// Live receives, by number.
@@ -36,7 +36,7 @@ impl DeferredReceive {
 
     #[inline]
     fn number(&self) -> u32 {
-        self.handle.number(Kind::Request).expect("a deferred receive has a number")
+        self.handle.number(HandleKind::Request).expect("a deferred receive has a number")
     }
 
     /// The receive's source.
@@ -61,7 +61,7 @@ impl DeferredReceives {
     /// The request of a receive that p2p has deferred under this number.
     #[inline(always)]
     pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
-        let handle = Handle::numbered(Kind::Request, number as u32);
+        let handle = Handle::numbered(HandleKind::Request, number as u32);
         self.0[number as usize % p2p::DEFERRED_MAX] = DeferredReceive { handle, comm, peer, rank };
         handle
     }
@@ -69,7 +69,7 @@ impl DeferredReceives {
     /// A live receive, or None if the handle names no such receive.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<&DeferredReceive> {
-        let receive = &self.0[handle.number(Kind::Request)? as usize % p2p::DEFERRED_MAX];
+        let receive = &self.0[handle.number(HandleKind::Request)? as usize % p2p::DEFERRED_MAX];
         (receive.handle == handle).then_some(receive)
     }
 

@@ -25,8 +25,8 @@ use error::{Error, Result};
 pub use generalized::Generalized;
 pub use image::{Image, ImageShape, Operator, UserOp};
 pub(crate) use library::{Communicators, LibraryCollective, Statement};
-use objects::context::Claim;
-use objects::{Group, Handle, Queue, constants};
+use objects::context::ContextClaim;
+use objects::{Group, Handle, QueueState, constants};
 pub(crate) use on_device::DeviceShare;
 pub use on_device::OnDevice;
 use p2p::{Mode, Outcome};
@@ -129,10 +129,10 @@ pub enum Recipe {
     Coll {
         planned: Box<Planned>,
         members: Members,
-        queue: Queue,
+        queue: QueueState,
         library: Option<Vec<LibraryStep>>,
         starts: u32,
-        _claim: Claim,
+        _claim: ContextClaim,
     },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),

@@ -5,7 +5,7 @@ use super::{Completion, MessageEnd, ReceiveSource, Work, status_of};
 use coll::{Coll, CollTicket};
 use datatype::Buffer;
 use error::{Error, Result};
-use objects::context::Claim;
+use objects::context::ContextClaim;
 use objects::{Group, Handle};
 use p2p::{Mode, P2p, Ticket};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,7 +22,7 @@ pub struct Partitioned {
     pub(crate) context: u64,
     /// The context of the comm.
     pub(crate) comm: u64,
-    pub(crate) _claim: Option<Claim>,
+    pub(crate) _claim: Option<ContextClaim>,
     /// The program's tag.
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,

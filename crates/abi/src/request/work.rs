@@ -34,11 +34,11 @@ pub enum Work {
     /// A reduction that devices carry out.
     OnDevice(Box<OnDevice>),
     /// An operation on a window at a target on another host.
-    Window(rma::Ended),
+    Window(rma::Completion),
     /// A collective whose members first compare their arguments.
     Checked(Box<Checked>),
     /// MPI_Buffer_iflush and its like, over once so many messages have left a buffer.
-    Flush { owner: p2p::Owner, messages: u64 },
+    Flush { owner: p2p::BufferOwner, messages: u64 },
     /// A partitioned send or receive.
     Partitioned(Box<PartitionedStart>),
     /// An operation in the order of a stream, for which the program does not wait.

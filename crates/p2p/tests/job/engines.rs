@@ -60,7 +60,7 @@ impl Engines {
             true => Err(error::Error::new(error::Class::NoMem, "")),
             false => Ok(buffer.clone()),
         };
-        let (ticket, started) = p2p.isend_handed(mode, to, buffer, start).unwrap();
+        let (ticket, started) = p2p.isend_offloaded(mode, to, buffer, start).unwrap();
         if let Some((key, buffer)) = started {
             self.start(rank, ticket, key, true, buffer);
         }
@@ -81,7 +81,7 @@ impl Engines {
                 Handoff::Receive { key, .. } if self.sides.iter().any(|it| !it.sends && it.key == key) => {
                     self.later.push((rank, handoff));
                 }
-                Handoff::Receive { ticket, .. } if draw(20) == 0 && p2p.withdrawn(ticket) => (),
+                Handoff::Receive { ticket, .. } if draw(20) == 0 && p2p.withdraw_executor(ticket) => (),
                 Handoff::Receive { ticket, key, buffer, .. } => self.start(rank, ticket, key, false, buffer),
             }
         }
@@ -94,7 +94,7 @@ impl Engines {
                 Some(left) => *left -= 1,
                 None if side.is_over => {
                     let error = error::Error::new(error::Class::Truncate, "an executor's words");
-                    p2p.handed_over(side.ticket, side.key, None, side.is_short.then_some(error));
+                    p2p.offload_ended(side.ticket, side.key, None, side.is_short.then_some(error));
                     return false;
                 }
                 None if !side.sends && !p2p.awaits(side.ticket, side.key) => {
@@ -137,7 +137,7 @@ impl Engines {
     /// Cancels an operation as a process does.
     pub fn cancel(&mut self, rank: usize, p2p: &mut P2p, ticket: Ticket) {
         let mut is_free = true;
-        for other in p2p.depending(ticket) {
+        for other in p2p.receives_depending_on(ticket) {
             let is_it = |side: &&mut Side| !side.sends && (side.rank, side.ticket) == (rank, other);
             let side = self.sides.iter_mut().find(is_it).filter(|side| side.lingers.is_none());
             let begun = side.as_ref().is_some_and(|side| side.is_over);
@@ -149,7 +149,7 @@ impl Engines {
                 side.lingers = Some(3);
                 self.withdrawn += 1;
             }
-            is_free &= p2p.withdrawn(other);
+            is_free &= p2p.withdraw_executor(other);
         }
         if is_free {
             p2p.cancel(ticket);

@@ -287,7 +287,7 @@ fn protocols() -> Result<String, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);
     let mut text = String::new();
-    for p2p::Record { name, bytes_min, bytes_max, moves, needs } in
+    for p2p::ProtocolRow { name, bytes_min, bytes_max, moves, needs } in
         p2p::protocols(&p2p::Config::of(settings, &tuning))
     {
         let most = if bytes_max == u64::MAX { "any".into() } else { short(bytes_max, Unit::Bytes) };
