@@ -34,7 +34,7 @@ pub struct Program {
     pub plan: Arc<CheckedSchedule>,
     /// Its number, unique in the job.
     pub id: u64,
-    exports_at: u64,
+    sends_at: u64,
     /// Where the words for a proxy lie, once it needed them.
     words: Option<(u64, u64)>,
     /// Free blocks; boxed, because they move at every start and end.
@@ -119,17 +119,16 @@ impl Program {
     /// Prepares a schedule.
     pub fn new(schedule: &Arc<Schedule>, id: u64, executor: &mut ExecutorParts) -> Result<Program> {
         let plan = Arc::new(CheckedSchedule::new(schedule.clone())?);
-        let words: Vec<u64> =
-            plan.exports.iter().flat_map(|export| [export.key, export.step.into()]).collect();
-        let exports_at = executor.alloc(8 * words.len() as u64, "a table of sends")?;
-        record::write_words(&executor.arena(), exports_at, &words);
+        let words: Vec<u64> = plan.sends.iter().flat_map(|send| [send.key, send.step.into()]).collect();
+        let sends_at = executor.alloc(8 * words.len() as u64, "a table of sends")?;
+        record::write_words(&executor.arena(), sends_at, &words);
         let schedule = schedule.clone();
         let habit = Habit::default();
         Ok(Program {
             schedule,
             plan,
             id,
-            exports_at,
+            sends_at,
             words: None,
             idle: Vec::new(),
             running: 0,
@@ -151,12 +150,11 @@ impl Program {
         let at = executor.alloc(record::record_bytes(steps), "an operation")?;
         let record = InstanceRecord::new(&executor.arena(), at, steps as u32).expect("allocated just now");
         record.clear();
-        let entries =
-            [(Head::Program, self.id), (Head::ExportsAt, self.exports_at), (Head::Steps, steps as u64)];
+        let entries = [(Head::Program, self.id), (Head::SendsAt, self.sends_at), (Head::Steps, steps as u64)];
         for (head, word) in entries {
             record.head(head).store(word, Ordering::Relaxed);
         }
-        record.head(Head::Exports).store(self.plan.exports.len() as u64, Ordering::Relaxed);
+        record.head(Head::SendCount).store(self.plan.sends.len() as u64, Ordering::Relaxed);
         Ok(Box::new(InstanceBlock {
             run: Execution::new(self.plan.clone(), executor.rank, record, Arc::from([]), Buffers::default()),
             stated: None,
@@ -181,7 +179,7 @@ impl Program {
     /// Frees all memory; no instance may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
-        allocator.free(self.exports_at);
+        allocator.free(self.sends_at);
         if let Some((at, _)) = self.words {
             allocator.free(at);
         }
@@ -220,7 +218,7 @@ impl Program {
     /// it asks for it.
     pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<(u64, Span)> {
         let record = &block.run.record;
-        let tables = (self.exports_at, 16 * self.plan.exports.len() as u64);
+        let tables = (self.sends_at, 16 * self.plan.sends.len() as u64);
         let words = |words: Option<(u64, u64)>| words.map(|(at, count)| (at, 8 * count));
         let inside =
             [Some((record.at(), record::record_bytes(self.plan.schedule.steps.len()))), Some(tables)];

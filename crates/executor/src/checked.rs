@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// A send, by the key under which its receiver looks it up, or a receive by that of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Export {
+pub struct EdgeStep {
     /// The peer (a rank of the schedule's comm) in the high half, edge in the low half.
     pub key: u64,
     /// The step.
     pub step: u32,
 }
 
-impl Export {
+impl EdgeStep {
     /// The key of a message.
     pub fn key(peer: u32, edge: u32) -> u64 {
         u64::from(peer) << 32 | u64::from(edge)
@@ -32,9 +32,9 @@ pub struct CheckedSchedule {
     /// How many steps each step waits for as a whole, not streaming.
     pub waits: Vec<u32>,
     /// Sends by receiver and edge, sorted.
-    pub exports: Vec<Export>,
+    pub sends: Vec<EdgeStep>,
     /// Receives by sender and edge, sorted.
-    imports: Vec<Export>,
+    receives: Vec<EdgeStep>,
     /// Whether any step reduces.
     pub reduces: bool,
     /// Whether any step writes the user's output, which else is only read.
@@ -71,7 +71,7 @@ impl CheckedSchedule {
         }
         let mut followers = vec![0u32; followers_from[count] as usize];
         let mut at = followers_from.clone();
-        let (mut exports, mut imports) = (Vec::new(), Vec::new());
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
         let (mut reduces, mut writes_output) = (false, false);
         for (index, step) in schedule.steps.iter().enumerate() {
             for after in schedule.after_of(step).iter().filter(|after| !after.streaming) {
@@ -81,26 +81,26 @@ impl CheckedSchedule {
             writes_output |= written(&step.action).is_some_and(|(_, into)| into.buffer == BufferId::Output);
             match step.action {
                 Action::Send { to, edge, .. } => {
-                    exports.push(Export { key: Export::key(to, edge), step: index as u32 })
+                    sends.push(EdgeStep { key: EdgeStep::key(to, edge), step: index as u32 })
                 }
                 Action::Recv { from, edge, .. } => {
-                    imports.push(Export { key: Export::key(from, edge), step: index as u32 })
+                    receives.push(EdgeStep { key: EdgeStep::key(from, edge), step: index as u32 })
                 }
                 Action::Reduce { .. } => reduces = true,
                 Action::Copy { .. } => {}
             }
         }
-        exports.sort_unstable();
-        imports.sort_unstable();
-        if let Some(pair) = exports.windows(2).find(|pair| pair[0].key == pair[1].key) {
+        sends.sort_unstable();
+        receives.sort_unstable();
+        if let Some(pair) = sends.windows(2).find(|pair| pair[0].key == pair[1].key) {
             let (to, edge) = (pair[0].key >> 32, pair[0].key as u32);
             fail!(Class::Intern, "two sends of one schedule go to rank {to} with edge {edge}");
         }
         Ok(CheckedSchedule {
             schedule,
             waits,
-            exports,
-            imports,
+            sends,
+            receives,
             reduces,
             writes_output,
             followers,
@@ -112,9 +112,9 @@ impl CheckedSchedule {
 
     /// The step that receives an edge from a rank of the schedule's comm.
     pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
-        let key = Export::key(from, edge);
-        let at = self.imports.binary_search_by_key(&key, |import| import.key).ok()?;
-        Some(self.imports[at].step)
+        let key = EdgeStep::key(from, edge);
+        let at = self.receives.binary_search_by_key(&key, |receive| receive.key).ok()?;
+        Some(self.receives[at].step)
     }
 
     /// The steps that wait for the whole of `step`.

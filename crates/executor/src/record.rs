@@ -9,7 +9,7 @@
 //! clears the `stamp` (incarnation and sequence) before the record changes and writes it last; a reader
 //! trusts only what it read between two equal stamps.
 
-use crate::checked::{Export, pair};
+use crate::checked::{EdgeStep, pair};
 use crate::fault::{Corruption, Fault};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use transport::shm::Arena;
@@ -61,10 +61,10 @@ pub enum Head {
     Next = 2,
     /// The program's number, unique in the job.
     Program = 3,
-    /// Where the export table lies.
-    ExportsAt = 4,
+    /// Where the table of sends (`CheckedSchedule::sends`) lies.
+    SendsAt = 4,
     /// Its entries, two words each.
-    Exports = 5,
+    SendCount = 5,
     /// Steps of this record.
     Steps = 6,
     /// `COMPLETE` once the driver will touch nothing more, `LOCAL` or `RETURNED` before.
@@ -339,11 +339,11 @@ pub fn find(
 }
 
 /// The step of the send (receiver, edge) in a peer's record, for a process that `Fault` names `by`.
-pub fn export(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
+pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
     let peer = record.arena.rank().peer();
     let corrupt = |what| Fault::Corrupt { peer, what };
-    let at = record.head(Head::ExportsAt).load(Ordering::Acquire);
-    let count = record.head(Head::Exports).load(Ordering::Acquire);
+    let at = record.head(Head::SendsAt).load(Ordering::Acquire);
+    let count = record.head(Head::SendCount).load(Ordering::Acquire);
     let word = |index: u64| {
         let offset = index.checked_mul(8).and_then(|offset| at.checked_add(offset));
         let word = record.arena.word(offset.ok_or(corrupt(Corruption::Offset))?);
@@ -351,7 +351,7 @@ pub fn export(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u3
         word.map(|word| word.load(Ordering::Acquire))
             .map_err(|error| Fault::of_arena(by, peer, bytes, &error))
     };
-    let key = Export::key(to, edge);
+    let key = EdgeStep::key(to, edge);
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -453,16 +453,20 @@ mod tests {
     }
 
     #[test]
-    fn exports_are_found_or_refused() {
+    fn sends_are_found_or_refused() {
         let (segment, records) = records(1);
         let arena = segment.arena(segment.local(0).unwrap()).unwrap();
-        write_words(&arena, 4096 * 8, &[Export::key(1, 0), 0, Export::key(1, 7), 1, Export::key(2, 0), 9]);
-        records[0].head(Head::ExportsAt).store(4096 * 8, Ordering::Relaxed);
-        records[0].head(Head::Exports).store(3, Ordering::Relaxed);
+        write_words(
+            &arena,
+            4096 * 8,
+            &[EdgeStep::key(1, 0), 0, EdgeStep::key(1, 7), 1, EdgeStep::key(2, 0), 9],
+        );
+        records[0].head(Head::SendsAt).store(4096 * 8, Ordering::Relaxed);
+        records[0].head(Head::SendCount).store(3, Ordering::Relaxed);
         let edge = Err(Fault::Corrupt { peer: 0, what: Corruption::Edge });
-        assert_eq!((export(&records[0], 0, 1, 0), export(&records[0], 0, 1, 7)), (Ok(0), Ok(1)));
-        assert_eq!(export(&records[0], 0, 1, 3), edge);
+        assert_eq!((find_send(&records[0], 0, 1, 0), find_send(&records[0], 0, 1, 7)), (Ok(0), Ok(1)));
+        assert_eq!(find_send(&records[0], 0, 1, 3), edge);
         // A step that the record does not have.
-        assert_eq!(export(&records[0], 0, 2, 0), edge);
+        assert_eq!(find_send(&records[0], 0, 2, 0), edge);
     }
 }

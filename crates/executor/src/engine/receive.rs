@@ -147,7 +147,7 @@ impl Execution {
         let program = record.head(Head::Program).load(Ordering::Acquire);
         let hint = &mut self.hints[step as usize];
         if hint.0 != program || program == 0 || u64::from(hint.1) >= u64::from(record.steps()) {
-            *hint = (program, record::export(record, reach.me(), self.plan.schedule.rank, edge)?);
+            *hint = (program, record::find_send(record, reach.me(), self.plan.schedule.rank, edge)?);
         }
         Ok(hint.1)
     }

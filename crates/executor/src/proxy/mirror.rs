@@ -124,7 +124,7 @@ impl Proxy {
             };
             if !self.plans.contains_key(&(rank, program)) {
                 pull(Head::ProgramAt, head(Head::ProgramWords))?;
-                pull(Head::ExportsAt, head(Head::Exports).saturating_mul(2))?;
+                pull(Head::SendsAt, head(Head::SendCount).saturating_mul(2))?;
             }
             pull(Head::ParametersAt, head(Head::ParametersWords))?;
         }

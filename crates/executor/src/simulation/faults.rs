@@ -234,8 +234,8 @@ fn a_users_function_gets_its_operands_in_order() {
 fn a_corrupt_peer_is_an_error_and_no_panic() {
     // A word of rank 0's record or directory, and the wrong value.
     let spoils: [fn(&Job, u64); 5] = [
-        |job, at| set(job, at + 8 * Head::ExportsAt as u64, u64::MAX - 7),
-        |job, at| set(job, at + 8 * Head::Exports as u64, u64::MAX),
+        |job, at| set(job, at + 8 * Head::SendsAt as u64, u64::MAX - 7),
+        |job, at| set(job, at + 8 * Head::SendCount as u64, u64::MAX),
         |job, at| set(job, at + 8 * Head::Steps as u64, 1 << 40),
         // The address of its first send; below, the bytes that it has published.
         |job, at| set(job, at + 8 * (24 + 2), 1 << 63 | (1 << 40)),
