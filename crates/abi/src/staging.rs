@@ -7,7 +7,7 @@
 //! |---|---|
 //! | empty, in this thread's list | `stand_in`, when `args/memory.rs` makes a claim from an address |
 //! | filled with the program's bytes | `stand_in` (`Fill::Now`); `fill`, `Unfilled::filled` (`Fill::Later`) |
-//! | exported: peers read the device memory | `Unfilled::filled_or_lent`, for long sends within a host |
+//! | exported: peers read the device memory | `Unfilled::filled_or_exported`, for long sends within a host |
 //! | owned by a request | `taken`, when the call makes a request |
 //! | delivered: copied back, then freed | `end` of the call, or `StandIns::deliver` of the request |
 
@@ -36,7 +36,7 @@ pub struct Staged {
     delivered: Mutex<Vec<(usize, usize)>>,
     /// How many bytes the program gets when the running call ends.
     arrived: usize,
-    /// Whether `device::lend` has exported or expects this memory.
+    /// Whether `device::export` has exported or expects this memory.
     is_entered: bool,
 }
 
@@ -297,7 +297,7 @@ impl Staged {
     fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
-        let mut at = if self.is_entered { device::lend::take_direct_bytes(self.address()) } else { 0 };
+        let mut at = if self.is_entered { device::export::take_direct_bytes(self.address()) } else { 0 };
         for (offset, bytes) in early {
             self.deliver(at, offset.saturating_sub(at))?;
             at = at.max(offset + bytes);
@@ -324,7 +324,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if self.is_entered {
-            device::lend::withdraw(self.address());
+            device::export::withdraw(self.address());
         }
     }
 }
@@ -371,7 +371,7 @@ pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
         (staged.is_filled, staged.arrived) = (true, 0);
         if let Some(user) = staged.user.contiguous() {
-            device::lend::expect(staged.block.span(), user);
+            device::export::expect(staged.block.span(), user);
             staged.is_entered = true;
         }
         Ok(())
@@ -413,15 +413,15 @@ impl Unfilled {
     /// The buffer, filled with the program's bytes.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {
-        self.filled_or_lent(|| Ok(false))
+        self.filled_or_exported(|| Ok(false))
     }
 
-    /// The buffer, filled with the program's bytes. If `lends` returns true, peers read the device memory
+    /// The buffer, filled with the program's bytes. If `exports` returns true, peers read the device memory
     /// instead.
     #[inline(always)]
-    pub(crate) fn filled_or_lent(self, lends: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
+    pub(crate) fn filled_or_exported(self, exports: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
         if device::on() {
-            provide(&self.0, lends()?)?;
+            provide(&self.0, exports()?)?;
         }
         Ok(self.0)
     }
@@ -429,10 +429,10 @@ impl Unfilled {
 
 /// Fills a buffer, if it is a stand-in, or exports the device memory instead.
 #[cold]
-fn provide(buffer: &Buffer, lends: bool) -> Result<()> {
+fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     with(buffer, |staged| {
-        if lends && let Some(user) = staged.user.contiguous() {
-            staged.is_entered = device::lend(staged.block.span(), user)?;
+        if exports && let Some(user) = staged.user.contiguous() {
+            staged.is_entered = device::export(staged.block.span(), user)?;
         }
         if staged.is_entered { Ok(()) } else { staged.fill() }
     })

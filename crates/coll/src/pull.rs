@@ -60,8 +60,8 @@ impl Pull {
         debug_assert!(is_pullable(call.collective));
         // In place, blocks for others would be overwritten before they are read.
         let stays = call.collective == Collective::Allgather || !call.in_place;
-        let lent = call.input.contiguous().filter(|_| stays && call.input.is_attachable());
-        let (address, packed) = match lent {
+        let readable = call.input.contiguous().filter(|_| stays && call.input.is_attachable());
+        let (address, packed) = match readable {
             Some(span) => (span.address(), None),
             None => {
                 let packed = Block::new(call.input.bytes());

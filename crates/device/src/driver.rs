@@ -11,7 +11,7 @@ mod kernels;
 mod streams;
 
 use crate::compiler::{Dialect, HIPRTC, NVRTC};
-use crate::lend;
+use crate::export;
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -143,7 +143,7 @@ pub(crate) struct Api {
     needed: &'static str,
     /// The programs' name for the type of streams.
     pub stream_kind: &'static str,
-    /// The first word of a note (`lend.rs`).
+    /// The first word of a note (`export.rs`).
     pub note: u64,
     compiler: &'static Dialect,
     is_hip: bool,
@@ -470,12 +470,12 @@ impl Driver {
     }
 }
 
-// Memory of other processes (`lend.rs`), by the driver's IPC handles. A handle names a whole allocation.
+// Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
     /// The words by which another process opens memory of this one: the process, the offset in the
     /// allocation, the allocation's number, handle and address. None if the driver does not export the
     /// memory, such as memory of pools.
-    pub(crate) fn export(&self, span: Span) -> Option<lend::NoteWords> {
+    pub(crate) fn export(&self, span: Span) -> Option<export::NoteWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
         let number = self.attribute_of::<u64>(BUFFER_NUMBER, span.address())?;
         let _context = self.enter(span.address()).ok()?;
@@ -484,7 +484,7 @@ impl Driver {
         if unsafe { (self.ipc_get)(&mut handle, start) } != 0 {
             return None;
         }
-        let mut words = lend::NoteWords::default();
+        let mut words = export::NoteWords::default();
         words[..3].copy_from_slice(&[std::process::id() as u64, span.address() as u64 - start, number]);
         words[3..11].copy_from_slice(&handle.0);
         words[11] = start;
@@ -493,7 +493,7 @@ impl Driver {
 
     /// Opens memory that another process exported. An allocation stays open until its process exports another
     /// one at the same address.
-    pub(crate) fn import(&self, words: &lend::NoteWords, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
         let place = (process, words[11]);

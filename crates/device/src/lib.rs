@@ -6,12 +6,12 @@
 //! CPU cannot access, for tests on every machine).
 //! Invariants: `on` is false until a backend runs or `set_on` was called, and until then no other function
 //! needs to be called. An address that belongs to no device belongs to the host.
-//! Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `lend.rs`, `kernel.rs`; `abi/src/staging.rs` uses
+//! Read next: `sentinel.rs`, `driver.rs`, `stream.rs`, `export.rs`, `kernel.rs`; `abi/src/staging.rs` uses
 //! them.
 pub mod compiler;
 mod driver;
+pub mod export;
 pub mod kernel;
-pub mod lend;
 mod sentinel;
 mod stream;
 mod words;
@@ -47,7 +47,7 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a note (`lend.rs`).
+/// The first word of a note (`export.rs`).
 const NOTE_OF_SENTINEL: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -121,51 +121,51 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Exports device memory until `lend::withdraw`, with the note in its stand-in. False if it cannot be
+/// Exports device memory until `export::withdraw`, with the note in its stand-in. False if it cannot be
 /// exported.
 ///
 /// Errors: those of `holds`.
-pub fn lend(stand_in: Span, user: Span) -> Result<bool> {
+pub fn export(stand_in: Span, user: Span) -> Result<bool> {
     let (backend, words) = match BACKEND.get() {
         Some(Backend::Driver(driver)) => (driver.api.note, driver.export(user)),
         Some(Backend::Sentinel(sentinel)) => (NOTE_OF_SENTINEL, sentinel.export(user)?),
         None => return Ok(false),
     };
-    Ok(words.is_some_and(|words| lend::note(stand_in, user, backend, &words)))
+    Ok(words.is_some_and(|words| export::note(stand_in, user, backend, &words)))
 }
 
 /// Revokes the export of the stand-in at `address` and copies the bytes into the stand-in, since a receiver
 /// cannot open the memory.
 ///
 /// Errors: those of `copy`.
-pub fn fill_lent(address: usize) -> Result<()> {
-    lend::take_back(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
+pub fn fill_exported(address: usize) -> Result<()> {
+    export::revoke(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
 }
 
 /// Copies exported bytes from `at` on to `to`, which may be a part of a stand-in.
 ///
 /// Errors: the note is invalid; the memory cannot be opened; those of `copy`.
-pub fn take_lent(note: &[u64; lend::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
-    let from = open_lent(note, at, to.bytes())?;
-    let Some((stand_in, user)) = lend::direct_target(to) else { return copy(to, from) };
+pub fn copy_exported(note: &[u64; export::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
+    let from = open_exported(note, at, to.bytes())?;
+    let Some((stand_in, user)) = export::direct_target(to) else { return copy(to, from) };
     copy(user, from)?;
-    lend::note_direct(stand_in, user.bytes());
+    export::note_direct(stand_in, user.bytes());
     Ok(())
 }
 
 /// Opens exported memory: the span of `bytes` exported bytes from `at` on, for this process's device.
 ///
 /// Errors: the note is invalid; the memory cannot be opened.
-pub fn open_lent(note: &[u64; lend::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
-    let [backend, lent, words @ ..] = note;
-    if at.checked_add(bytes).is_none_or(|end| end as u64 > *lent) {
-        fail!(Class::Intern, "{bytes} bytes from {at} on of {lent} lent bytes");
+pub fn open_exported(note: &[u64; export::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
+    let [backend, whole, words @ ..] = note;
+    if at.checked_add(bytes).is_none_or(|end| end as u64 > *whole) {
+        fail!(Class::Intern, "{bytes} bytes from {at} on of {whole} lent bytes");
     }
     let all = match (BACKEND.get(), *backend) {
         (Some(Backend::Driver(driver)), note) if note == driver.api.note => {
-            driver.import(words, *lent as usize)?
+            driver.import(words, *whole as usize)?
         }
-        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *lent as usize)?,
+        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *whole as usize)?,
         _ => fail!(Class::Other, "memory of another kind of device was lent"),
     };
     Ok(all.slice(at, bytes))
@@ -195,7 +195,7 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
 }
 
 /// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `KernelReduction::kernel`
-/// says what is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_lent`.
+/// says what is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_exported`.
 /// Without elements it only returns whether a kernel could.
 ///
 /// Errors: those of `copy`.

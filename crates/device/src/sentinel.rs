@@ -6,8 +6,8 @@
 //! fails (EFAULT). Streams are threads.
 //! Invariant: addresses are never used again, so freed memory is always recognised.
 
+use crate::export;
 use crate::kernel::{KernelReduction, Strip};
-use crate::lend;
 use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -127,7 +127,7 @@ impl Sentinel {
         let Some(bytes) = blocks.live.get(&address).copied() else {
             fail!(Class::Buffer, "no allocation of device memory begins at {address:#x}");
         };
-        if lend::is_in_use(address, bytes) {
+        if export::is_in_use(address, bytes) {
             fail!(
                 Class::Buffer,
                 "the device memory at {address:#x} is lent to an operation that is not over"
@@ -170,23 +170,23 @@ impl Sentinel {
     }
 }
 
-// Memory of other processes (`lend.rs`).
+// Memory of other processes (`export.rs`).
 impl Sentinel {
     /// The words by which another process opens memory of this one: process, number and inode of the memfd,
     /// offset.
-    pub(crate) fn export(&self, span: Span) -> Result<Option<lend::NoteWords>> {
+    pub(crate) fn export(&self, span: Span) -> Result<Option<export::NoteWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
         }
         let Ok(inode) = sys::memory::inode(&self.fd) else { return Ok(None) };
-        let mut words = lend::NoteWords::default();
+        let mut words = export::NoteWords::default();
         let offset = (span.address() - self.base) as u64;
         words[..4].copy_from_slice(&[std::process::id() as u64, self.fd.as_raw_fd() as u64, inode, offset]);
         Ok(Some(words))
     }
 
     /// Opens memory that another process exported.
-    pub(crate) fn import(&self, words: &lend::NoteWords, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
             fail!(Class::Intern, "{bytes} bytes at {offset} of another process's device memory");

@@ -8,7 +8,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::{Habit, Trial};
-use crate::lent::{ARENA, Launch, VALUES_BYTES_MAX, Value};
+use crate::imported::{ARENA, Launch, VALUES_BYTES_MAX, Value};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
@@ -21,7 +21,7 @@ use schedule::{Action, BufferId, Schedule, Side};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Span;
-use transport::lend::Lent;
+use transport::export::ExportedRange;
 use transport::shm::{Allocator, Arena, LocalRank};
 
 use crate::engine;
@@ -71,7 +71,7 @@ pub struct InstanceBlock {
     /// For which driver and readers the addresses were chosen: (a proxy, who can read private memory).
     addressed: Option<(bool, Readers)>,
     /// Whether a proxy on another computer may take part.
-    lent: bool,
+    for_remote_proxy: bool,
     scratch: Vec<u64>,
     /// It is one message between two ranks.
     pub message: bool,
@@ -167,7 +167,7 @@ impl Program {
             data: None,
             copies: Vec::new(),
             addressed: None,
-            lent: false,
+            for_remote_proxy: false,
             scratch: Vec::new(),
             partitions: None,
             parameters: None,
@@ -237,11 +237,11 @@ impl Program {
     }
 
     /// What a proxy must know of a published instance beside its memory.
-    pub fn launch(&self, block: &InstanceBlock, extents: Vec<u64>, lent: Vec<Lent>) -> Launch {
+    pub fn launch(&self, block: &InstanceBlock, extents: Vec<u64>, ranges: Vec<ExportedRange>) -> Launch {
         let values = block.values(self.plan.writes_output);
         let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
         let steps = block.run.steps() as u32;
-        Launch { stamp, program: self.id, version: block.version, steps, extents, values, lent }
+        Launch { stamp, program: self.id, version: block.version, steps, extents, values, ranges }
     }
 }
 
@@ -324,11 +324,11 @@ impl InstanceBlock {
 
     /// Takes a start's parameters and measures them; chooses no addresses yet.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
-        let lent = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
-        if self.suits(start) && self.lent == lent {
+        let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
+        if self.suits(start) && self.for_remote_proxy == for_remote_proxy {
             return Ok(());
         }
-        self.lent = lent;
+        self.for_remote_proxy = for_remote_proxy;
         self.bound = None;
         (self.version, self.addressed, self.message) = (0, None, start.message);
         let plan = self.run.plan.clone();
@@ -362,7 +362,7 @@ impl InstanceBlock {
             self.run.peers = start.peers.iter().map(|&peer| Peer::of(peer, segment)).collect();
             self.stated = Some(start.peers.clone());
         }
-        if lent {
+        if for_remote_proxy {
             self.run.divide(Side::Host);
         }
         self.bound = Some(Bound {
@@ -476,7 +476,7 @@ impl InstanceBlock {
                 match run.buffers.locate(from.buffer, spot.at[0]) {
                     Some((Region::Local(span), offset, _)) => {
                         let address = span.address() + offset as usize;
-                        let is_here = !self.lent
+                        let is_here = !self.for_remote_proxy
                             || matches!(from.buffer, BufferId::Scratch(_))
                             || run.peers[to as usize].local().is_some();
                         let inside = arena.offset_of(address, spot.bytes).filter(|_| is_here);
@@ -494,9 +494,10 @@ impl InstanceBlock {
     fn encode(&mut self, executor: &mut ExecutorParts) -> Result<()> {
         let partitions = partitions_of(&self.partitions);
         let arena = executor.reach.arena(executor.rank).map_err(|fault| fault.error(executor.rank.peer()))?;
-        let (run, lent) = (&self.run, self.lent);
+        let (run, for_remote_proxy) = (&self.run, self.for_remote_proxy);
         let words =
-            buffers::parameters(&run.buffers, partitions, &self.scratch, &run.peers, lent, arena).to_words();
+            buffers::parameters(&run.buffers, partitions, &self.scratch, &run.peers, for_remote_proxy, arena)
+                .to_words();
         let count = words.len() as u64;
         let at = match self.parameters {
             Some((at, words)) if words >= count => at,

@@ -272,20 +272,20 @@ fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// An operation's parameters for a proxy; `lent`: one on another computer, which knows user's buffers by
-/// their addresses only.
+/// An operation's parameters for a proxy; `for_remote_proxy`: one on another computer, which knows user's
+/// buffers by their addresses only.
 pub fn parameters(
     buffers: &Buffers,
     partitions: &Partitions,
     scratch: &[u64],
     peers: &[Peer],
-    lent: bool,
+    for_remote_proxy: bool,
     arena: &Arena,
 ) -> Parameters {
     let mut layouts: Vec<Arc<Layout>> = Vec::new();
     let mut place = |region: &Region| match region {
         Region::Local(span) if span.bytes() > 0 => {
-            match arena.offset_of(span.address(), span.bytes() as u64).filter(|_| !lent) {
+            match arena.offset_of(span.address(), span.bytes() as u64).filter(|_| !for_remote_proxy) {
                 Some(offset) => Place::Arena(offset),
                 None => Place::Private(span.address() as u64),
             }
@@ -297,7 +297,7 @@ pub fn parameters(
                 layouts.push(layout.clone());
                 layouts.len() - 1
             });
-            let inside = base_inside(arena, buffer).filter(|_| !lent);
+            let inside = base_inside(arena, buffer).filter(|_| !for_remote_proxy);
             let base = inside.unwrap_or(buffer.base()) as u64;
             Place::Gaps(Gaps { mapped: inside.is_some(), base, layout: number as u64, skip: skip as u64 })
         }

@@ -3,8 +3,8 @@
 //! others.
 
 mod ends;
+mod export;
 mod launch;
-mod lending;
 mod policy;
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
@@ -12,7 +12,7 @@ use crate::engine::{Execution, Progress, Wanted};
 use crate::far::FarEdges;
 use crate::fault::Fault;
 use crate::habit::{Begun, MessageHabit, Waits};
-use crate::lent::Lending;
+use crate::imported::RemoteProxy;
 use crate::memory::{Driver, Reach};
 use crate::note::{EdgePort, Kind, Taken};
 use crate::proxy;
@@ -27,7 +27,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use telemetry::{Carried, Choice, Counter};
-use transport::lend::Lent;
+use transport::export::ExportedRange;
 use transport::shm::{Allocator, LocalRank, Segment};
 
 /// What a block needs from its executor: a macro, because it borrows single fields.
@@ -90,7 +90,7 @@ pub struct Executor {
     edges: Vec<Edge>,
     far: FarEdges,
     /// Where the rank's proxy runs on another computer.
-    lending: Option<Lending>,
+    remote_proxy: Option<RemoteProxy>,
     /// Instances that have ended and stay findable, because a receiver has yet to see that they failed.
     owed: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
@@ -110,8 +110,8 @@ struct Instance {
     is_retiring: bool,
     /// If it tells whether the rank works beside operations.
     begun: Option<Begun>,
-    /// What a proxy on another computer was lent for it.
-    lent: Vec<Lent>,
+    /// What was exported for it to a proxy on another computer.
+    exported: Vec<ExportedRange>,
     /// Whether such a proxy knows that this rank drives it.
     kept: bool,
     /// What such a proxy was told if the rank wants the message no more.
@@ -170,7 +170,7 @@ impl Executor {
             idle_bytes: 0,
             edges: Vec::new(),
             far: FarEdges::default(),
-            lending: None,
+            remote_proxy: None,
             owed: Vec::new(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
@@ -222,12 +222,12 @@ impl Executor {
         let proxy = self.reach.segment.proxy_of(self.rank).filter(|_| choice.is_proxy());
         let driver = proxy.map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
-        let mut lent = Vec::new();
-        if choice.is_proxy() && !self.launch(key, &block, &start, &mut lent) {
+        let mut exported = Vec::new();
+        if choice.is_proxy() && !self.launch(key, &block, &start, &mut exported) {
             choice = Choice::Full;
         }
         let away = choice.is_proxy();
-        let kept = block.run.fetches() && !away && self.lending.is_some();
+        let kept = block.run.fetches() && !away && self.remote_proxy.is_some();
         if kept {
             self.say_kept(Kind::Keep, (start.context, start.sequence));
         }
@@ -243,7 +243,7 @@ impl Executor {
             finished: false,
             is_retiring: false,
             begun,
-            lent,
+            exported,
             kept,
             withdrawal: Withdrawal::None,
         };
@@ -253,7 +253,7 @@ impl Executor {
         if !away {
             run.restart(start.context, start.sequence);
             self.driven.push(index);
-        } else if self.lending.is_some() && run.is_divided() {
+        } else if self.remote_proxy.is_some() && run.is_divided() {
             run.restart_share(start.context, start.sequence);
             self.counters.divided += 1;
             self.driven.push(index);
@@ -292,8 +292,8 @@ impl Executor {
                 self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span, is_overlapped });
             }
             self.far.hear(std::iter::from_fn(|| instance.block.run.next_said()), &self.reach);
-            if let Some(lending) = &self.lending {
-                instance.say_steps(lending.proxy, &mut self.far.orders);
+            if let Some(remote) = &self.remote_proxy {
+                instance.say_steps(remote.endpoint, &mut self.far.orders);
             }
             watches |= instance.block.run.fetches();
             match polled {
@@ -388,7 +388,7 @@ impl Executor {
     /// again.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
         let Some(run) = self.known(ticket) else { return Some(false) };
-        let answer = match self.is_lent(ticket) {
+        let answer = match self.is_exported(ticket) {
             true => run.record.claim(),
             false => Some(run.record.withdraw() || run.record.is_withdrawn()),
         };
@@ -402,7 +402,7 @@ impl Executor {
 
     /// Ends the send of a message that no receive will take.
     pub fn abandon(&mut self, ticket: InstanceTicket) {
-        if self.is_lent(ticket) {
+        if self.is_exported(ticket) {
             self.say_withdrawn(ticket, Withdrawal::Answered);
         }
         let Some(run) = self.known(ticket) else { return };

@@ -37,8 +37,8 @@ pub(crate) type Order = (u32, Note, Vec<u64>);
 pub(crate) struct FarEdges {
     /// Notes to leave, with where they go.
     pub outbox: VecDeque<(u32, Note)>,
-    /// Between a rank and a proxy on another computer (`lent.rs`): what is to leave, before the others, and
-    /// what has come.
+    /// Between a rank and a proxy on another computer (`imported.rs`): what is to leave, before the others,
+    /// and what has come.
     pub orders: VecDeque<Order>,
     pub ordered: VecDeque<Order>,
     pub server: Server,

@@ -23,8 +23,8 @@ mod engine;
 mod far;
 mod fault;
 mod habit;
+mod imported;
 mod later;
-mod lent;
 mod memory;
 mod note;
 mod parameters;
@@ -44,7 +44,7 @@ pub use checked::CheckedSchedule;
 pub use choice::{Terms, execute};
 pub use config::Config;
 pub use habit::Begun;
-pub use lent::{Borrow, Lend};
+pub use imported::{Export, Import};
 pub use note::EdgePort;
 pub use start::{
     Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,

@@ -5,7 +5,7 @@
 //! addressed); `fetch_into` copies them to a span; `put` copies a span over them.
 
 use crate::fault::{Corruption, Fault};
-use crate::lent::LentMemory;
+use crate::imported::ImportedMemory;
 use crate::note::{Kind, Note};
 use crate::record::{IN_ARENA, InstanceRecord, STAGED, record_bytes};
 use datatype::{Buffer, Layout};
@@ -91,7 +91,7 @@ pub struct Reach {
     /// The bytes that a step moves at a time.
     pub chunk_bytes: u64,
     /// A proxy's on another computer: how it reaches the memory of ranks.
-    pub lent: Option<LentMemory>,
+    pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
     /// By rank: the process whose private memory this one has reached.
     reached: Box<[Cell<u32>]>,
@@ -134,7 +134,7 @@ impl Reach {
             segment,
             driver,
             chunk_bytes: chunk_bytes.max(64),
-            lent: None,
+            imported: None,
             arenas: (0..ranks).map(|_| OnceCell::new()).collect(),
             reached: (0..ranks).map(|_| Cell::new(0)).collect(),
             bounces: OnceCell::new(),
@@ -189,9 +189,9 @@ impl Reach {
     /// Scratch of an instance, at an offset of its rank's arena.
     pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
         let span = self.span(rank, at, bytes).ok()?;
-        Some(match &self.lent {
+        Some(match &self.imported {
             None => Region::Local(span),
-            Some(lent) => Region::Mirrored { span, rank, address: lent.address(at)? as usize },
+            Some(imported) => Region::Mirrored { span, rank, address: imported.address(at)? as usize },
         })
     }
 
@@ -298,23 +298,23 @@ impl Reach {
 
     /// Before notes leave: what they say must lie in the memory of its rank.
     pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
-        if let Some(lent) = self.lent.as_ref().filter(|_| !outbox.is_empty()) {
-            lent.settle();
+        if let Some(imported) = self.imported.as_ref().filter(|_| !outbox.is_empty()) {
+            imported.settle();
         }
     }
 
     /// Writes a step's `done` to a rank on another computer; if that is lost, whatever comes next fails.
     pub(crate) fn tell(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
-        if let Some(lent) = &self.lent {
-            let _ = lent.tell(rank, record, step);
+        if let Some(imported) = &self.imported {
+            let _ = imported.tell(rank, record, step);
         }
     }
 
     /// Writes what a send within the host has published to its rank, on another computer, as `tell` writes
     /// `done`.
     pub(crate) fn publish(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
-        if let Some(lent) = &self.lent {
-            let _ = lent.publish(rank, record, step);
+        if let Some(imported) = &self.imported {
+            let _ = imported.publish(rank, record, step);
         }
     }
 
@@ -331,29 +331,29 @@ impl Reach {
 
     /// Writes to its rank, on another computer, what has become of the receive of a message.
     pub(crate) fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) {
-        if let Some(lent) = &self.lent {
-            let _ = lent.tell_claim(rank, record);
+        if let Some(imported) = &self.imported {
+            let _ = imported.tell_claim(rank, record);
         }
     }
 
     /// Fetches bytes of scratch that its rank, on another computer, has written.
     pub(crate) fn refresh(&self, region: &Region, offset: u64, bytes: u64) -> Result<(), Fault> {
-        let (Region::Mirrored { span, rank, address }, Some(lent)) = (region, &self.lent) else {
+        let (Region::Mirrored { span, rank, address }, Some(imported)) = (region, &self.imported) else {
             return Ok(());
         };
         let piece = (address.wrapping_add(offset as usize), bytes as usize);
-        lent.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
+        imported.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
     }
 
     /// Whether a note tells of progress that its rank does not know of, and never will by us.
     pub(crate) fn must_not_tell(&self, note: &Note) -> bool {
-        let Some(lent) = &self.lent else { return false };
+        let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
             Kind::Done => note.receiver,
             Kind::Known => note.sender,
             _ => return false,
         };
-        self.segment.local(rank).is_some_and(|rank| lent.is_lost(rank))
+        self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
     }
 
     /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
@@ -380,8 +380,8 @@ impl Reach {
             }
             Region::Remote { rank, address } => {
                 let piece = (address.wrapping_add(offset as usize), into.bytes());
-                if let Some(lent) = &self.lent {
-                    return lent.read(*rank, &[piece], into);
+                if let Some(imported) = &self.imported {
+                    return imported.read(*rank, &[piece], into);
                 }
                 self.count(Counter::CmaBytes, into.bytes() as u64);
                 self.attach(*rank, |pid| remote::read(pid, &[piece], &[into]))?;
@@ -400,8 +400,8 @@ impl Reach {
             }
             Region::Mirrored { span, rank, address } => {
                 from.copy_to(span.slice(offset as usize, from.bytes()));
-                if let Some(lent) = &self.lent {
-                    lent.write(*rank, &[(address.wrapping_add(offset as usize), from.bytes())], from)?;
+                if let Some(imported) = &self.imported {
+                    imported.write(*rank, &[(address.wrapping_add(offset as usize), from.bytes())], from)?;
                 }
             }
             Region::LocalGaps(buffer) => {
@@ -410,8 +410,8 @@ impl Reach {
             }
             Region::Remote { rank, address } => {
                 let piece = (address.wrapping_add(offset as usize), from.bytes());
-                if let Some(lent) = &self.lent {
-                    return lent.write(*rank, &[piece], from);
+                if let Some(imported) = &self.imported {
+                    return imported.write(*rank, &[piece], from);
                 }
                 self.count(Counter::CmaBytes, from.bytes() as u64);
                 self.attach(*rank, |pid| remote::write(pid, &[piece], &[from]))?;
@@ -490,10 +490,10 @@ impl Reach {
         far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {
             pieces.push((address, bytes));
         });
-        if let Some(lent) = &self.lent {
+        if let Some(imported) = &self.imported {
             return match way {
-                Transfer::Fetch => lent.read(far.rank, &pieces, span),
-                Transfer::Put => lent.write(far.rank, &pieces, span),
+                Transfer::Fetch => imported.read(far.rank, &pieces, span),
+                Transfer::Put => imported.write(far.rank, &pieces, span),
             };
         }
         self.count(if far.mapped { Counter::CopiedBytes } else { Counter::CmaBytes }, span.bytes() as u64);

@@ -7,7 +7,7 @@ use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
 use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
-use crate::lent::{Borrow, LentMemory};
+use crate::imported::{Import, ImportedMemory};
 use crate::memory::{Driver, Reach, Stop};
 use crate::note::{EdgePort, Taken};
 use crate::parameters::Parameters;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::ppoll::Waiter;
-use sys::process::ProcessHandle;
+use sys::process::Process;
 use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, RankPage, Segment, State, cma};
@@ -51,20 +51,20 @@ const NAP_MAX: Duration = Duration::from_millis(50);
 /// A proxy's life: drives what its ranks launch, sleeps on its doorbell and its network when it has nothing
 /// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
 /// the job is ended, or when its parent, the process that has started it, has died.
-/// `open` opens its way to other hosts, once the job has any. `borrow` is its way to the memory of its ranks,
+/// `open` opens its way to other hosts, once the job has any. `memory` is its way to the memory of its ranks,
 /// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED), or
 /// a rank's arena cannot be mapped; its ranks had best go on without it.
 pub fn run(
     segment: &Segment,
     index: u32,
     config: &Config,
-    parent: &ProcessHandle,
-    borrow: Option<Box<dyn Borrow>>,
+    parent: &Process,
+    memory: Option<Box<dyn Import>>,
     open: impl Fn() -> Result<Port>,
 ) -> Result<()> {
     let mut network = segment.has_remote_servers().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
-    borrow.into_iter().for_each(|way| proxy.borrow(way));
+    memory.into_iter().for_each(|importer| proxy.import(importer));
     let page = segment.proxy(index);
     let waiter = Waiter::new()
         .map_err(|error| Error::new(Class::Other, format!("a proxy cannot wait for signals: {error}")))?;
@@ -120,7 +120,7 @@ pub fn run(
     }
 }
 
-fn has_ended(process: &ProcessHandle) -> bool {
+fn has_ended(process: &Process) -> bool {
     process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 
@@ -167,23 +167,23 @@ impl Proxy {
     }
 
     /// Makes it a proxy on another computer than its ranks, whose memory it reaches in this way.
-    pub fn borrow(&mut self, way: Box<dyn Borrow>) {
-        self.reach.lent = Some(LentMemory::new(way));
+    pub fn import(&mut self, importer: Box<dyn Import>) {
+        self.reach.imported = Some(ImportedMemory::new(importer));
         // They run once they have joined.
         self.absent.append(&mut self.ranks);
     }
 
     /// Shows ranks on another computer that it lives.
     pub fn beat(&self) {
-        if let Some(lent) = &self.reach.lent {
-            lent.beat();
+        if let Some(imported) = &self.reach.imported {
+            imported.beat();
         }
     }
 
     /// Whether its ranks, on another computer, have given it up.
     pub fn is_fenced(&self) -> bool {
         let segment = &self.reach.segment;
-        self.reach.lent.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
+        self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
     }
 
     /// Takes new instances and drives each once; whether anything moved.
@@ -249,7 +249,7 @@ impl Proxy {
             let page = reach.segment.rank(rank);
             match page.state() {
                 State::Running
-                    if reach.lent.is_none() && page.scalars[VERDICT].load(Ordering::Relaxed) == 0 =>
+                    if reach.imported.is_none() && page.scalars[VERDICT].load(Ordering::Relaxed) == 0 =>
                 {
                     let reached = cma::reaches(&reach.segment, rank);
                     page.scalars[VERDICT].store(if reached { REACHED } else { REFUSED }, Ordering::Relaxed);
@@ -342,7 +342,7 @@ impl Proxy {
         let mut run = Execution::new(plan, rank, record, peers, buffers);
         run.expect_remote(0);
         run.version = version;
-        if self.reach.lent.is_some() {
+        if self.reach.imported.is_some() {
             run.divide(Side::Dpu);
         }
         run.restart_share(context, sequence);
@@ -416,10 +416,10 @@ impl Proxy {
                 Ok(engine::Progress::Local) => {
                     moved = true;
                     tell(self.reach.segment.rank(run.rank), LOCAL);
-                    if let Some(lent) = &self.reach.lent {
-                        lent.forget_values(run.rank, run.record.at());
+                    if let Some(imported) = &self.reach.imported {
+                        imported.forget_values(run.rank, run.record.at());
                         // If that cannot be written, the rank is lost, and whatever comes next fails.
-                        let _ = lent.write_state(run.rank, run.record.at(), LOCAL);
+                        let _ = imported.write_state(run.rank, run.record.at(), LOCAL);
                         self.far.outbox.push_back(Proxy::woken(run.rank, run));
                     }
                     at += 1;
@@ -471,7 +471,7 @@ impl Proxy {
     fn end_run(&mut self, run: &Execution, state: u64) {
         let key = (run.rank.peer(), run.context, run.sequence);
         self.far.unasked.forget(key.0, Some((key.1, key.2)));
-        self.end_lent(run.rank, run.record.at(), key, state);
+        self.end_exported(run.rank, run.record.at(), key, state);
     }
 
     fn keep(&mut self, run: Execution) {

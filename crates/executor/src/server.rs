@@ -31,7 +31,7 @@ pub(crate) struct Server {
     jobs: Vec<Job>,
     /// Bytes of a packet, until they leave.
     packet: Option<Block>,
-    /// Instances, by sending rank, that a rank drives whose memory is another computer's (`lent.rs`): it
+    /// Instances, by sending rank, that a rank drives whose memory is another computer's (`imported.rs`): it
     /// answers for them.
     pub kept: HashSet<(u32, u64, u32)>,
     /// The endpoint that has driven a rank's receives lately.
@@ -271,7 +271,7 @@ impl Job {
         let most = (port.payload_bytes_max() - NOTE_BYTES) as u64;
         let local = if let Region::Local(span) = source.region { Some(span) } else { None };
         if let Some(span) = local
-            && reach.lent.is_none()
+            && reach.imported.is_none()
             && (self.exposed.is_some() || length.saturating_sub(offset) > most)
             && length > PACKETS_BYTES_MAX
             && let Some(turn) = self.expose(port, span, (seen, have, is_whole))
@@ -380,7 +380,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
         return Err(corrupt(Corruption::Progress));
     }
     let region = reach.lies(rank, address, total)?;
-    let is_copied = !is_message && (total == 0 || address & STAGED != 0 && reach.lent.is_none());
+    let is_copied = !is_message && (total == 0 || address & STAGED != 0 && reach.imported.is_none());
     Ok(Some(Source { record, stamp, step, region, bytes: total, is_copied }))
 }
 

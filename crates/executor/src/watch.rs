@@ -7,7 +7,7 @@
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use sys::process::{ProcessHandle, Stat};
+use sys::process::{Process, Stat};
 use transport::shm::{Segment, State};
 
 /// How often a rank looks, in nanoseconds: a look costs a system call.
@@ -30,8 +30,8 @@ pub struct ProxyWatch {
     proxy: u32,
     timeout_ns: u64,
     /// Its endpoint, if it runs on another computer.
-    lent: Option<u32>,
-    process: Option<ProcessHandle>,
+    remote_endpoint: Option<u32>,
+    process: Option<Process>,
     beat: u64,
     /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
     still_ns: u64,
@@ -47,9 +47,9 @@ pub struct ProxyWatch {
 impl ProxyWatch {
     /// A watch over a proxy. Nothing is opened before the proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
-        let lent = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
+        let remote_endpoint = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {
-            lent,
+            remote_endpoint,
             segment,
             proxy,
             timeout_ns: timeout_ms.saturating_mul(1_000_000),
@@ -71,7 +71,7 @@ impl ProxyWatch {
             return false;
         }
         let page = self.segment.proxy(self.proxy);
-        if let Some(endpoint) = self.lent {
+        if let Some(endpoint) = self.remote_endpoint {
             return !self.segment.is_gone(endpoint);
         }
         if page.state() != State::Running {
@@ -79,7 +79,7 @@ impl ProxyWatch {
         }
         if self.process.is_none() {
             // It still runs after it was opened, so the process is the proxy and no later owner of its pid.
-            self.process = ProcessHandle::open(page.pid.load(Ordering::Acquire)).ok();
+            self.process = Process::open(page.pid.load(Ordering::Acquire)).ok();
             return page.state() == State::Running;
         }
         true
@@ -93,7 +93,7 @@ impl ProxyWatch {
     /// Checks the proxy; called while it has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
-        let is_gone = self.lent.is_some_and(|endpoint| self.segment.is_gone(endpoint));
+        let is_gone = self.remote_endpoint.is_some_and(|endpoint| self.segment.is_gone(endpoint));
         if self.ended || is_gone || page.state() == State::Dead {
             self.ended = true;
             return if self.first { Health::Fenced } else { Health::Dead };
@@ -118,7 +118,7 @@ impl ProxyWatch {
         }
         // A long gap between two looks (the whole machine may have stopped) counts as one look.
         self.still_ns += since.min(self.timeout_ns / 8);
-        if self.still_ns > self.timeout_ns && self.lent.is_some() {
+        if self.still_ns > self.timeout_ns && self.remote_endpoint.is_some() {
             // The rank takes its memory back, which fences as well as a kill.
             self.segment.proxy(self.proxy).fenced.store(1, Ordering::Relaxed);
             (self.ended, self.first) = (true, true);

@@ -465,7 +465,7 @@ impl Endpoint {
     ///
     /// # Safety
     /// The contract of `register`.
-    pub unsafe fn lend(&mut self, span: Span) -> Result<Region> {
+    pub unsafe fn register_readable(&mut self, span: Span) -> Result<Region> {
         self.register_at(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 

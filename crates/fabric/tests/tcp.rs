@@ -199,7 +199,7 @@ fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     // SAFETY: the blocks outlive the endpoints' use of them.
     let mut offers = [0, 1].map(|i| Some(unsafe { ends[i].expose(blocks[i].0.span()) }.unwrap()));
     // SAFETY: as above.
-    let into = [0, 1].map(|i| unsafe { ends[i].lend(blocks[i].1.span()) }.unwrap());
+    let into = [0, 1].map(|i| unsafe { ends[i].register_readable(blocks[i].1.span()) }.unwrap());
     let names = [0, 1].map(|i| ends[i].target().unwrap().to_vec());
     assert_ne!(names[0], ends[0].name());
     let targets = [0, 1].map(|i| ends[i].insert(&names[1 - i]).unwrap());
@@ -253,7 +253,7 @@ fn a_target_takes_packets_between_reads() {
         // SAFETY: the blocks outlive the endpoints' use of them.
         let offer = unsafe { b.expose(theirs.span()) }.unwrap();
         // SAFETY: as above.
-        let into = unsafe { a.lend(ours.span()) }.unwrap();
+        let into = unsafe { a.register_readable(ours.span()) }.unwrap();
         let target = a.insert(b.target().unwrap()).unwrap();
         let (mut sent, mut taken, mut reads) = (0, 0, (0, 0));
         until("packets and reads", || {

@@ -93,7 +93,7 @@ impl Lane {
                 // continues.
                 let started = telemetry::start_time();
                 let mut address = if route.is_readable() { request.data.address() } else { 0 };
-                if device::on() && device::lend::is_lent(address as usize) {
+                if device::on() && device::export::is_exported(address as usize) {
                     address |= packet::ON_DEVICE;
                 }
                 let header = packet::addressed(packet::OFFER | mark, envelope.context, envelope.tag);

@@ -4,7 +4,7 @@
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll. TAKEN ends the send.
 //! - *Stream*: the receiver ASKs; the sender sends DATA, which ends the send. Faster while both are in MPI.
 //! - *Pull* (`pull.rs`): the receiver's network reads the memory that the offer exposes. TAKEN ends the send.
-//! - *Device*: as *Read*, from device memory that the sender has exported (`device/src/lend.rs`).
+//! - *Device*: as *Read*, from device memory that the sender has exported (`device/src/export.rs`).
 //! - *Read fallback*: as *Stream*; the receiver reads the rest if no DATA comes for `patience_polls`.
 //!
 //! A receiver whose read fails asks for the rest, and DATA of an earlier ASK may come late. So an ASK and its
@@ -203,7 +203,7 @@ impl Matcher {
             && end <= request.data.bytes() as u64
         {
             if device::on() {
-                device::fill_lent(request.data.address() as usize)?;
+                device::fill_exported(request.data.address() as usize)?;
             }
             let progress = &mut request.sending().progress;
             if *progress == SendProgress::Offered {
@@ -293,14 +293,14 @@ impl Matcher {
 
 /// Copies a part of a message from device memory that a peer has exported.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
-    let words = Block::new(device::lend::NOTE_WORDS * 8);
+    let words = Block::new(device::export::NOTE_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
         return false;
     }
     let note = packet::read(words.span()).expect("it has as many words");
     let (mut next, mut done) = (at, true);
     buffer.pieces(at, bytes, |piece| {
-        done = done && device::take_lent(&note, next, piece).is_ok();
+        done = done && device::copy_exported(&note, next, piece).is_ok();
         next += piece.bytes();
     });
     done

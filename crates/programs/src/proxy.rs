@@ -4,9 +4,9 @@
 
 use std::ffi::OsString;
 
-use executor::{Borrow, Config};
+use executor::{Config, Import};
 use telemetry::Counter;
-use transport::lend::Borrower;
+use transport::export::Importer;
 use transport::route_fabric::{Port, ProviderChoice, set_sizes};
 use transport::shm::{EndpointOwner, Segment};
 
@@ -52,15 +52,15 @@ pub fn run(word: Option<OsString>) -> u8 {
     let (segment, settings) = (membership.segment, settings::get());
     let config = Config::of(settings, membership.tuning);
     let open = || Port::open(segment, EndpointOwner::Proxy(membership.proxy), &ProviderChoice::of(settings));
-    let borrow = match borrow(segment, settings) {
-        Ok(borrow) => borrow,
+    let memory = match import(segment, settings) {
+        Ok(memory) => memory,
         Err(error) => {
             eprintln!("outboard-proxy {}: {error}", membership.proxy);
             return 1;
         }
     };
     if let Err(error) =
-        executor::proxy::run(segment, membership.proxy, &config, &membership.parent, borrow, open)
+        executor::proxy::run(segment, membership.proxy, &config, &membership.parent, memory, open)
     {
         eprintln!("outboard-proxy {}: {error}", membership.proxy);
         return 1;
@@ -74,11 +74,11 @@ pub fn run(word: Option<OsString>) -> u8 {
 }
 
 /// Opens the memory of ranks on another computer; None if the ranks are on this one.
-fn borrow(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Borrow>>> {
+fn import(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Import>>> {
     if !segment.has_dpu() {
         return Ok(None);
     }
     // A proxy sends several beats within the time after which a rank gives it up.
     let beat_ns = (settings.proxy_timeout_ms * 1_000_000 / 8).max(1_000_000);
-    Ok(Some(Box::new(Borrower::open(segment, &ProviderChoice::of(settings), beat_ns)?)))
+    Ok(Some(Box::new(Importer::open(segment, &ProviderChoice::of(settings), beat_ns)?)))
 }

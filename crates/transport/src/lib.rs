@@ -8,7 +8,7 @@
 //!
 //! Read next: `route.rs`, `shm/segment.rs` (the layout of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
-pub mod lend;
+pub mod export;
 mod net;
 pub mod owned;
 mod packet;

@@ -539,8 +539,9 @@ impl PeerRecord {
         let anew =
             PeerRecord { generation, is_unsettled, needs_reply, is_edge_sender, ..PeerRecord::default() };
         let before = std::mem::replace(self, anew);
-        let lent = |(_, packet)| if let HeldPacket::InBuffer(packet) = packet { Some(packet) } else { None };
-        before.inbox.into_iter().chain(before.edges).filter_map(lent).collect()
+        let in_buffer =
+            |(_, packet)| if let HeldPacket::InBuffer(packet) = packet { Some(packet) } else { None };
+        before.inbox.into_iter().chain(before.edges).filter_map(in_buffer).collect()
     }
 
     /// Files a numbered packet. Returns it if it can be released.

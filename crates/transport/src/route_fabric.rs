@@ -67,7 +67,7 @@ impl Exposed {
     fn new(net: &Arc<Mutex<Net>>, span: Span) -> Option<Exposed> {
         // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
         // is dropped with the `Exposed` that holds it.
-        let region = unsafe { lock(net).endpoint.lend(span) }.ok()?;
+        let region = unsafe { lock(net).endpoint.register_readable(span) }.ok()?;
         Some(Exposed::of(region, net))
     }
 

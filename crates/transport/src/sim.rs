@@ -398,7 +398,7 @@ impl Link {
             return Sent::Full;
         }
         let mut payload = vec![0; bytes];
-        lend(&mut payload, fill);
+        with_span(&mut payload, fill);
         let packet = Packet { header: *header, payload };
         let sequence = state.sequence(rank, peer);
         let stamp = sequence.stamp();
@@ -456,7 +456,7 @@ impl Link {
             let Some(mut packet) = packets.pop_front() else { return };
             drop(state);
             let mut taken = Taken::No;
-            lend(&mut packet.payload, |span| taken = each(&packet.header, span));
+            with_span(&mut packet.payload, |span| taken = each(&packet.header, span));
             match taken {
                 Taken::No => self.network.state().ring(self.peer, self.rank).packets.push_front(packet),
                 Taken::More => continue,
@@ -522,7 +522,7 @@ impl Link {
 }
 
 /// Calls `work` with the bytes of a packet, which are valid during the call only, as in a ring.
-fn lend(bytes: &mut [u8], work: impl FnOnce(Span)) {
+fn with_span(bytes: &mut [u8], work: impl FnOnce(Span)) {
     // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of
     // `Route`).
     work(unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) })

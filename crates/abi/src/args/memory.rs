@@ -21,7 +21,7 @@ pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 /// Errors: the address is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is valid where the datatype's
 /// offsets are addresses.
 #[inline(always)]
-pub(crate) fn lent(
+pub(crate) fn call_buffer(
     address: Address,
     elements: usize,
     bytes: usize,
@@ -36,7 +36,7 @@ pub(crate) fn lent(
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
     }
-    // The values are words, so that a loan stays in registers where no device is on.
+    // The values are words, so that a `CallBuffer` stays in registers where no device is on.
     let (address, elements, layout) = if device::on() && bytes > 0 {
         staging::stand_in(address.0, elements, bytes, layout, fill)?
     } else {

@@ -3,7 +3,7 @@
 //! its call returns, so a form with a request returns a complete request.
 
 use super::request::enter_complete;
-use crate::args::{Address, Handle, Out, lent};
+use crate::args::{Address, Handle, Out, call_buffer};
 use crate::lenient::{self, Accepted};
 use crate::process::{Guard, Win};
 use crate::request::Work;
@@ -164,7 +164,7 @@ pub fn compare_and_swap(
     let target = window.target(target_rank)?;
     let (range, _) = range_of(objects, target_disp, 1, datatype)?;
     let element = |address| {
-        let buffer = lent(address, 1, range.bytes, range.layout, Fill::Now)?;
+        let buffer = call_buffer(address, 1, range.bytes, range.layout, Fill::Now)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
@@ -289,12 +289,12 @@ fn origin_of<'a>(
     range: TargetRange<'a>,
 ) -> Result<CallBuffer<'a>> {
     if datatype == target_datatype && count == range.count as i64 {
-        return lent(address, range.count, range.bytes, range.layout, Fill::Now);
+        return call_buffer(address, range.count, range.bytes, range.layout, Fill::Now);
     }
     let layout = objects.committed(datatype)?.layout();
     let elements = crate::args::count(count, name)?;
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, datatype) };
-    lent(address, elements, bytes, layout, Fill::Now)
+    call_buffer(address, elements, bytes, layout, Fill::Now)
 }
 
 #[cold]

@@ -301,7 +301,7 @@ impl Send {
     pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
         let Send { mode, context, peer, tag, buffer } = self;
         let bytes = buffer.bytes();
-        let buffer = buffer.filled_or_lent(|| lends(process.job(), mode, peer, bytes))?;
+        let buffer = buffer.filled_or_exported(|| exports(process.job(), mode, peer, bytes))?;
         let Some(peer) = peer else { return Ok(Ticket::DONE) };
         process.job().p2p.isend(mode, context, peer, tag, buffer)
     }
@@ -309,7 +309,7 @@ impl Send {
 
 /// Whether a peer may open the device memory of a message itself.
 #[cold]
-fn lends(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
+fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {
         (Some(peer), Mode::Standard | Mode::Synchronous) => {
             Ok(job.membership.segment.local(peer).is_some() && job.p2p.is_long(peer, bytes)?)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The fast path of messages: contiguous data, to or from one process of the comm by its rank.
 
-use crate::args::{Address, Handle, lent};
+use crate::args::{Address, Handle, claim_buffer};
 use crate::process::{FoundMessage, Guard, JobState, MemoKey, Process};
 use crate::request::{Completion, ReceiveSource, Request, Work};
 use crate::staging::Fill;
@@ -30,7 +30,7 @@ impl Process {
         let layout = self.objects.committed(datatype).ok()?.layout();
         let elements = usize::try_from(count).ok()?;
         let bytes = Buffer::bytes_of(elements, layout)?;
-        lent(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
+        claim_buffer(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
     }
 
     /// The arguments of a message with the process `rank` of a comm, or None if the message needs the general

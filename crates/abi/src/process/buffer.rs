@@ -2,7 +2,7 @@
 //! Makes a `Buffer` from the address, count and datatype that a program passes.
 
 use super::Process;
-use crate::args::{ADDRESSABLE_BYTES, Address, lent};
+use crate::args::{ADDRESSABLE_BYTES, Address, call_buffer};
 use crate::lenient::{self, Accepted};
 use crate::staging::Fill;
 use datatype::Buffer;
@@ -12,8 +12,8 @@ use objects::{Handle, constants};
 impl Process {
     /// The buffer of a communication.
     ///
-    /// Errors: the address is refused (`lent`); the count is negative, or the elements are more bytes than
-    /// memory has.
+    /// Errors: the address is refused (`call_buffer`); the count is negative, or the elements are more bytes
+    /// than memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Now)
@@ -37,7 +37,7 @@ impl Process {
         else {
             fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
         };
-        Ok(lent(address, elements, bytes, layout, fill)?.buffer())
+        Ok(call_buffer(address, elements, bytes, layout, fill)?.buffer())
     }
 
     /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. Host

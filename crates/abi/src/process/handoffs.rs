@@ -175,7 +175,7 @@ impl Send {
         if may_offload
             && let (Some(peer), Mode::Standard | Mode::Synchronous) = (self.peer, self.mode)
             && process.job().p2p.is_long(peer, self.buffer.bytes())?
-            && !self.is_lent(process.job(), peer)
+            && !self.is_exported(process.job(), peer)
         {
             return self.start_long(process.job(), peer);
         }
@@ -183,7 +183,7 @@ impl Send {
     }
 
     /// Whether the receiver, on the same host, will read the sender's device memory itself.
-    fn is_lent(&self, job: &JobState, peer: u32) -> bool {
+    fn is_exported(&self, job: &JobState, peer: u32) -> bool {
         device::on() && job.membership.segment.local(peer).is_some() && self.buffer.is_stand_in()
     }
 

@@ -17,7 +17,7 @@ use rma::Rma;
 use settings::Settings;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use transport::lend::Lender;
+use transport::export::Exporter;
 use transport::route::Reach;
 use transport::shm::Allocator;
 use transport::{route_fabric, route_shm};
@@ -149,8 +149,8 @@ impl JobState {
         if !segment.has_dpu() {
             return Ok(());
         }
-        let lender = Lender::open(segment, &route_fabric::ProviderChoice::of(settings))?;
-        self.coll.executor().join_lent(Box::new(lender));
+        let exporter = Exporter::open(segment, &route_fabric::ProviderChoice::of(settings))?;
+        self.coll.executor().join_remote_proxy(Box::new(exporter));
         let started = Instant::now();
         while !self.coll.executor().is_welcome() {
             self.exchange_orders();

@@ -7,14 +7,14 @@
 //! all ranks have read what they need. If a rank's buffers are not device memory, or no kernel can reduce
 //! them, the first exchange shows that, and all ranks take the usual way through `coll`.
 //!
-//! Read next: `collective/on_device.rs`, which starts a reduction; `device/src/lend.rs`.
+//! Read next: `collective/on_device.rs`, which starts a reduction; `device/src/export.rs`.
 
 use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
 use crate::staging::{Staged, StandInMemory, StandIns};
 use coll::{Call, Coll, CollTicket, Members};
+use device::export::{self, NOTE_WORDS};
 use device::kernel::KernelReduction;
-use device::lend::{self, NOTE_WORDS};
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl DeviceShare {
         }
         let reduction = KernelReduction { count: bytes / self.reduction.stride, ..self.reduction };
         for (rank, input) in inputs.iter().enumerate() {
-            let operand = if rank == self.rank { mine } else { device::open_lent(input, offset, bytes)? };
+            let operand = if rank == self.rank { mine } else { device::open_exported(input, offset, bytes)? };
             if rank == 0 && operand.address() != self.sum.address() {
                 device::copy(self.sum, operand)?;
             }
@@ -80,7 +80,7 @@ impl DeviceShare {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
             let (offset, bytes) = self.pieces[other];
-            device::take_lent(&sums[other], 0, whole.slice(offset, bytes))?;
+            device::copy_exported(&sums[other], 0, whole.slice(offset, bytes))?;
             telemetry::count(Counter::DeviceBytes, bytes as u64);
         }
         Ok(())
@@ -130,12 +130,12 @@ impl OnDevice {
         coll: &mut Coll,
     ) -> Result<OnDevice> {
         let mine = Block::of(&[0; 8 * WORDS]);
-        let lends = share.as_ref().is_some_and(|share| {
+        let exports = share.as_ref().is_some_and(|share| {
             let notes = notes(&mine).into_iter().zip([share.input, share.sum]);
-            let mut lent = notes.filter(|(_, span)| span.bytes() > 0);
-            lent.all(|(note, span)| device::lend(note, span).unwrap_or(false))
+            let mut exported = notes.filter(|(_, span)| span.bytes() > 0);
+            exported.all(|(note, span)| device::export(note, span).unwrap_or(false))
         });
-        mine.span().slice(0, 8).write(&u64::from(lends).to_ne_bytes());
+        mine.span().slice(0, 8).write(&u64::from(exports).to_ne_bytes());
         let (ticket, all) = exchange(coll, comm, &members[0], &mine)?;
         let (usual, noted, sums) = (Some(usual), None, Vec::new());
         let (over, error, operation) = (0, None, None);
@@ -217,7 +217,7 @@ impl OnDevice {
 impl Drop for OnDevice {
     fn drop(&mut self) {
         let noted = self.noted.as_ref().unwrap_or(&self.mine);
-        notes(noted).iter().for_each(|note| lend::withdraw(note.address()));
+        notes(noted).iter().for_each(|note| export::withdraw(note.address()));
     }
 }
 

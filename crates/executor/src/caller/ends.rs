@@ -101,7 +101,7 @@ impl Executor {
             self.retiring -= 1;
             self.retiring_bytes -= instance.block.data_bytes();
         }
-        self.take_back(&instance.lent);
+        self.revoke(&instance.exported);
         let run = &instance.block.run;
         if run.fetches() {
             self.far.unasked.forget(self.rank.peer(), Some((run.context, run.sequence)));

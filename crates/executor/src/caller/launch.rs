@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How an instance gets to the rank's proxy: by its place in a ring, if that runs on this host, else by a
-//! note and keys (`lending.rs`). And how it comes back, if the proxy cannot carry it out or has ended.
+//! note and keys (`export.rs`). And how it comes back, if the proxy cannot carry it out or has ended.
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -11,7 +11,7 @@ use crate::watch::Health;
 use crate::{Binding, Start, proxy};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter, Event};
-use transport::lend::Lent;
+use transport::export::ExportedRange;
 
 /// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
 const PEERS_ASKED: usize = 8;
@@ -41,14 +41,14 @@ impl Executor {
         program: usize,
         block: &InstanceBlock,
         start: &Start,
-        lent: &mut Vec<Lent>,
+        exported: &mut Vec<ExportedRange>,
     ) -> bool {
         let begun = telemetry::start_time();
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
-        let pushed = match self.launch_lent(program, block) {
+        let pushed = match self.launch_exported(program, block) {
             Some(ranges) => {
-                *lent = ranges;
+                *exported = ranges;
                 true
             }
             None if self.reach.segment.has_dpu() => false,
@@ -110,7 +110,7 @@ impl Executor {
     /// Drives on the proxy's instances in such a state, which the proxy drives no more; how many they are.
     fn take_over(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
-        let mut all_lent = Vec::new();
+        let mut all_exported = Vec::new();
         let mut taken = 0;
         for (index, instance) in &mut self.outstanding {
             let run = &mut instance.block.run;
@@ -119,8 +119,8 @@ impl Executor {
                 continue;
             }
             instance.choice = Choice::TakenBack;
-            all_lent.append(&mut instance.lent);
-            instance.kept = self.lending.is_some();
+            all_exported.append(&mut instance.exported);
+            instance.kept = self.remote_proxy.is_some();
             state.store(0, Ordering::Relaxed);
             run.record.head(Head::Driver).store(0, Ordering::Relaxed);
             run.resume(run.context, run.sequence);
@@ -135,7 +135,7 @@ impl Executor {
         self.away -= taken;
         self.counters.recovered += taken as u64;
         self.count(Counter::Recovered, taken as u64);
-        self.take_back(&all_lent);
+        self.revoke(&all_exported);
         taken
     }
 

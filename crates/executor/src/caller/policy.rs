@@ -105,7 +105,7 @@ impl Executor {
 
     /// Why the proxy cannot execute, if it cannot.
     fn hindrance(&mut self, block: &mut InstanceBlock, start: &Start, takes_work: bool) -> Option<Choice> {
-        let is_lent = self.reach.segment.has_dpu();
+        let has_dpu = self.reach.segment.has_dpu();
         if !takes_work {
             return Some(Choice::ProxyGone);
         }
@@ -115,15 +115,16 @@ impl Executor {
         if block.runs > self.config.layout_runs_max {
             return Some(Choice::Layout);
         }
-        if is_lent && !block.run.fetches() {
+        if has_dpu && !block.run.fetches() {
             return Some(Choice::Within);
         }
         // A proxy on another computer takes part in the edges that are fetched.
-        if is_lent && !(start.fetched_bytes_min == 0 && self.lending.as_ref().is_some_and(|it| it.is_welcome))
+        if has_dpu
+            && !(start.fetched_bytes_min == 0 && self.remote_proxy.as_ref().is_some_and(|it| it.is_welcome))
         {
-            return Some(Choice::NotLent);
+            return Some(Choice::NotExported);
         }
-        let private = block.private_bytes > 0 && !is_lent;
+        let private = block.private_bytes > 0 && !has_dpu;
         if private && (self.proxy_is_refused() || !block.attachable()) {
             if !self.warned_unreachable {
                 self.warned_unreachable = true;

@@ -125,13 +125,13 @@ impl Execution {
         let bytes = self.buffers.spots[step as usize].bytes;
         match std::mem::take(&mut remote.messages[step as usize]) {
             Message::None if may_begin => {
-                let (span, block) = match self.lend(step, blocks, is_send, reach) {
+                let (span, block) = match self.contiguous(step, blocks, is_send, reach) {
                     // The receiver gets a message without bytes, so that it fails, too, instead of waiting.
                     Err(fault) if is_send => {
                         self.record.set_fault(fault);
                         (Span::EMPTY, None)
                     }
-                    lent => lent?,
+                    found => found?,
                 };
                 let wanted = Wanted {
                     step,
@@ -167,7 +167,7 @@ impl Execution {
     }
 
     /// The bytes of a step in one piece: where they are, or a copy.
-    fn lend(
+    fn contiguous(
         &self,
         step: u32,
         blocks: Blocks,

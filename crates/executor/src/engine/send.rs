@@ -13,13 +13,13 @@ use transport::shm::LocalRank;
 
 impl Execution {
     /// Whether neither followers nor the user's buffers need to wait for a send of which all is published.
-    /// The copy of a proxy on another computer (`is_lent`) is none: its rank does not have it.
-    pub(super) fn is_sent(&self, step: u32, is_lent: bool) -> (bool, bool) {
+    /// The copy of a proxy on another computer (`is_remote`) is none: its rank does not have it.
+    pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);
         };
         let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
-        let is_copied = address & STAGED != 0 && !is_lent || self.buffers.spots[step as usize].bytes == 0;
+        let is_copied = address & STAGED != 0 && !is_remote || self.buffers.spots[step as usize].bytes == 0;
         (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
     }
 
@@ -99,7 +99,7 @@ impl Execution {
         if begun == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
             self.push(step, spot.bytes);
         }
-        if let (is_free, true) = self.is_sent(step, reach.lent.is_some())
+        if let (is_free, true) = self.is_sent(step, reach.imported.is_some())
             && complete
         {
             self.close(step, is_free);

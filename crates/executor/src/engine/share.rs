@@ -9,12 +9,12 @@
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
 //! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
 //!
-//! Read next: `schedule/side.rs`, `caller/lending.rs`, `proxy/mirror.rs`.
+//! Read next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
 
 use super::{Did, Execution};
 use crate::checked::written;
 use crate::fault::{Corruption, Fault};
-use crate::lent::VALUES_BYTES_MAX;
+use crate::imported::VALUES_BYTES_MAX;
 use crate::memory::{Reach, Region, Stop};
 use crate::note::{to_bytes, to_words};
 use crate::peer::Peer;

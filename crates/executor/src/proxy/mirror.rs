@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A proxy on another computer than its ranks: what they say to it, and the mirrors of their instances.
 //!
-//! Read next: `lent.rs` (their memory), `engine/share.rs` (the two drivers of an instance).
+//! Read next: `imported.rs` (their memory), `engine/share.rs` (the two drivers of an instance).
 
 use super::{Proxy, WORDS_MAX};
 use crate::engine::Execution;
 use crate::fault::{Corruption, Fault};
-use crate::lent::{self, Launch};
+use crate::imported::{self, Launch};
 use crate::memory::Stop;
 use crate::note::{Kind, Note};
 use crate::record::{self, Head, RETURNED};
@@ -22,7 +22,7 @@ impl Proxy {
     /// Does what a rank on another computer says; nothing if it cannot say that.
     pub(super) fn obey(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
         let Proxy { reach, far, .. } = self;
-        let lent = reach.lent.as_ref()?;
+        let imported = reach.imported.as_ref()?;
         let rank =
             reach.segment.local(from).filter(|rank| reach.segment.proxy_of(*rank) == Some(self.index))?;
         if note.sender != from {
@@ -31,8 +31,8 @@ impl Proxy {
         let key = (from, note.context, note.sequence);
         match note.kind {
             Kind::Join => {
-                let (name, heartbeat) = lent::read_join(words)?;
-                if !lent.meet(rank, &name, heartbeat) {
+                let (name, heartbeat) = imported::read_join(words)?;
+                if !imported.meet(rank, &name, heartbeat) {
                     return None;
                 }
                 self.forget(rank);
@@ -42,16 +42,16 @@ impl Proxy {
             }
             Kind::Launch => {
                 let launch = Launch::read(words)?;
-                if !lent.bind(rank, note.offset, &launch) {
+                if !imported.bind(rank, note.offset, &launch) {
                     return None;
                 }
                 if let Err(fault) = self.mirror(rank, note, &launch) {
-                    self.end_lent(rank, note.offset, key, RETURNED);
+                    self.end_exported(rank, note.offset, key, RETURNED);
                     return matches!(fault, Fault::Unreachable { .. }).then_some(());
                 }
                 match self.adopt(rank, note.offset) {
                     Ok(run) => self.runs.push(run),
-                    Err(_) => self.end_lent(rank, note.offset, key, RETURNED),
+                    Err(_) => self.end_exported(rank, note.offset, key, RETURNED),
                 }
             }
             Kind::Step => {
@@ -108,18 +108,18 @@ impl Proxy {
             return Err(corrupt(Corruption::Offset));
         }
         let record = self.reach.record(&arena, at, steps)?;
-        let Some(lent) = &self.reach.lent else { return Err(corrupt(Corruption::Offset)) };
+        let Some(imported) = &self.reach.imported else { return Err(corrupt(Corruption::Offset)) };
         let head = |which: Head| record.head(which).load(Ordering::Relaxed);
         let is_here = self.idle.contains_key(&(rank, at))
             && (head(Head::Program), head(Head::ParametersVersion)) == (program, version);
         if !is_here {
-            lent.pull(rank, &arena, at, record::record_bytes(steps as usize))?;
+            imported.pull(rank, &arena, at, record::record_bytes(steps as usize))?;
             let said = (head(Head::Program), head(Head::ParametersVersion), head(Head::Steps));
             if said != (program, version, steps.into()) {
                 return Err(corrupt(Corruption::Program));
             }
             let pull = |at: Head, words: u64| match words <= WORDS_MAX {
-                true => lent.pull(rank, &arena, head(at), 8 * words),
+                true => imported.pull(rank, &arena, head(at), 8 * words),
                 false => Err(corrupt(Corruption::Program)),
             };
             if !self.plans.contains_key(&(rank, program)) {
@@ -136,8 +136,8 @@ impl Proxy {
 
     /// An instance of a rank on another computer is complete, or is given back: nothing is done for it any
     /// more once the rank can see that.
-    pub(super) fn end_lent(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
-        let Some(lent) = &self.reach.lent else { return };
+    pub(super) fn end_exported(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
+        let Some(imported) = &self.reach.imported else { return };
         let arena = match self.reach.arena(rank) {
             Ok(arena) => arena,
             Err(fault) => {
@@ -149,7 +149,7 @@ impl Proxy {
         let written = match record::find(directory, arena, self.reach.me(), key.1, key.2) {
             Ok(record::Lookup::Here(record, _)) if record.at() == at => {
                 record.unlink(directory);
-                lent.report(rank, &record)
+                imported.report(rank, &record)
             }
             _ => Ok(()),
         };
@@ -157,9 +157,9 @@ impl Proxy {
             self.far.server.kept.insert(key);
         }
         // What cannot be written belongs to a rank that needs it no more.
-        if written.is_ok() && lent.write_state(rank, at, state).is_ok() {
+        if written.is_ok() && imported.write_state(rank, at, state).is_ok() {
             self.far.outbox.push_back((rank.peer(), Note::order(Kind::Over, rank.peer(), key.1, key.2, at)));
         }
-        lent.release(rank, at);
+        imported.release(rank, at);
     }
 }

@@ -301,8 +301,8 @@ impl Hosts {
         };
         let (config, node_of, mut jobs) = some_nodes(rng, size, nodes);
         match self {
-            Hosts::Any => lend_some(&mut jobs, &config, rng),
-            Hosts::WithDpus => jobs.iter_mut().for_each(|job| job.lend(&config)),
+            Hosts::Any => give_some_dpus(&mut jobs, &config, rng),
+            Hosts::WithDpus => jobs.iter_mut().for_each(|job| job.add_dpu(&config)),
         }
         (size, node_of, jobs)
     }
@@ -396,9 +396,9 @@ pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize, nodes: u32) -> (Confi
 }
 
 /// Has the proxies of some hosts run on another computer, in half of the jobs on several hosts.
-pub(super) fn lend_some(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
+pub(super) fn give_some_dpus(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
     if jobs.len() > 1 && rng.random() {
-        jobs.iter_mut().filter(|_| rng.random_ratio(3, 4)).for_each(|job| job.lend(config));
+        jobs.iter_mut().filter(|_| rng.random_ratio(3, 4)).for_each(|job| job.add_dpu(config));
     }
 }
 
@@ -493,7 +493,7 @@ fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
 fn nobody_waits_for_a_leader_that_computes() {
     let (config, node_of) = (Config::default(), [0, 0, 1, 1]);
     let mut jobs: Vec<Job> = (0..2).map(|node| Job::on_node(node, 2, &node_of, 1, &config)).collect();
-    jobs.iter_mut().for_each(|job| job.lend(&config));
+    jobs.iter_mut().for_each(|job| job.add_dpu(&config));
     let (rng, mut packets) =
         (&mut SmallRng::seed_from_u64(1), Packets { bytes_max: 1000, ..Packets::default() });
     let mut turn = |jobs: &mut [Job], ranks: std::ops::Range<u32>| {

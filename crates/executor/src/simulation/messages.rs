@@ -3,7 +3,7 @@
 //! message, that withdraw at any time and are followed by another, senders that are abandoned, proxies that
 //! die.
 
-use super::algorithms::{lend_some, some_nodes, turn_node};
+use super::algorithms::{give_some_dpus, some_nodes, turn_node};
 use super::network::{End, Packets};
 use super::{Home, Job};
 use crate::{Binding, Cut, InstanceTicket, Offload, Start};
@@ -176,7 +176,7 @@ fn run(seed: u64) -> [u64; 3] {
     let ranks = rng.random_range(2..=4);
     let nodes = rng.random_range(1..=3);
     let (config, node_of, mut jobs) = some_nodes(rng, ranks as usize, nodes);
-    lend_some(&mut jobs, &config, rng);
+    give_some_dpus(&mut jobs, &config, rng);
     let side = |rank, to, from| Arc::new(Neighbors { rank, size: 2, to, from, paired: false }.plan(false));
     let plans = [side(1, vec![], vec![Some(0)]), side(0, vec![Some(1)], vec![])];
     let mut packets = Packets { bytes_max: *[64, 1000, 16 << 10].choose(rng).unwrap(), ..Packets::default() };

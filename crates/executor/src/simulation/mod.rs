@@ -3,8 +3,8 @@
 //! proxies that die between any two memory operations. A failing run names its seed.
 
 mod algorithms;
+mod export;
 mod faults;
-mod lending;
 mod messages;
 mod network;
 mod plans;
@@ -85,7 +85,7 @@ impl Job {
     }
 
     /// Has the proxies run on another computer; before anything starts.
-    pub fn lend(&mut self, config: &Config) {
+    pub fn add_dpu(&mut self, config: &Config) {
         let (mirror, _fd) = Segment::create(self.segment.shape()).unwrap();
         let job = self.segment.job();
         let ranks = self.segment.shape().ranks;
@@ -93,10 +93,10 @@ impl Job {
         let word = |word: &std::sync::atomic::AtomicU32| word.load(Ordering::Relaxed);
         mirror.set_nodes(word(&job.node), word(&job.nodes), &node_of, 1);
         [job, mirror.job()].iter().for_each(|job| job.dpu.store(1, Ordering::Relaxed));
-        let keys = lending::Keys::default();
+        let keys = export::Keys::default();
         let proxy = |index| {
             let mut proxy = Proxy::new(mirror.clone(), index, config);
-            proxy.borrow(Box::new(lending::ProxyMemory::new(&keys)));
+            proxy.import(Box::new(export::ProxyMemory::new(&keys)));
             proxy
         };
         self.proxies = (0..self.segment.shape().proxies).map(proxy).collect();
@@ -105,7 +105,10 @@ impl Job {
             let executor = &mut self.ranks[rank.index()].executor;
             *executor = Executor::new(self.segment.clone(), rank, allocator, config.clone());
             if node_of[rank.index()] == word(&job.node) {
-                executor.join_lent(Box::new(lending::RankMemory { rank: rank.peer(), keys: keys.clone() }));
+                executor.join_remote_proxy(Box::new(export::RankMemory {
+                    rank: rank.peer(),
+                    keys: keys.clone(),
+                }));
             }
         }
         self.mirror = Some(mirror);

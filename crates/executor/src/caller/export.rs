@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rank's side of a proxy on another computer (`lent.rs`): it lends the memory of an instance, and says
-//! so in a note, where it would hand a record over to a proxy of this host.
+//! The rank's side of a proxy on another computer (`imported.rs`): it exports the memory of an instance, and
+//! says so in a note, where it would hand a record over to a proxy of this host.
 //!
 //! Invariant: no key is valid once the rank drives an instance on by itself.
 
@@ -8,13 +8,13 @@ use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
 use crate::block::InstanceBlock;
 use crate::far::Order;
-use crate::lent::{EXTENTS_MAX, LENT_MAX, Lend, Lending, join_words};
+use crate::imported::{EXTENTS_MAX, Export, RANGES_MAX, RemoteProxy, join_words};
 use crate::note::{Kind, Note};
 use crate::proxy;
 use crate::record::Field;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use transport::lend::Lent;
+use transport::export::ExportedRange;
 
 impl Instance {
     /// Says which steps of the rank's share the proxy may build on.
@@ -34,46 +34,50 @@ impl Instance {
 
 impl Executor {
     /// Joins the rank's proxy, which runs on another computer: `exchange` then takes part until `is_welcome`.
-    pub fn join_lent(&mut self, mut way: Box<dyn Lend>) {
+    pub fn join_remote_proxy(&mut self, mut exporter: Box<dyn Export>) {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return };
-        let Some(heartbeat) = way.lend(segment.heartbeat(proxy)) else { return };
-        let words = join_words(way.name(), &heartbeat);
-        let proxy = segment.proxy_endpoint(proxy);
-        self.order(proxy, Kind::Join, (0, 0), 0, words);
-        self.lending = Some(Lending { way, proxy, is_welcome: false });
+        let Some(heartbeat) = exporter.export(segment.heartbeat(proxy)) else { return };
+        let words = join_words(exporter.name(), &heartbeat);
+        let endpoint = segment.proxy_endpoint(proxy);
+        self.order(endpoint, Kind::Join, (0, 0), 0, words);
+        self.remote_proxy = Some(RemoteProxy { exporter, endpoint, is_welcome: false });
     }
 
     /// Whether the rank's proxy, on another computer, has answered, or none is waited for.
     pub fn is_welcome(&self) -> bool {
-        self.lending.as_ref().is_none_or(|lending| lending.is_welcome)
+        self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome)
     }
 
     /// Whether a note is to leave that must not wait for the next MPI call.
     #[inline]
     pub fn has_orders(&self) -> bool {
-        self.lending.is_some() && self.far.has_orders()
+        self.remote_proxy.is_some() && self.far.has_orders()
     }
 
-    /// Lends an instance's memory and has it driven; nothing if that is not possible.
-    pub(super) fn launch_lent(&mut self, program: usize, block: &InstanceBlock) -> Option<Vec<Lent>> {
-        let lending = self.lending.as_mut()?;
+    /// Exports an instance's memory and has it driven; nothing if that is not possible.
+    pub(super) fn launch_exported(
+        &mut self,
+        program: usize,
+        block: &InstanceBlock,
+    ) -> Option<Vec<ExportedRange>> {
+        let remote = self.remote_proxy.as_mut()?;
         let program = &self.programs[program];
         let spans = program.spans(block, self.allocator.arena());
         let extents = self.allocator.arena().extents();
-        let fits = spans.len() <= LENT_MAX && extents.len() <= EXTENTS_MAX;
-        let mut lent = Vec::with_capacity(spans.len());
+        let fits = spans.len() <= RANGES_MAX && extents.len() <= EXTENTS_MAX;
+        let mut ranges = Vec::with_capacity(spans.len());
         for (address, span) in spans {
-            match lending.way.lend(span).filter(|_| fits) {
-                Some(range) => lent.push(Lent { address, ..range }),
+            match remote.exporter.export(span).filter(|_| fits) {
+                Some(range) => ranges.push(ExportedRange { address, ..range }),
                 None => {
-                    lent.iter().for_each(|range| lending.way.take_back(range));
+                    ranges.iter().for_each(|range| remote.exporter.revoke(range));
                     return None;
                 }
             }
         }
-        let words = program.launch(block, extents, lent.clone()).words();
-        let proxy = lending.proxy;
+        let words = program.launch(block, extents, ranges.clone()).words();
+        let proxy = remote.endpoint;
         self.order(
             proxy,
             Kind::Launch,
@@ -81,26 +85,26 @@ impl Executor {
             block.run.record.at(),
             words,
         );
-        Some(lent)
+        Some(ranges)
     }
 
     /// Says that this rank drives an instance by itself, or that such an instance has ended.
     pub(super) fn say_kept(&mut self, kind: Kind, instance: (u64, u32)) {
-        if let Some(proxy) = self.lending.as_ref().map(|lending| lending.proxy) {
+        if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
             self.order(proxy, kind, instance, 0, Vec::new());
         }
     }
 
     /// Whether a proxy on another computer drives an instance.
-    pub(super) fn is_lent(&self, ticket: InstanceTicket) -> bool {
+    pub(super) fn is_exported(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
-        self.lending.is_some()
+        self.remote_proxy.is_some()
             && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
     }
 
     /// Says once to such a proxy that the rank does not want a message any more.
     pub(super) fn say_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
-        let Some(proxy) = self.lending.as_ref().map(|lending| lending.proxy) else { return };
+        let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
         let run = &instance.block.run;
         let (context, sequence, at) = (run.context, run.sequence, run.record.at());
@@ -109,27 +113,27 @@ impl Executor {
         }
     }
 
-    /// Takes back what was lent for an instance.
-    pub(super) fn take_back(&mut self, lent: &[Lent]) {
-        if let Some(lending) = &mut self.lending {
-            lent.iter().for_each(|range| lending.way.take_back(range));
+    /// Revokes what was exported for an instance.
+    pub(super) fn revoke(&mut self, ranges: &[ExportedRange]) {
+        if let Some(remote) = &mut self.remote_proxy {
+            ranges.iter().for_each(|range| remote.exporter.revoke(range));
         }
     }
 
     /// The proxy has ended, or is to be taken for dead: nothing that it does reaches this rank any more, and
     /// all hosts ask the rank itself.
     pub fn fence(&mut self) {
-        if let Some(mut lending) = self.lending.take() {
-            lending.way.close();
-            self.reach.segment.set_endpoint(lending.proxy, &[]);
+        if let Some(mut remote) = self.remote_proxy.take() {
+            remote.exporter.close();
+            self.reach.segment.set_endpoint(remote.endpoint, &[]);
         }
     }
 
     /// What the proxy says about instances as a whole.
     pub(super) fn take_orders(&mut self) {
         while let Some((from, note, _)) = self.far.ordered.pop_front() {
-            match (&mut self.lending, note.kind) {
-                (Some(lending), Kind::Welcome) if from == lending.proxy => lending.is_welcome = true,
+            match (&mut self.remote_proxy, note.kind) {
+                (Some(remote), Kind::Welcome) if from == remote.endpoint => remote.is_welcome = true,
                 // The proxy has written to the instance's word whether it is complete or returned.
                 (_, Kind::Over) => {
                     let scalars = &self.reach.segment.rank(self.rank).scalars;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory that ranks lend to a proxy on another computer, such as a data processing unit (DPU), which reads
+//! Memory that ranks export to a proxy on another computer, such as a data processing unit (DPU), which reads
 //! and writes it by RDMA.
 //!
-//! A rank's `Lender` registers ranges at an endpoint of its own, beside that of packets; the proxy's
-//! `Borrower` reads and writes them by their keys, through staging buffers. A network adapter does its part
-//! without the rank. Where libfabric emulates RDMA (tcp), the lender's thread does it.
+//! A rank's `Exporter` registers ranges at an endpoint of its own, beside that of packets; the proxy's
+//! `Importer` reads and writes them by their keys, through staging buffers. A network adapter does its part
+//! without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does it.
 //!
-//! Invariants: what was taken back, or whose lender is closed, is not written any more; writes to one rank
-//! arrive in their order (FI_ORDER_WAW), all once `settle` has returned; a rank that a borrower could not
+//! Invariants: what was revoked, or whose exporter is closed, is not written any more; writes to one rank
+//! arrive in their order (FI_ORDER_WAW), all once `settle` has returned; a rank that an importer could not
 //! reach once is lost to it for good.
 
 use crate::shm::Segment;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// How long a lender's thread sleeps before it looks whether it has been closed.
+/// How long an exporter's thread sleeps before it looks whether it has been closed.
 const WATCH: Duration = Duration::from_millis(200);
 /// Bytes of a staging buffer.
 const STAGING_BYTES: usize = 64 << 10;
@@ -30,7 +30,7 @@ const SILENCE_NS: u64 = 5_000_000_000;
 
 /// A range of a rank's memory, and how to reach it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lent {
+pub struct ExportedRange {
     /// Where it begins in the rank's process.
     pub address: u64,
     /// Its length.
@@ -41,20 +41,20 @@ pub struct Lent {
     pub base: u64,
 }
 
-impl Lent {
+impl ExportedRange {
     /// Words that say it.
     pub const WORDS: usize = 4;
 
     /// As words.
-    pub fn words(&self) -> [u64; Lent::WORDS] {
+    pub fn words(&self) -> [u64; ExportedRange::WORDS] {
         [self.address, self.bytes, self.key, self.base]
     }
 
     /// From words; nothing if the range does not exist.
-    pub fn from_words(words: &[u64]) -> Option<Lent> {
+    pub fn from_words(words: &[u64]) -> Option<ExportedRange> {
         let &[address, bytes, key, base] = words else { return None };
         address.checked_add(bytes)?;
-        Some(Lent { address, bytes, key, base })
+        Some(ExportedRange { address, bytes, key, base })
     }
 
     /// Where a range begins in this one, if it is part of it.
@@ -65,7 +65,7 @@ impl Lent {
 }
 
 /// A rank's part.
-pub struct Lender {
+pub struct Exporter {
     shared: Arc<Shared>,
     name: Vec<u8>,
 }
@@ -81,54 +81,54 @@ struct Open {
     endpoint: Endpoint,
 }
 
-impl Lender {
+impl Exporter {
     /// Opens an endpoint for memory, as `route_fabric::Port::open` opens one for packets. Errors
     /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
-    pub fn open(segment: &Segment, wanted: &ProviderChoice) -> Result<Lender> {
+    pub fn open(segment: &Segment, wanted: &ProviderChoice) -> Result<Exporter> {
         let endpoint = endpoint(segment, wanted, 1)?;
         let name = endpoint.name().to_vec();
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         let open = Open { regions: HashMap::new(), endpoint };
         let shared = Arc::new(Shared { open: Mutex::new(Some(open)) });
         let theirs = shared.clone();
-        let thread = std::thread::Builder::new().name("outboard-lend".into());
+        let thread = std::thread::Builder::new().name("outboard-export".into());
         match thread.spawn(move || theirs.drive(fd.as_ref())) {
-            Ok(_) => Ok(Lender { shared, name }),
+            Ok(_) => Ok(Exporter { shared, name }),
             Err(error) => fail!(Class::Other, "cannot start a thread that lends memory: {error}"),
         }
     }
 
-    /// By what a borrower reaches it.
+    /// By what an importer reaches it.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Lends memory, which must stay mapped until it is taken back, as that of a communication buffer does
+    /// Exports memory, which must stay mapped until it is revoked, as that of a communication buffer does
     /// until the operation ends (MPI 5.0, section 2.2). Nothing if the provider refuses or all is closed.
-    pub fn lend(&self, span: Span) -> Option<Lent> {
+    pub fn export(&self, span: Span) -> Option<ExportedRange> {
         let mut open = self.shared.lock();
         let Open { regions, endpoint } = open.as_mut()?;
-        // SAFETY: it stays mapped while it is lent, by this function's contract.
+        // SAFETY: it stays mapped while it is exported, by this function's contract.
         let region = unsafe { endpoint.register(span) }.ok()?;
         let RemoteMemory { key, base, bytes } = region.remote();
         regions.insert(key, region);
-        Some(Lent { address: span.address() as u64, bytes, key, base })
+        Some(ExportedRange { address: span.address() as u64, bytes, key, base })
     }
 
-    /// Takes memory back: its key means nothing any more.
-    pub fn take_back(&self, lent: &Lent) {
+    /// Revokes a range: its key means nothing any more.
+    pub fn revoke(&self, range: &ExportedRange) {
         if let Some(open) = self.shared.lock().as_mut() {
-            open.regions.remove(&lent.key);
+            open.regions.remove(&range.key);
         }
     }
 
-    /// Takes everything back, and cuts all connections: nothing that is under way arrives any more.
+    /// Revokes everything, and cuts all connections: nothing that is under way arrives any more.
     pub fn close(&self) {
         *self.shared.lock() = None;
     }
 }
 
-impl Drop for Lender {
+impl Drop for Exporter {
     fn drop(&mut self) {
         self.close();
     }
@@ -173,8 +173,8 @@ enum Access {
     Write(Span),
 }
 
-/// A proxy's part: it reads and writes what ranks have lent.
-pub struct Borrower {
+/// A proxy's part: it reads and writes what ranks have exported.
+pub struct Importer {
     endpoint: Endpoint,
     region: Region,
     staging: Block,
@@ -183,7 +183,7 @@ pub struct Borrower {
     /// Accesses under way, by staging buffer: of which rank, and where to bytes go that are read.
     under_way: Vec<Option<(u32, Option<Span>)>>,
     /// Where each rank is, and where the heartbeat goes, a range that it does not take back.
-    ranks: HashMap<u32, (Address, Lent)>,
+    ranks: HashMap<u32, (Address, ExportedRange)>,
     /// The heartbeat, when it was last written, and how often it is, in nanoseconds.
     heartbeat: u64,
     beaten: u64,
@@ -193,15 +193,15 @@ pub struct Borrower {
     lost: HashSet<u32>,
 }
 
-impl Borrower {
+impl Importer {
     /// Opens an endpoint. `beat_ns`: how often the heartbeat is written, in nanoseconds. Errors
     /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
-    pub fn open(segment: &Segment, wanted: &ProviderChoice, beat_ns: u64) -> Result<Borrower> {
+    pub fn open(segment: &Segment, wanted: &ProviderChoice, beat_ns: u64) -> Result<Importer> {
         let mut endpoint = endpoint(segment, wanted, STAGING)?;
         let staging = Block::new(STAGING * STAGING_BYTES);
         // SAFETY: the block lives as long as the region, in one value.
         let region = unsafe { endpoint.register(staging.span()) }?;
-        Ok(Borrower {
+        Ok(Importer {
             endpoint,
             region,
             staging,
@@ -216,9 +216,9 @@ impl Borrower {
         })
     }
 
-    /// Makes a rank's lender known by its name, and a word for the heartbeat, which it lends as long as it is
-    /// open. False if it is no name.
-    pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool {
+    /// Makes a rank's exporter known by its name, and a word for the heartbeat, which it exports as long as
+    /// it is open. False if it is no name.
+    pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
         self.written.remove(&rank);
@@ -233,14 +233,14 @@ impl Borrower {
 
     /// Reads pieces of a rank's memory, one after the other, to `to`, which is as long as all of them.
     /// False: the rank is lost.
-    pub fn read(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], to: Span) -> bool {
+    pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         let mut done = 0;
-        for &(lent, at, bytes) in pieces {
+        for &(range, at, bytes) in pieces {
             let mut begun = 0;
             while begun < bytes {
                 let part = (bytes - begun).min(STAGING_BYTES);
                 let into = to.slice(done + begun, part);
-                if !self.access(rank, lent, at + begun as u64, Access::Read(into)) {
+                if !self.access(rank, range, at + begun as u64, Access::Read(into)) {
                     break;
                 }
                 begun += part;
@@ -257,14 +257,14 @@ impl Borrower {
 
     /// Writes `from` to pieces of a rank's memory. It need not have arrived when this returns (`settle`).
     /// False: the rank is lost.
-    pub fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool {
+    pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
-        for &(lent, at, bytes) in pieces {
+        for &(range, at, bytes) in pieces {
             let mut begun = 0;
             while begun < bytes {
                 let part = (bytes - begun).min(STAGING_BYTES);
                 let from = from.slice(done + begun, part);
-                if !self.access(rank, lent, at + begun as u64, Access::Write(from)) {
+                if !self.access(rank, range, at + begun as u64, Access::Write(from)) {
                     return false;
                 }
                 self.written.insert(rank);
@@ -310,14 +310,14 @@ impl Borrower {
     }
 
     /// Starts an access from or to the next free staging buffer.
-    fn access(&mut self, rank: u32, lent: Lent, at: u64, access: Access) -> bool {
+    fn access(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> bool {
         let begun = sys::clock::now();
         while !self.is_lost(rank) {
             if self.free.is_empty() {
                 self.wait(|this| !this.free.is_empty(), rank);
                 continue;
             }
-            match self.begin(rank, lent, at, access) {
+            match self.begin(rank, range, at, access) {
                 Sent::Done => return true,
                 // The connection may not be there yet.
                 Sent::Full if sys::clock::now() - begun < SILENCE_NS => self.idle(),
@@ -328,12 +328,12 @@ impl Borrower {
     }
 
     /// Starts an access with the last free staging buffer; there must be one. An error loses the rank.
-    fn begin(&mut self, rank: u32, lent: Lent, at: u64, access: Access) -> Sent {
-        let memory = RemoteMemory { key: lent.key, base: lent.base, bytes: lent.bytes };
+    fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Sent {
+        let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
         let (Access::Read(span) | Access::Write(span)) = access;
         let (peer, buffer) = (self.ranks[&rank].0, self.buffer(number, span.bytes()));
-        let Borrower { endpoint, region, .. } = self;
+        let Importer { endpoint, region, .. } = self;
         let (answer, into) = match access {
             Access::Read(into) => {
                 // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
@@ -360,7 +360,7 @@ impl Borrower {
     }
 
     /// Polls until `done`. False: the rank is lost.
-    fn wait(&mut self, done: impl Fn(&Borrower) -> bool, rank: u32) -> bool {
+    fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
             self.idle();
@@ -385,7 +385,7 @@ impl Borrower {
 
     /// Whether anything came.
     fn poll(&mut self) -> bool {
-        let Borrower { endpoint, staging, free, under_way, lost, .. } = self;
+        let Importer { endpoint, staging, free, under_way, lost, .. } = self;
         let mut packets = Vec::new();
         let polled = endpoint.poll(|event| match event {
             Event::Packet(packet) => packets.push(packet),
@@ -403,7 +403,7 @@ impl Borrower {
         });
         packets.into_iter().for_each(|packet| endpoint.release(packet));
         if polled.is_err() {
-            let Borrower { ranks, lost, .. } = self;
+            let Importer { ranks, lost, .. } = self;
             lost.extend(ranks.keys());
         }
         polled.unwrap_or(false)
@@ -421,7 +421,7 @@ fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> 
     let library = Libfabric::load(wanted.library)?;
     let address = segment.job().address.text().parse().ok();
     let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
-    // SAFETY: a lender's lock is around each use; a borrower has one thread.
+    // SAFETY: an exporter's lock is around each use; an importer has one thread.
     unsafe { Endpoint::open(provider, config) }
 }
 
@@ -432,81 +432,81 @@ mod tests {
 
     const BEAT_NS: u64 = 20_000_000;
 
-    fn pair() -> (Lender, Borrower, Segment) {
+    fn pair() -> (Exporter, Importer, Segment) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 }).unwrap();
         segment.job().address.set("127.0.0.1");
-        let lender = Lender::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
-        let mut borrower = Borrower::open(&segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
-        let heartbeat = lender.lend(segment.heartbeat(0)).unwrap();
-        assert!(borrower.is_lost(0) && !borrower.meet(0, b"no name", heartbeat));
-        assert!(borrower.meet(0, lender.name(), heartbeat));
-        (lender, borrower, segment)
+        let exporter = Exporter::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
+        let mut importer = Importer::open(&segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
+        let heartbeat = exporter.export(segment.heartbeat(0)).unwrap();
+        assert!(importer.is_lost(0) && !importer.meet(0, b"no name", heartbeat));
+        assert!(importer.meet(0, exporter.name(), heartbeat));
+        (exporter, importer, segment)
     }
 
     fn pattern(bytes: usize) -> Block {
         Block::of(&(0..bytes).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<_>>())
     }
 
-    /// Goal: bytes of any length go both ways, in pieces, while the lender's process does nothing.
+    /// Goal: bytes of any length go both ways, in pieces, while the exporter's process does nothing.
     #[test]
-    fn what_is_lent_is_read_and_written() {
-        let (lender, mut borrower, _segment) = pair();
+    fn what_is_exported_is_read_and_written() {
+        let (exporter, mut importer, _segment) = pair();
         for bytes in [1, 4096, STAGING_BYTES + 1, 3 * STAGING * STAGING_BYTES] {
             let (memory, other) = (pattern(bytes), Block::new(bytes));
-            let lent = lender.lend(memory.span()).unwrap();
+            let range = exporter.export(memory.span()).unwrap();
             let half = bytes / 2;
             // The second half first.
-            let pieces = [(lent, half as u64, bytes - half), (lent, 0, half)];
-            assert!(borrower.read(0, &pieces, other.span()), "{bytes} bytes");
+            let pieces = [(range, half as u64, bytes - half), (range, 0, half)];
+            assert!(importer.read(0, &pieces, other.span()), "{bytes} bytes");
             let (whole, parted) = (memory.to_vec(), other.to_vec());
             assert!(parted[..bytes - half] == whole[half..] && parted[bytes - half..] == whole[..half]);
             memory.span().clear();
-            assert!(borrower.write(0, &pieces, other.span()));
-            borrower.settle();
+            assert!(importer.write(0, &pieces, other.span()));
+            importer.settle();
             assert!(memory.to_vec() == whole, "{bytes} bytes");
-            lender.take_back(&lent);
+            exporter.revoke(&range);
         }
     }
 
-    /// Goal: what was taken back, or whose lender is closed, stays as it is, and the borrower knows.
+    /// Goal: what was revoked, or whose exporter is closed, stays as it is, and the importer knows.
     #[test]
-    fn what_was_taken_back_is_out_of_reach() {
+    fn what_was_revoked_is_out_of_reach() {
         for closes in [false, true] {
-            let (lender, mut borrower, _segment) = pair();
+            let (exporter, mut importer, _segment) = pair();
             let (memory, other) = (Block::new(64), pattern(64));
-            let lent = lender.lend(memory.span()).unwrap();
-            assert!(borrower.write(0, &[(lent, 0, 8)], other.span().slice(0, 8)));
-            borrower.settle();
-            assert!(!borrower.is_lost(0));
+            let range = exporter.export(memory.span()).unwrap();
+            assert!(importer.write(0, &[(range, 0, 8)], other.span().slice(0, 8)));
+            importer.settle();
+            assert!(!importer.is_lost(0));
             if closes {
-                lender.close()
+                exporter.close()
             } else {
-                lender.take_back(&lent)
+                exporter.revoke(&range)
             }
-            borrower.write(0, &[(lent, 8, 8)], other.span().slice(8, 8));
-            borrower.settle();
-            assert!(borrower.is_lost(0), "closes: {closes}");
+            importer.write(0, &[(range, 8, 8)], other.span().slice(8, 8));
+            importer.settle();
+            assert!(importer.is_lost(0), "closes: {closes}");
             assert!(memory.to_vec()[..8] == other.to_vec()[..8] && memory.to_vec()[8..] == [0; 56]);
-            assert!(!borrower.read(0, &[(lent, 0, 8)], memory.span().slice(0, 8)));
-            assert_eq!(lender.lend(memory.span()).is_none(), closes);
+            assert!(!importer.read(0, &[(range, 0, 8)], memory.span().slice(0, 8)));
+            assert_eq!(exporter.export(memory.span()).is_none(), closes);
         }
     }
 
-    /// Goal: ranks see a heartbeat while the borrower waits for one of them that answers nothing.
+    /// Goal: ranks see a heartbeat while the importer waits for one of them that answers nothing.
     #[test]
     fn the_heart_beats_in_a_wait() {
-        let (lender, mut borrower, segment) = pair();
-        let silent = Lender::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
+        let (exporter, mut importer, segment) = pair();
+        let silent = Exporter::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
         let (memory, word) = (Block::new(64), Block::new(8));
-        let lent = silent.lend(memory.span()).unwrap();
-        let other = silent.lend(word.span()).unwrap();
-        assert!(borrower.meet(1, silent.name(), other));
-        assert!(borrower.read(1, &[(lent, 0, 64)], memory.span()));
+        let range = silent.export(memory.span()).unwrap();
+        let other = silent.export(word.span()).unwrap();
+        assert!(importer.meet(1, silent.name(), other));
+        assert!(importer.read(1, &[(range, 0, 64)], memory.span()));
         let heartbeat = &segment.proxy(0).heartbeat;
         std::thread::scope(|scope| {
             // Its thread does nothing while this is held.
             let held = silent.shared.lock();
-            let reader = scope.spawn(move || borrower.read(1, &[(lent, 0, 64)], Block::new(64).span()));
+            let reader = scope.spawn(move || importer.read(1, &[(range, 0, 64)], Block::new(64).span()));
             let before = heartbeat.load(std::sync::atomic::Ordering::Relaxed);
             while heartbeat.load(std::sync::atomic::Ordering::Relaxed) < before + 3 {
                 assert!(!reader.is_finished(), "nothing beats in a wait");
@@ -515,15 +515,18 @@ mod tests {
             drop(held);
             assert!(reader.join().unwrap());
         });
-        drop(lender);
+        drop(exporter);
     }
 
     #[test]
-    fn a_place_outside_of_what_is_lent_is_none() {
-        let lent = Lent { address: 100, bytes: 10, key: 1, base: 0 };
-        assert_eq!([lent.find(100, 10), lent.find(110, 0), lent.find(104, 3)], [Some(0), Some(10), Some(4)]);
+    fn a_place_outside_of_what_is_exported_is_none() {
+        let range = ExportedRange { address: 100, bytes: 10, key: 1, base: 0 };
+        assert_eq!(
+            [range.find(100, 10), range.find(110, 0), range.find(104, 3)],
+            [Some(0), Some(10), Some(4)]
+        );
         for (address, bytes) in [(99, 1), (100, 11), (109, 2), (111, 0), (u64::MAX, 1), (100, u64::MAX)] {
-            assert_eq!(lent.find(address, bytes), None, "{address} {bytes}");
+            assert_eq!(range.find(address, bytes), None, "{address} {bytes}");
         }
     }
 }

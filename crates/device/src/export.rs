@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Device memory that another process of the host copies directly, without host memory in between.
 //!
-//! A send of device memory has a stand-in in host memory (`abi/src/staging.rs`). `crate::lend` does not copy
-//! the bytes into it, but writes a note into it that says where the bytes are. The receiver reads the note,
-//! opens the memory (`crate::take_lent`, by the backend's IPC; opened memory stays open), and copies the
-//! bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device memory that
-//! it stands for.
+//! A send of device memory has a stand-in in host memory (`abi/src/staging.rs`). `crate::export` does not
+//! copy the bytes into it, but writes a note into it that says where the bytes are. The receiver reads the
+//! note, opens the memory (`crate::copy_exported`, by the backend's IPC; opened memory stays open), and
+//! copies the bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device
+//! memory that it stands for.
 //! Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ struct StandIn {
     stand_in: Span,
     user: Span,
     /// Whether the memory is exported to the receiver of a message; false for a receive.
-    is_lent: bool,
+    is_exported: bool,
     /// How many bytes, from the first on, went directly to the device memory.
     direct_bytes: usize,
 }
@@ -34,9 +34,9 @@ fn entries() -> MutexGuard<'static, BTreeMap<usize, StandIn>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a stand-in of a send (`is_lent`) or of a receive.
-fn enter(stand_in: Span, user: Span, is_lent: bool) {
-    entries().insert(stand_in.address(), StandIn { stand_in, user, is_lent, direct_bytes: 0 });
+/// Enters a stand-in of a send (`is_exported`) or of a receive.
+fn enter(stand_in: Span, user: Span, is_exported: bool) {
+    entries().insert(stand_in.address(), StandIn { stand_in, user, is_exported, direct_bytes: 0 });
 }
 
 /// Writes the note into a stand-in and enters it. False if the stand-in is too short for a note.
@@ -52,19 +52,19 @@ pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) 
 }
 
 /// Whether the stand-in at `address` holds a note.
-pub fn is_lent(address: usize) -> bool {
-    entries().get(&address).is_some_and(|entry| entry.is_lent)
+pub fn is_exported(address: usize) -> bool {
+    entries().get(&address).is_some_and(|entry| entry.is_exported)
 }
 
 /// Whether a send under way has exported memory that begins among these bytes.
 pub(crate) fn is_in_use(address: usize, bytes: usize) -> bool {
     let range = address..address + bytes;
-    entries().values().any(|entry| entry.is_lent && range.contains(&entry.user.address()))
+    entries().values().any(|entry| entry.is_exported && range.contains(&entry.user.address()))
 }
 
 /// Revokes an export: removes the entry of the stand-in at `address` and returns the stand-in and its device
 /// memory.
-pub(crate) fn take_back(address: usize) -> Option<(Span, Span)> {
+pub(crate) fn revoke(address: usize) -> Option<(Span, Span)> {
     entries().remove(&address).map(|entry| (entry.stand_in, entry.user))
 }
 
@@ -79,7 +79,7 @@ pub fn take_direct_bytes(address: usize) -> usize {
     entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.direct_bytes))
 }
 
-/// Ends an export of `crate::lend` or an `expect`.
+/// Ends an export of `crate::export` or an `expect`.
 pub fn withdraw(address: usize) {
     entries().remove(&address);
 }
@@ -89,7 +89,7 @@ pub fn withdraw(address: usize) {
 pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;
-    let follows = !entry.is_lent && to.address() - at == entry.direct_bytes;
+    let follows = !entry.is_exported && to.address() - at == entry.direct_bytes;
     let fits = follows && entry.direct_bytes + to.bytes() <= entry.user.bytes();
     fits.then(|| (*at, entry.user.slice(entry.direct_bytes, to.bytes())))
 }

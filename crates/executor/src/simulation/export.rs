@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory that ranks of a simulated job lend to proxies on other computers: writes arrive later, in their
-//! order; what a rank takes back is out of reach from then on.
+//! Memory that ranks of a simulated job export to proxies on other computers: writes arrive later, in their
+//! order; what a rank revokes is out of reach from then on.
 
-use crate::{Borrow, Lend};
+use crate::{Export, Import};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use sys::Span;
 use sys::remote;
-use transport::lend::Lent;
+use transport::export::ExportedRange;
 
-/// The ranges that are lent, by key: of which rank.
-pub type Keys = Rc<RefCell<HashMap<u64, (u32, Lent)>>>;
+/// The exported ranges by key, with the rank that exports each.
+pub type Keys = Rc<RefCell<HashMap<u64, (u32, ExportedRange)>>>;
 
 pub struct RankMemory {
     pub rank: u32,
     pub keys: Keys,
 }
 
-impl Lend for RankMemory {
+impl Export for RankMemory {
     fn name(&self) -> &[u8] {
         b"memory"
     }
 
-    fn lend(&mut self, span: Span) -> Option<Lent> {
+    fn export(&mut self, span: Span) -> Option<ExportedRange> {
         let mut keys = self.keys.borrow_mut();
         // Those that were taken back are not used again.
         let key = keys.keys().max().unwrap_or(&0) + 1 + u64::from(self.rank);
-        let lent = Lent { address: span.address() as u64, bytes: span.bytes() as u64, key, base: 7 };
-        keys.insert(key, (self.rank, lent));
+        let range =
+            ExportedRange { address: span.address() as u64, bytes: span.bytes() as u64, key, base: 7 };
+        keys.insert(key, (self.rank, range));
         // The latest key stays known.
-        keys.insert(key + 10, (u32::MAX, Lent::default()));
-        Some(lent)
+        keys.insert(key + 10, (u32::MAX, ExportedRange::default()));
+        Some(range)
     }
 
-    fn take_back(&mut self, lent: &Lent) {
-        self.keys.borrow_mut().remove(&lent.key);
+    fn revoke(&mut self, range: &ExportedRange) {
+        self.keys.borrow_mut().remove(&range.key);
     }
 
     fn close(&mut self) {
@@ -43,7 +44,7 @@ impl Lend for RankMemory {
     }
 }
 
-type Write = (u32, Lent, u64, Vec<u8>);
+type Write = (u32, ExportedRange, u64, Vec<u8>);
 
 pub struct ProxyMemory {
     pub keys: Keys,
@@ -59,23 +60,23 @@ impl ProxyMemory {
         ProxyMemory { keys: keys.clone(), under_way, lost, met, turn: 0 }
     }
 
-    /// Where a piece of what was lent lies, if it still is; the rank may have given it another address.
-    fn reaches(&mut self, rank: u32, lent: Lent, at: u64, bytes: u64) -> Option<usize> {
-        let known = self.keys.borrow().get(&lent.key).copied();
+    /// Where a piece of what was exported lies, if it still is; the rank may have given it another address.
+    fn reaches(&mut self, rank: u32, range: ExportedRange, at: u64, bytes: u64) -> Option<usize> {
+        let known = self.keys.borrow().get(&range.key).copied();
         let Some((_, known)) = known.filter(|known| known.0 == rank && !self.is_lost(rank)) else {
             self.lost.insert(rank);
             return None;
         };
-        assert_eq!((known.bytes, known.base), (lent.bytes, lent.base));
-        assert!(at + bytes <= lent.bytes, "an access outside of what was lent");
+        assert_eq!((known.bytes, known.base), (range.bytes, range.base));
+        assert!(at + bytes <= range.bytes, "an access outside of what was exported");
         Some((known.address + at) as usize)
     }
 
     fn deliver(&mut self, writes: usize) {
-        for (rank, lent, at, bytes) in
+        for (rank, range, at, bytes) in
             self.under_way.drain(..writes.min(self.under_way.len())).collect::<Vec<_>>()
         {
-            if let Some(address) = self.reaches(rank, lent, at, bytes.len() as u64) {
+            if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
                 let from = sys::Block::of(&bytes);
                 remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
             }
@@ -83,8 +84,8 @@ impl ProxyMemory {
     }
 }
 
-impl Borrow for ProxyMemory {
-    fn meet(&mut self, rank: u32, name: &[u8], _: Lent) -> bool {
+impl Import for ProxyMemory {
+    fn meet(&mut self, rank: u32, name: &[u8], _: ExportedRange) -> bool {
         self.met.insert(rank);
         name == b"memory"
     }
@@ -93,23 +94,23 @@ impl Borrow for ProxyMemory {
         self.lost.contains(&rank) || !self.met.contains(&rank)
     }
 
-    fn read(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], to: Span) -> bool {
+    fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         self.deliver(usize::MAX);
         let mut done = 0;
-        for &(lent, at, bytes) in pieces {
-            let Some(address) = self.reaches(rank, lent, at, bytes as u64) else { return false };
+        for &(range, at, bytes) in pieces {
+            let Some(address) = self.reaches(rank, range, at, bytes as u64) else { return false };
             remote::read(sys::process::id(), &[(address, bytes)], &[to.slice(done, bytes)]).unwrap();
             done += bytes;
         }
         true
     }
 
-    fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool {
+    fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
-        for &(lent, at, bytes) in pieces {
+        for &(range, at, bytes) in pieces {
             let mut copy = vec![0; bytes];
             from.slice(done, bytes).read(&mut copy);
-            self.under_way.push_back((rank, lent, at, copy));
+            self.under_way.push_back((rank, range, at, copy));
             done += bytes;
         }
         self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

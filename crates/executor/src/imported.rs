@@ -10,7 +10,7 @@
 //! `done` that counts them, the bytes of steps that follow. Nobody else hears of any of it before it has
 //! arrived (`settle`). `published` stays here, since a rank that goes on publishes anew.
 //!
-//! Read next: `caller/lending.rs` (the rank's side), `transport/lend.rs`.
+//! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};
@@ -19,116 +19,116 @@ use std::cell::{RefCell, RefMut};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
-use transport::lend::{Borrower, Lender, Lent};
+use transport::export::{ExportedRange, Exporter, Importer};
 use transport::shm::{Arena, LocalRank};
 
-/// Ranges that a rank lends for one instance, at most.
-pub(crate) const LENT_MAX: usize = 120;
-/// Extents that a rank's arena can have, besides the first, if it is to lend instances.
+/// The most ranges that a rank exports for one instance.
+pub(crate) const RANGES_MAX: usize = 120;
+/// Extents that a rank's arena can have, besides the first, if it is to export instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
 /// Bytes of values that travel in a note, at most: whoever gets it need not fetch them. Tests have both.
 pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
-/// A rank lends parts of its arena by their offsets, from this address on, which no process has.
+/// A rank exports parts of its arena by their offsets, from this address on, which no process has.
 pub(crate) const ARENA: u64 = 1 << 62;
 
-/// How a proxy reads and writes what ranks have lent. A trait, because tests simulate it.
-pub trait Borrow {
-    /// See `Borrower`.
-    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool;
-    /// See `Borrower`.
+/// How a proxy reads and writes what ranks have exported. A trait, because tests simulate it.
+pub trait Import {
+    /// See `Importer`.
+    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
+    /// See `Importer`.
     fn is_lost(&self, rank: u32) -> bool;
-    /// See `Borrower`.
-    fn read(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], to: Span) -> bool;
-    /// See `Borrower`.
-    fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool;
-    /// See `Borrower`.
+    /// See `Importer`.
+    fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool;
+    /// See `Importer`.
+    fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
+    /// See `Importer`.
     fn settle(&mut self);
-    /// See `Borrower`.
+    /// See `Importer`.
     fn beat(&mut self);
 }
 
-impl Borrow for Borrower {
-    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: Lent) -> bool {
-        Borrower::meet(self, rank, name, heartbeat)
+impl Import for Importer {
+    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
+        Importer::meet(self, rank, name, heartbeat)
     }
 
     fn is_lost(&self, rank: u32) -> bool {
-        Borrower::is_lost(self, rank)
+        Importer::is_lost(self, rank)
     }
 
-    fn read(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], to: Span) -> bool {
-        Borrower::read(self, rank, pieces, to)
+    fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
+        Importer::read(self, rank, pieces, to)
     }
 
-    fn write(&mut self, rank: u32, pieces: &[(Lent, u64, usize)], from: Span) -> bool {
-        Borrower::write(self, rank, pieces, from)
+    fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
+        Importer::write(self, rank, pieces, from)
     }
 
     fn settle(&mut self) {
-        Borrower::settle(self)
+        Importer::settle(self)
     }
 
     fn beat(&mut self) {
-        Borrower::beat(self)
+        Importer::beat(self)
     }
 }
 
-/// How a rank lends memory. A trait, because tests simulate it.
-pub trait Lend {
-    /// See `Lender`.
+/// How a rank exports memory. A trait, because tests simulate it.
+pub trait Export {
+    /// See `Exporter`.
     fn name(&self) -> &[u8];
-    /// See `Lender`.
-    fn lend(&mut self, span: Span) -> Option<Lent>;
-    /// See `Lender`.
-    fn take_back(&mut self, lent: &Lent);
-    /// See `Lender`.
+    /// See `Exporter`.
+    fn export(&mut self, span: Span) -> Option<ExportedRange>;
+    /// See `Exporter`.
+    fn revoke(&mut self, range: &ExportedRange);
+    /// See `Exporter`.
     fn close(&mut self);
 }
 
-impl Lend for Lender {
+impl Export for Exporter {
     fn name(&self) -> &[u8] {
-        Lender::name(self)
+        Exporter::name(self)
     }
 
-    fn lend(&mut self, span: Span) -> Option<Lent> {
-        Lender::lend(self, span)
+    fn export(&mut self, span: Span) -> Option<ExportedRange> {
+        Exporter::export(self, span)
     }
 
-    fn take_back(&mut self, lent: &Lent) {
-        Lender::take_back(self, lent);
+    fn revoke(&mut self, range: &ExportedRange) {
+        Exporter::revoke(self, range);
     }
 
     fn close(&mut self) {
-        Lender::close(self);
+        Exporter::close(self);
     }
 }
 
 /// A rank's proxy on another computer.
-pub(crate) struct Lending {
-    pub way: Box<dyn Lend>,
+pub(crate) struct RemoteProxy {
+    pub exporter: Box<dyn Export>,
     /// The proxy's endpoint.
-    pub proxy: u32,
+    pub endpoint: u32,
     /// Whether it has answered.
     pub is_welcome: bool,
 }
 
-/// The memory that ranks have lent to this proxy.
-pub(crate) struct LentMemory {
-    way: RefCell<Box<dyn Borrow>>,
+/// The memory that ranks have exported to this proxy.
+pub(crate) struct ImportedMemory {
+    importer: RefCell<Box<dyn Import>>,
     ranks: RefCell<HashMap<LocalRank, Known>>,
 }
 
 /// What a rank has said.
 #[derive(Default)]
 struct Known {
-    loans: Vec<Loan>,
+    exports: Vec<InstanceExport>,
 }
 
-/// What a rank lends for one instance.
-struct Loan {
+/// What a rank exports for one instance.
+struct InstanceExport {
     /// The offset of the instance's record.
     at: u64,
-    lent: Vec<Lent>,
+    ranges: Vec<ExportedRange>,
     values: Vec<Value>,
 }
 
@@ -147,29 +147,33 @@ impl Value {
     }
 }
 
-impl LentMemory {
-    pub fn new(way: Box<dyn Borrow>) -> LentMemory {
-        LentMemory { way: RefCell::new(way), ranks: RefCell::default() }
+impl ImportedMemory {
+    pub fn new(importer: Box<dyn Import>) -> ImportedMemory {
+        ImportedMemory { importer: RefCell::new(importer), ranks: RefCell::default() }
     }
 
     /// A rank joins; false if what it says makes no sense.
-    pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: Lent) -> bool {
+    pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, Known::default());
-        self.way.borrow_mut().meet(rank.peer(), name, heartbeat)
+        self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
     }
 
     /// Whether a rank's memory is out of reach, because it has left or has fenced this proxy.
     pub fn is_lost(&self, rank: LocalRank) -> bool {
-        self.way.borrow().is_lost(rank.peer())
+        self.importer.borrow().is_lost(rank.peer())
     }
 
-    /// A rank lends ranges for the instance whose record lies at `at`. False if it has not joined, or if the
-    /// instance has some.
+    /// A rank exports ranges for the instance whose record lies at `at`. False if it has not joined, or if
+    /// the instance has some.
     pub fn bind(&self, rank: LocalRank, at: u64, launch: &Launch) -> bool {
         let Some(mut known) = self.known(rank) else { return false };
-        let is_new = known.loans.iter().all(|loan| loan.at != at);
+        let is_new = known.exports.iter().all(|export| export.at != at);
         if is_new {
-            known.loans.push(Loan { at, lent: launch.lent.clone(), values: launch.values.clone() });
+            known.exports.push(InstanceExport {
+                at,
+                ranges: launch.ranges.clone(),
+                values: launch.values.clone(),
+            });
         }
         is_new
     }
@@ -177,18 +181,22 @@ impl LentMemory {
     /// The user may use its buffers again, whose bytes change then; a later instance may have the same.
     pub fn forget_values(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {
-            known.loans.iter_mut().filter(|loan| loan.at == at).for_each(|loan| loan.values.clear());
+            known
+                .exports
+                .iter_mut()
+                .filter(|export| export.at == at)
+                .for_each(|export| export.values.clear());
         }
     }
 
     /// Nothing is done for the instance any more.
     pub fn release(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {
-            known.loans.retain(|loan| loan.at != at);
+            known.exports.retain(|export| export.at != at);
         }
     }
 
-    /// The address by which a rank has lent a place in its arena.
+    /// The address by which a rank has exported a place in its arena.
     pub fn address(&self, offset: u64) -> Option<u64> {
         (offset < ARENA).then_some(ARENA + offset)
     }
@@ -198,19 +206,19 @@ impl LentMemory {
         if let &[piece] = pieces
             && let Some(known) = self.known(rank)
             && let Some(value) =
-                known.loans.iter().flat_map(|loan| &loan.values).find_map(|value| value.find(piece))
+                known.exports.iter().flat_map(|export| &export.values).find_map(|value| value.find(piece))
         {
             to.write(value);
             return Ok(());
         }
         let places = self.places(rank, pieces)?;
-        self.answer(rank, self.way.borrow_mut().read(rank.peer(), &places, to))
+        self.answer(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
     }
 
     /// Writes pieces of a rank's memory.
     pub fn write(&self, rank: LocalRank, pieces: &[(usize, usize)], from: Span) -> Result<(), Fault> {
         let places = self.places(rank, pieces)?;
-        self.answer(rank, self.way.borrow_mut().write(rank.peer(), &places, from))
+        self.answer(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
     }
 
     /// Copies a part of a rank's arena to the same place of its mirror.
@@ -261,12 +269,12 @@ impl LentMemory {
 
     /// Waits until all that was written has arrived.
     pub fn settle(&self) {
-        self.way.borrow_mut().settle();
+        self.importer.borrow_mut().settle();
     }
 
     /// Shows the ranks that this proxy lives.
     pub fn beat(&self) {
-        self.way.borrow_mut().beat();
+        self.importer.borrow_mut().beat();
     }
 
     fn write_at(&self, rank: LocalRank, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -279,15 +287,20 @@ impl LentMemory {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
-    /// Which of the lent ranges hold these pieces. A fault: none does.
-    fn places(&self, rank: LocalRank, pieces: &[(usize, usize)]) -> Result<Vec<(Lent, u64, usize)>, Fault> {
+    /// Which of the exported ranges hold these pieces. A fault: none does.
+    fn places(
+        &self,
+        rank: LocalRank,
+        pieces: &[(usize, usize)],
+    ) -> Result<Vec<(ExportedRange, u64, usize)>, Fault> {
         // EFAULT.
-        let not_lent = Fault::Unreachable { peer: rank.peer(), code: 14 };
-        let known = self.known(rank).ok_or(not_lent)?;
+        let not_exported = Fault::Unreachable { peer: rank.peer(), code: 14 };
+        let known = self.known(rank).ok_or(not_exported)?;
         let find = |&(address, bytes): &(usize, usize)| {
-            let all = known.loans.iter().flat_map(|loan| &loan.lent);
-            let place = |lent: &Lent| Some((*lent, lent.find(address as u64, bytes as u64)?, bytes));
-            all.filter_map(place).next().ok_or(not_lent)
+            let all = known.exports.iter().flat_map(|export| &export.ranges);
+            let place =
+                |range: &ExportedRange| Some((*range, range.find(address as u64, bytes as u64)?, bytes));
+            all.filter_map(place).next().ok_or(not_exported)
         };
         pieces.iter().map(find).collect()
     }
@@ -299,7 +312,7 @@ impl LentMemory {
 }
 
 /// What a rank says first: its endpoint for memory, and where the heartbeat goes.
-pub(crate) fn join_words(name: &[u8], heartbeat: &Lent) -> Vec<u64> {
+pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
     words.extend(to_words(name));
@@ -307,9 +320,9 @@ pub(crate) fn join_words(name: &[u8], heartbeat: &Lent) -> Vec<u64> {
 }
 
 /// The same, read.
-pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, Lent)> {
-    let (heartbeat, rest) = words.split_at_checked(Lent::WORDS)?;
-    let heartbeat = Lent::from_words(heartbeat)?;
+pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
+    let (heartbeat, rest) = words.split_at_checked(ExportedRange::WORDS)?;
+    let heartbeat = ExportedRange::from_words(heartbeat)?;
     let (&bytes, name) = rest.split_first()?;
     if bytes > 8 * name.len() as u64 || heartbeat.bytes < 8 {
         return None;
@@ -328,7 +341,7 @@ pub(crate) struct Launch {
     /// Where the extents of the rank's arena end, which the mirror has alike.
     pub extents: Vec<u64>,
     pub values: Vec<Value>,
-    pub lent: Vec<Lent>,
+    pub ranges: Vec<ExportedRange>,
 }
 
 impl Launch {
@@ -341,7 +354,7 @@ impl Launch {
             words.extend([value.address, value.bytes.len() as u64]);
             words.extend(to_words(&value.bytes));
         }
-        words.extend(self.lent.iter().flat_map(Lent::words));
+        words.extend(self.ranges.iter().flat_map(ExportedRange::words));
         words
     }
 
@@ -358,8 +371,9 @@ impl Launch {
             values.push(Value { address, bytes: to_bytes(words, bytes) });
             rest = after;
         }
-        let lent: Option<Vec<Lent>> = rest.chunks(Lent::WORDS).map(Lent::from_words).collect();
-        let lent = lent.filter(|lent| lent.len() <= LENT_MAX)?;
+        let ranges: Option<Vec<ExportedRange>> =
+            rest.chunks(ExportedRange::WORDS).map(ExportedRange::from_words).collect();
+        let ranges = ranges.filter(|ranges| ranges.len() <= RANGES_MAX)?;
         Some(Launch {
             stamp,
             program,
@@ -367,7 +381,7 @@ impl Launch {
             steps: steps.try_into().ok()?,
             extents: extents.to_vec(),
             values,
-            lent,
+            ranges,
         })
     }
 }
@@ -376,13 +390,13 @@ impl Launch {
 mod tests {
     use super::*;
 
-    fn lent(address: u64) -> Lent {
-        Lent { address, bytes: 8, key: 5, base: 0 }
+    fn range(address: u64) -> ExportedRange {
+        ExportedRange { address, bytes: 8, key: 5, base: 0 }
     }
 
     #[test]
     fn orders_come_back_and_nonsense_is_none() {
-        let joined = (b"an endpoint".to_vec(), lent(64));
+        let joined = (b"an endpoint".to_vec(), range(64));
         let words = join_words(&joined.0, &joined.1);
         assert_eq!(read_join(&words), Some(joined));
         for cut in 0..words.len() {
@@ -397,7 +411,7 @@ mod tests {
             steps,
             extents: vec![5, 6],
             values,
-            lent: vec![lent(8), lent(16)],
+            ranges: vec![range(8), range(16)],
         };
         let words = launch.words();
         assert_eq!(Launch::read(&words), Some(launch));
@@ -410,12 +424,12 @@ mod tests {
         // A value that is longer than any.
         let long = [&[1, 2, 3, 4, 0, 1, 64, 1 + VALUES_BYTES_MAX as u64][..], &[0; 64]].concat();
         assert_eq!(Launch::read(&long), None);
-        let many = |extents: usize, lents: usize| {
-            let (extents, values, lent) = (vec![1; extents], Vec::new(), vec![lent(8); lents]);
-            Launch::read(&Launch { stamp, program, version, steps, extents, values, lent }.words())
+        let many = |extents: usize, count: usize| {
+            let (extents, values, ranges) = (vec![1; extents], Vec::new(), vec![range(8); count]);
+            Launch::read(&Launch { stamp, program, version, steps, extents, values, ranges }.words())
         };
-        assert!(many(EXTENTS_MAX, LENT_MAX).is_some());
-        assert!(many(EXTENTS_MAX + 1, 0).is_none() && many(0, LENT_MAX + 1).is_none());
+        assert!(many(EXTENTS_MAX, RANGES_MAX).is_some());
+        assert!(many(EXTENTS_MAX + 1, 0).is_none() && many(0, RANGES_MAX + 1).is_none());
         assert_eq!(Launch::read(&[1, 2, 3, 4, u64::MAX]), None);
     }
 }
