@@ -8,7 +8,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::{Habit, Trial};
-use crate::imported::{ARENA, Launch, VALUES_BYTES_MAX, Value};
+use crate::imported::{ARENA, Submission, VALUES_BYTES_MAX, Value};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
@@ -237,11 +237,16 @@ impl Program {
     }
 
     /// What a proxy must know of a published instance beside its memory.
-    pub fn launch(&self, block: &InstanceBlock, extents: Vec<u64>, ranges: Vec<ExportedRange>) -> Launch {
+    pub fn submission(
+        &self,
+        block: &InstanceBlock,
+        extents: Vec<u64>,
+        ranges: Vec<ExportedRange>,
+    ) -> Submission {
         let values = block.values(self.plan.writes_output);
         let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
         let steps = block.run.steps() as u32;
-        Launch { stamp, program: self.id, version: block.version, steps, extents, values, ranges }
+        Submission { stamp, program: self.id, version: block.version, steps, extents, values, ranges }
     }
 }
 

@@ -4,8 +4,8 @@
 
 mod ends;
 mod export;
-mod launch;
 mod policy;
+mod submit;
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
 use crate::engine::{Execution, Progress, Wanted};
@@ -47,11 +47,11 @@ macro_rules! parts {
 pub struct Counters {
     /// Started operations.
     pub started: u64,
-    /// Of those, launched on a proxy.
+    /// Of those, submitted to a proxy.
     pub offloaded: u64,
     /// Of those, meant for a proxy that could not take them.
     pub refused: u64,
-    /// Of the launched ones, those of which this rank drives a share.
+    /// Of the submitted ones, those of which this rank drives a share.
     pub divided: u64,
     /// Taken back from a proxy that died, stalled or returned them.
     pub recovered: u64,
@@ -190,7 +190,7 @@ impl Executor {
         &mut self.allocator
     }
 
-    /// Starts an operation: makes it findable by peers, and launches it on the proxy or queues it for `poll`.
+    /// Starts an operation: makes it findable by peers, and submits it to the proxy or queues it for `poll`.
     /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
     pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
@@ -223,7 +223,7 @@ impl Executor {
         let driver = proxy.map_or(0, |proxy| 1 + u64::from(proxy));
         block.enter(start.context, start.sequence, driver, &parts!(self));
         let mut exported = Vec::new();
-        if choice.is_proxy() && !self.launch(key, &block, &start, &mut exported) {
+        if choice.is_proxy() && !self.submit(key, &block, &start, &mut exported) {
             choice = Choice::Full;
         }
         let away = choice.is_proxy();

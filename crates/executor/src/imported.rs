@@ -165,14 +165,14 @@ impl ImportedMemory {
 
     /// A rank exports ranges for the instance whose record lies at `at`. False if it has not joined, or if
     /// the instance has some.
-    pub fn bind(&self, rank: LocalRank, at: u64, launch: &Launch) -> bool {
+    pub fn bind(&self, rank: LocalRank, at: u64, submission: &Submission) -> bool {
         let Some(mut known) = self.known(rank) else { return false };
         let is_new = known.exports.iter().all(|export| export.at != at);
         if is_new {
             known.exports.push(InstanceExport {
                 at,
-                ranges: launch.ranges.clone(),
-                values: launch.values.clone(),
+                ranges: submission.ranges.clone(),
+                values: submission.values.clone(),
             });
         }
         is_new
@@ -332,7 +332,7 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
 
 /// What a rank says to have an instance driven.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Launch {
+pub(crate) struct Submission {
     /// The record's stamp, and the numbers of its program and parameters.
     pub stamp: u64,
     pub program: u64,
@@ -344,7 +344,7 @@ pub(crate) struct Launch {
     pub ranges: Vec<ExportedRange>,
 }
 
-impl Launch {
+impl Submission {
     pub fn words(&self) -> Vec<u64> {
         let mut words = vec![self.stamp, self.program, self.version, self.steps.into()];
         words.push(self.extents.len() as u64);
@@ -358,7 +358,7 @@ impl Launch {
         words
     }
 
-    pub fn read(words: &[u64]) -> Option<Launch> {
+    pub fn read(words: &[u64]) -> Option<Submission> {
         let (&[stamp, program, version, steps, extents], rest) = words.split_first_chunk()?;
         let extents = usize::try_from(extents).ok().filter(|count| *count <= EXTENTS_MAX)?;
         let (extents, rest) = rest.split_at_checked(extents)?;
@@ -374,7 +374,7 @@ impl Launch {
         let ranges: Option<Vec<ExportedRange>> =
             rest.chunks(ExportedRange::WORDS).map(ExportedRange::from_words).collect();
         let ranges = ranges.filter(|ranges| ranges.len() <= RANGES_MAX)?;
-        Some(Launch {
+        Some(Submission {
             stamp,
             program,
             version,
@@ -404,7 +404,7 @@ mod tests {
         }
         let (stamp, program, version, steps) = (1, 2, 3, 4);
         let values = vec![Value { address: 64, bytes: vec![7; 11] }, Value { address: 5, bytes: Vec::new() }];
-        let launch = Launch {
+        let submission = Submission {
             stamp,
             program,
             version,
@@ -413,23 +413,23 @@ mod tests {
             values,
             ranges: vec![range(8), range(16)],
         };
-        let words = launch.words();
-        assert_eq!(Launch::read(&words), Some(launch));
+        let words = submission.words();
+        assert_eq!(Submission::read(&words), Some(submission));
         for cut in [0, 3, 4, 6, 7, 8, 10, 12, 13, 20] {
-            assert_eq!(Launch::read(&words[..cut]), None, "{cut} words");
+            assert_eq!(Submission::read(&words[..cut]), None, "{cut} words");
         }
-        assert_eq!(Launch::read(&[1, 2, 3, 1 << 32, 0]), None);
+        assert_eq!(Submission::read(&[1, 2, 3, 1 << 32, 0]), None);
         // A range that leads beyond the end of all addresses.
-        assert_eq!(Launch::read(&[1, 2, 3, 4, 0, 0, u64::MAX, 8, 0, 0]), None);
+        assert_eq!(Submission::read(&[1, 2, 3, 4, 0, 0, u64::MAX, 8, 0, 0]), None);
         // A value that is longer than any.
         let long = [&[1, 2, 3, 4, 0, 1, 64, 1 + VALUES_BYTES_MAX as u64][..], &[0; 64]].concat();
-        assert_eq!(Launch::read(&long), None);
+        assert_eq!(Submission::read(&long), None);
         let many = |extents: usize, count: usize| {
             let (extents, values, ranges) = (vec![1; extents], Vec::new(), vec![range(8); count]);
-            Launch::read(&Launch { stamp, program, version, steps, extents, values, ranges }.words())
+            Submission::read(&Submission { stamp, program, version, steps, extents, values, ranges }.words())
         };
         assert!(many(EXTENTS_MAX, RANGES_MAX).is_some());
         assert!(many(EXTENTS_MAX + 1, 0).is_none() && many(0, RANGES_MAX + 1).is_none());
-        assert_eq!(Launch::read(&[1, 2, 3, 4, u64::MAX]), None);
+        assert_eq!(Submission::read(&[1, 2, 3, 4, u64::MAX]), None);
     }
 }

@@ -126,7 +126,7 @@ pub(crate) enum Kind {
     /// To a proxy on another computer (`imported.rs`): a rank joins it, ...
     Join,
     /// ... has the instance driven whose record lies at `offset` of its arena, ...
-    Launch,
+    Submit,
     /// ... drives an instance itself, ...
     Keep,
     /// ... which has ended, ...
@@ -238,7 +238,7 @@ impl Note {
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use Kind::*;
         let kinds = [
-            Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Launch,
+            Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Submit,
             Keep, End, Step, Withdraw, Welcome, Over,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;

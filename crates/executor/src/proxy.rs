@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The proxy's side: takes the instances that its ranks launch, and drives them until the ranks have gone.
+//! The proxy's side: takes the instances that its ranks submit, and drives them until the ranks have gone.
 
 mod mirror;
 
@@ -48,7 +48,7 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// The longest sleep: a sleeping proxy still shows a heartbeat.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// A proxy's life: drives what its ranks launch, sleeps on its doorbell and its network when it has nothing
+/// A proxy's life: drives what its ranks submit, sleeps on its doorbell and its network when it has nothing
 /// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
 /// the job is ended, or when its parent, the process that has started it, has died.
 /// `open` opens its way to other hosts, once the job has any. `memory` is its way to the memory of its ranks,
@@ -221,7 +221,7 @@ impl Proxy {
     /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
     /// doorbell.
     pub fn has_events(&self) -> bool {
-        self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).launches.is_empty())
+        self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).submissions.is_empty())
             || self.runs.iter().any(|run| run.has_events(&self.reach))
             || self.far.has_work(&self.reach)
     }
@@ -301,7 +301,7 @@ impl Proxy {
         let mut taken = false;
         for at in 0..self.ranks.len() {
             let rank = self.ranks[at];
-            while let Some(offset) = self.reach.segment.rank(rank).launches.pop() {
+            while let Some(offset) = self.reach.segment.rank(rank).submissions.pop() {
                 taken = true;
                 if self.reach.fault_point().is_err() {
                     self.dead = true;

@@ -56,7 +56,7 @@ impl Executor {
     }
 
     /// Exports an instance's memory and has it driven; nothing if that is not possible.
-    pub(super) fn launch_exported(
+    pub(super) fn submit_exported(
         &mut self,
         program: usize,
         block: &InstanceBlock,
@@ -76,11 +76,11 @@ impl Executor {
                 }
             }
         }
-        let words = program.launch(block, extents, ranges.clone()).words();
+        let words = program.submission(block, extents, ranges.clone()).words();
         let proxy = remote.endpoint;
         self.order(
             proxy,
-            Kind::Launch,
+            Kind::Submit,
             (block.run.context, block.run.sequence),
             block.run.record.at(),
             words,

@@ -6,7 +6,7 @@
 use super::{Proxy, WORDS_MAX};
 use crate::engine::Execution;
 use crate::fault::{Corruption, Fault};
-use crate::imported::{self, Launch};
+use crate::imported::{self, Submission};
 use crate::memory::Stop;
 use crate::note::{Kind, Note};
 use crate::record::{self, Head, RETURNED};
@@ -40,12 +40,12 @@ impl Proxy {
                 let answer = Note::order(Kind::Welcome, from, 0, 0, 0);
                 self.far.orders.push_back((from, answer, Vec::new()));
             }
-            Kind::Launch => {
-                let launch = Launch::read(words)?;
-                if !imported.bind(rank, note.offset, &launch) {
+            Kind::Submit => {
+                let submission = Submission::read(words)?;
+                if !imported.bind(rank, note.offset, &submission) {
                     return None;
                 }
-                if let Err(fault) = self.mirror(rank, note, &launch) {
+                if let Err(fault) = self.mirror(rank, note, &submission) {
                     self.end_exported(rank, note.offset, key, RETURNED);
                     return matches!(fault, Fault::Unreachable { .. }).then_some(());
                 }
@@ -99,12 +99,17 @@ impl Proxy {
     }
 
     /// Has an instance's record here as the rank has it, with program and parameters where they are new.
-    fn mirror(&mut self, rank: LocalRank, note: &Note, launch: &Launch) -> std::result::Result<(), Fault> {
+    fn mirror(
+        &mut self,
+        rank: LocalRank,
+        note: &Note,
+        submission: &Submission,
+    ) -> std::result::Result<(), Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
-        let Launch { stamp, program, version, steps, .. } = *launch;
+        let Submission { stamp, program, version, steps, .. } = *submission;
         let arena = self.reach.arena(rank)?.clone();
         let at = note.offset;
-        if !arena.mirror_extents(&launch.extents) {
+        if !arena.mirror_extents(&submission.extents) {
             return Err(corrupt(Corruption::Offset));
         }
         let record = self.reach.record(&arena, at, steps)?;

@@ -346,7 +346,7 @@ fn any_word_of_the_parameters_may_be_spoiled() {
 }
 
 #[test]
-fn a_full_launch_ring_leaves_operations_to_the_caller() {
+fn a_full_submission_ring_leaves_operations_to_the_caller() {
     let mut job = Job::new(1, 1, &Config::default());
     let schedule = Arc::new(Kind::Barrier.schedule(0, 1));
     assert!(schedule.steps.is_empty());

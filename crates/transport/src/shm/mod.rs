@@ -14,7 +14,7 @@ pub mod cma;
 mod doorbell;
 mod endpoints;
 mod extents;
-mod launch;
+mod submission;
 pub mod launcher;
 mod pages;
 pub mod ring;
@@ -29,7 +29,7 @@ pub use doorbell::{Doorbell, SleepEnd};
 pub(crate) use endpoints::PROXY;
 pub use endpoints::{EndpointOwner, proxy_endpoint};
 pub use extents::FIRST_BYTES as FIRST_EXTENT_BYTES;
-pub use launch::LaunchRing;
+pub use submission::SubmissionRing;
 pub use pages::{
     DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, EndCause, Gate, JobPage, LauncherRequest, PORTS_MAX, ProxyPage,
     RANKS_MAX, RankPage, RankSet, State, World,

@@ -4,7 +4,7 @@
 use super::atomic::CacheLine;
 use super::extents::ExtentTable;
 use super::wait::SharedText;
-use super::{Doorbell, LaunchRing, WaitRecord, WaitReport};
+use super::{Doorbell, SubmissionRing, WaitRecord, WaitReport};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -404,7 +404,7 @@ pub struct RankPage {
     /// arenas.
     pub unread: CacheLine<RankSet>,
     /// The instances that the rank offloads to its proxy.
-    pub launches: LaunchRing,
+    pub submissions: SubmissionRing,
     /// The rank's counters.
     pub counters: CacheLine<telemetry::CounterPage>,
     /// The rank's collectives, if OUTBOARD_STATS asks for them.
@@ -461,7 +461,7 @@ impl RankPage {
         self.probe.store(0, Ordering::Relaxed);
         self.inbox.store(0, Ordering::Relaxed);
         self.ask.state.store(LauncherRequest::NOTHING, Ordering::Relaxed);
-        self.launches.clear();
+        self.submissions.clear();
         self.wait.clear();
         self.report.clear();
         [&self.connected, &self.unmapped, &self.unread].iter().for_each(|set| set.clear());

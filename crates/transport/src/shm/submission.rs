@@ -5,14 +5,14 @@
 use super::atomic::CacheLine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of a launch ring.
+/// Entries of a submission ring.
 const ENTRIES: u64 = 128;
 
 /// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions
 /// are shared, so a new proxy continues where a dead one stopped.
 #[repr(C)]
 #[derive(Debug)]
-pub struct LaunchRing {
+pub struct SubmissionRing {
     /// The number of entries pushed so far; the rank writes it.
     pushed: CacheLine<AtomicU64>,
     /// The number of entries popped so far; the proxy writes it.
@@ -20,9 +20,9 @@ pub struct LaunchRing {
     entries: [AtomicU64; ENTRIES as usize],
 }
 
-impl Default for LaunchRing {
-    fn default() -> LaunchRing {
-        LaunchRing {
+impl Default for SubmissionRing {
+    fn default() -> SubmissionRing {
+        SubmissionRing {
             pushed: CacheLine::default(),
             popped: CacheLine::default(),
             entries: [const { AtomicU64::new(0) }; ENTRIES as usize],
@@ -30,7 +30,7 @@ impl Default for LaunchRing {
     }
 }
 
-impl LaunchRing {
+impl SubmissionRing {
     /// Appends `offset`; false if the queue is full. Only the rank calls it, one thread at a time, and rings
     /// the proxy's bell afterwards.
     #[must_use]
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn fills_up_and_keeps_order() {
-        let ring = LaunchRing::default();
+        let ring = SubmissionRing::default();
         assert!(ring.is_empty());
         for i in 1..=ENTRIES {
             assert!(ring.push(i));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn two_threads_lose_nothing() {
-        let ring = Arc::new(LaunchRing::default());
+        let ring = Arc::new(SubmissionRing::default());
         let writer = {
             let ring = ring.clone();
             std::thread::spawn(move || {

@@ -36,7 +36,7 @@ impl Executor {
     }
 
     /// Hands an instance to the proxy; false if the ring is full.
-    pub(super) fn launch(
+    pub(super) fn submit(
         &mut self,
         program: usize,
         block: &InstanceBlock,
@@ -46,13 +46,13 @@ impl Executor {
         let begun = telemetry::start_time();
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
-        let pushed = match self.launch_exported(program, block) {
+        let pushed = match self.submit_exported(program, block) {
             Some(ranges) => {
                 *exported = ranges;
                 true
             }
             None if self.reach.segment.has_dpu() => false,
-            None => self.reach.segment.rank(self.rank).launches.push(block.run.record.at()),
+            None => self.reach.segment.rank(self.rank).submissions.push(block.run.record.at()),
         };
         let segment = &self.reach.segment;
         if !pushed {
