@@ -2,7 +2,7 @@
 //! Programs and blocks: what a rank keeps of a schedule in its arena between two starts.
 //!
 //! A block is the memory of one instance: record, parameters, scratch and staging. A collective that repeats
-//! finds its block as it left it, and a start only resets the words of progress.
+//! finds its block as the last instance left it, and a start only resets the words of progress.
 
 use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
@@ -32,21 +32,21 @@ pub struct Program {
     pub schedule: Arc<Schedule>,
     /// The schedule, ready to be driven.
     pub plan: Arc<CheckedSchedule>,
-    /// Its number, unique in the job.
+    /// The program's number, unique in the job.
     pub id: u64,
     sends_at: u64,
-    /// Where the words for a proxy lie, once it needed them.
+    /// Where the words for a proxy lie, and how many they are, once a proxy has needed them.
     words: Option<(u64, u64)>,
     /// Free blocks; boxed, because they move at every start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<InstanceBlock>>,
-    /// Instances under way.
+    /// The number of instances under way.
     pub running: u32,
-    /// The number of its last start.
+    /// The number of the program's last start.
     pub used: u64,
-    /// Whether the rank works beside its operations.
+    /// Whether the rank computes beside operations of this program.
     pub habit: Habit,
-    /// Whether it had best carry them out itself, where ranks of other hosts take part.
+    /// Whether the rank itself is the faster executor, where ranks of other hosts take part.
     pub trial: Trial,
 }
 
@@ -62,24 +62,25 @@ pub struct InstanceBlock {
     attachable: Option<bool>,
     /// Runs of all layouts with gaps.
     pub runs: usize,
-    /// The parameters of which the words were made; none while these are not valid.
+    /// The parameters that the words encode; None while the words are not valid.
     bound: Option<Bound>,
-    /// Where scratch and staging lie.
+    /// The offset and the length of scratch and staging.
     data: Option<(u64, u64)>,
     /// Copies for receivers that could not read a send's bytes.
     copies: Vec<u64>,
-    /// For which driver and readers the addresses were chosen: (a proxy, who can read private memory).
+    /// The driver and the readers for which the addresses were chosen: (a proxy, who can read private
+    /// memory).
     addressed: Option<(bool, Readers)>,
     /// Whether a proxy on another computer may take part.
     for_remote_proxy: bool,
     scratch: Vec<u64>,
-    /// It is one message between two ranks.
+    /// Whether the instance is one message between two ranks.
     pub message: bool,
-    /// The peers of the latest start, as which `run` has them.
+    /// The peers of the latest start, as `run` has them.
     stated: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
     parameters: Option<(u64, u64)>,
-    /// Number of the parameters in the arena, 0 if they are not up to date.
+    /// The number of the parameters in the arena, 0 if these are out of date.
     version: u64,
     incarnation: u32,
 }
@@ -92,7 +93,7 @@ struct Bound {
     reduction: Option<Reduction>,
 }
 
-/// What a block needs from its executor.
+/// The parts of an executor that a block needs.
 pub struct ExecutorParts<'a> {
     /// The rank's allocator.
     pub allocator: &'a mut Allocator,
@@ -138,7 +139,7 @@ impl Program {
         })
     }
 
-    /// A free block, the one with these parameters if there is one.
+    /// A free block: the one with these parameters if there is one.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.suits(start)) {
             return Ok(self.idle.swap_remove(index));
@@ -176,7 +177,7 @@ impl Program {
         }))
     }
 
-    /// Frees all memory; no instance may be under way.
+    /// Frees all memory. No instance may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
         allocator.free(self.sends_at);
@@ -185,7 +186,7 @@ impl Program {
         }
     }
 
-    /// Writes what a proxy needs besides the record.
+    /// Writes the program and the parameters into the arena, which a proxy needs besides the record.
     pub fn publish(
         &mut self,
         block: &mut InstanceBlock,
@@ -215,7 +216,7 @@ impl Program {
 
 impl Program {
     /// The memory of a published instance that a proxy on another computer needs, with the addresses by which
-    /// it asks for it.
+    /// the proxy asks for it.
     pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<(u64, Span)> {
         let record = &block.run.record;
         let tables = (self.sends_at, 16 * self.plan.sends.len() as u64);
@@ -236,7 +237,7 @@ impl Program {
         all
     }
 
-    /// What a proxy must know of a published instance beside its memory.
+    /// What a proxy on another computer must know of a published instance besides its memory.
     pub fn submission(
         &self,
         block: &InstanceBlock,
@@ -251,12 +252,12 @@ impl Program {
 }
 
 impl InstanceBlock {
-    /// Bytes of scratch and staging.
+    /// The bytes of scratch and staging.
     pub fn data_bytes(&self) -> u64 {
         self.data.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// The user's bytes, if they are few and stay as they are.
+    /// The user's bytes that no step changes, if they are few.
     fn values(&self, writes_output: bool) -> Vec<Value> {
         let [input, output] = bindings_of(&self.bound);
         let mut written = Vec::new();
@@ -287,7 +288,7 @@ impl InstanceBlock {
         }
     }
 
-    /// Gives a send whose receiver cannot read its bytes a place in the arena.
+    /// Gives a send whose receiver cannot read its bytes room in the arena.
     pub fn stage(&mut self, step: u32, executor: &mut ExecutorParts) {
         let bytes = self.run.buffers.spots[step as usize].bytes;
         let rank = executor.rank.peer();
@@ -327,7 +328,7 @@ impl InstanceBlock {
         })
     }
 
-    /// Takes a start's parameters and measures them; chooses no addresses yet.
+    /// Takes a start's parameters and measures them. Addresses are chosen later.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
         if self.suits(start) && self.for_remote_proxy == for_remote_proxy {
@@ -389,7 +390,7 @@ impl InstanceBlock {
     }
 
     /// Chooses where scratch, staging and the bytes of sends lie. For a proxy, short private sends stay where
-    /// they are, since fetching them costs it as much as their receiver.
+    /// they are, since fetching them costs the proxy as much as their receiver.
     pub fn address(&mut self, offloaded: bool, readers: Readers, executor: &mut ExecutorParts) -> Result<()> {
         if self.addressed == Some((offloaded, readers)) {
             return Ok(());
@@ -417,7 +418,7 @@ impl InstanceBlock {
             fail!(Class::Intern, "an instance without parameters was started");
         };
         let bindings = [&bound.input, &bound.output];
-        // The user's buffers come first, since staging depends on them; scratch gets its offsets below.
+        // The user's buffers come first, since staging depends on them. Scratch gets its offsets below.
         let buffers = &mut self.run.buffers;
         buffers::bind_local(buffers, bindings);
         let mut need = 0;
@@ -444,7 +445,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Memory for scratch and staging: the old one if it is long enough.
+    /// Memory for scratch and staging: the old memory if it is long enough.
     fn reserve(&mut self, need: u64, executor: &mut ExecutorParts) -> Result<u64> {
         match self.data {
             Some((at, bytes)) if bytes >= need => return Ok(at),

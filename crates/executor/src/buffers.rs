@@ -14,7 +14,7 @@ use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
 use transport::shm::{Arena, LocalRank};
 
-/// Lengths of the blocks of a user's buffer.
+/// The lengths of the blocks of a user's buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     blocks: u64,
@@ -23,7 +23,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// `blocks` blocks by a cut; nothing if it does not fit.
+    /// The lengths of `blocks` blocks by a cut, or None if the cut does not fit.
     pub fn new(blocks: u32, cut: Cut) -> Option<Lengths> {
         let count = u64::from(blocks);
         let total = match &cut {
@@ -41,7 +41,7 @@ impl Lengths {
         (total < 1 << 60).then_some(Lengths { blocks: count, cut, total })
     }
 
-    /// Bytes before block `index`, which may be the number of blocks.
+    /// The bytes before block `index`, which may be the number of blocks.
     fn start(&self, index: u64) -> u64 {
         match &self.cut {
             Cut::Even { block_bytes } => index * block_bytes,
@@ -56,7 +56,7 @@ impl Lengths {
         }
     }
 
-    /// The same, where numbers go on above the number of blocks.
+    /// The bytes before block `index`, whose number may go on above the number of blocks.
     fn start_cyclic(&self, index: u64) -> u64 {
         match self.blocks {
             0 => 0,
@@ -64,13 +64,13 @@ impl Lengths {
         }
     }
 
-    /// Bytes of all blocks.
+    /// The bytes of all blocks.
     pub fn total(&self) -> u64 {
         self.total
     }
 }
 
-/// A range of a buffer's packed bytes, and where it lies.
+/// A range of a buffer's packed bytes, and the region that holds it.
 #[derive(Clone, Debug)]
 pub struct BufferPart {
     start: u64,
@@ -78,21 +78,21 @@ pub struct BufferPart {
     region: Region,
 }
 
-/// Where a step's operands begin in their buffers (packed bytes), and how long they are.
+/// Where a step's operands begin in their buffers (in packed bytes), and how long they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
-    /// Bytes of every operand; of the smaller one where the sides of a copy differ.
+    /// The bytes of every operand; of the smaller one where the sides of a copy differ.
     pub bytes: u64,
-    /// Packed offset of each operand.
+    /// The packed offset of each operand.
     pub at: [u64; 3],
-    /// The lengths of a copy's sides, if they differ.
+    /// The lengths of a copy's two sides, if they differ.
     pub unequal: Option<(u64, u64)>,
 }
 
 /// An operation's memory, as one process sees it.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
-    /// Parts of Input, Output and the scratch buffers, in this order.
+    /// The parts of Input, Output and the scratch buffers, in this order.
     parts: Vec<Vec<BufferPart>>,
     /// By step.
     pub spots: Vec<Spot>,
@@ -100,7 +100,7 @@ pub struct Buffers {
     pub reduction: Option<Reduction>,
 }
 
-/// Index of a buffer in `Buffers::parts`.
+/// The index of a buffer in `Buffers::parts`.
 fn number(buffer: BufferId) -> usize {
     match buffer {
         BufferId::Input => 0,
@@ -122,20 +122,20 @@ impl Buffers {
         Some((&part.region, at - part.start, part.end - at))
     }
 
-    /// As `locate`, for a byte that must exist.
+    /// As `locate`, for a byte that must exist. A fault: it does not.
     pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
         self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }
 }
 
-/// Lengths of Input, Output and scratch buffers.
+/// The lengths of Input, Output and scratch buffers.
 pub struct Partitions {
     input: Lengths,
     output: Lengths,
 }
 
 impl Partitions {
-    /// Both partitions, if the bindings fit the plan.
+    /// The partitions of both buffers. Errors: a binding does not fit the plan.
     pub fn new(plan: &CheckedSchedule, input: &Binding, output: &Binding) -> Result<Partitions> {
         Ok(Partitions {
             input: lengths(plan.schedule.input_blocks, input, "input")?,
@@ -150,7 +150,7 @@ impl Partitions {
         }
     }
 
-    /// Packed bytes before block `block` of a buffer.
+    /// The packed bytes before block `block` of a buffer.
     fn start(&self, plan: &CheckedSchedule, buffer: BufferId, block: u64) -> u64 {
         match buffer {
             BufferId::Input => self.input.start(block),
@@ -163,7 +163,7 @@ impl Partitions {
         }
     }
 
-    /// Bytes of a scratch buffer.
+    /// The bytes of a scratch buffer.
     pub fn scratch_bytes(&self, plan: &CheckedSchedule, index: usize) -> u64 {
         self.start(plan, BufferId::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
     }
@@ -272,8 +272,8 @@ fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// An operation's parameters for a proxy; `for_remote_proxy`: one on another computer, which knows user's
-/// buffers by their addresses only.
+/// An operation's parameters for a proxy. With `for_remote_proxy` the proxy is on another computer, and knows
+/// user's buffers by their addresses only.
 pub fn parameters(
     buffers: &Buffers,
     partitions: &Partitions,
@@ -318,7 +318,7 @@ pub fn parameters(
     }
 }
 
-/// The base of a buffer with gaps as an offset of the arena, if all from its first to its last byte lies in
+/// The base of a buffer with gaps as an offset of the arena, if all bytes from its first to its last lie in
 /// one extent. The base itself may lie elsewhere, even before the arena.
 pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     let (layout, skip) = buffer.parts()?;
@@ -334,8 +334,8 @@ pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     Some(buffer.base().wrapping_sub(low as usize).wrapping_add(first as usize))
 }
 
-/// A proxy's view of a rank's buffers, and its peers; nothing if the parameters do not fit the plan or the
-/// arena.
+/// A proxy's view of a rank's buffers, and the rank's peers. Returns None if the parameters do not fit the
+/// plan or the arena.
 pub fn bind_remote(
     parameters: &Parameters,
     plan: &CheckedSchedule,

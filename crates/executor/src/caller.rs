@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rank's side: starts instances, drives those that it executes, and watches the proxy that executes the
-//! others.
+//! The rank's side: starts instances, drives those that the rank executes, and watches the proxy that
+//! executes the others.
+//!
+//! | an instance | its driver | who changes that |
+//! |---|---|---|
+//! | `driven` holds it | the rank | `end()`, when it has ended |
+//! | `choice.is_proxy()` | the proxy, and the rank its own share | `submit()`; `take_over()`, back to the rank |
+//! | `is_retiring` | as before | `outcome()`, when it is locally complete; `end()` |
+//! | `owed` holds it | none | `end()`, after a fault; `start()`, once receivers saw it |
 
 mod ends;
 mod export;
@@ -30,7 +37,7 @@ use telemetry::{Carried, Choice, Counter};
 use transport::export::ExportedRange;
 use transport::shm::{Allocator, LocalRank, Segment};
 
-/// What a block needs from its executor: a macro, because it borrows single fields.
+/// The parts of an executor that a block needs: a macro, because it borrows single fields.
 macro_rules! parts {
     ($executor:expr) => {
         ExecutorParts {
@@ -42,56 +49,57 @@ macro_rules! parts {
     };
 }
 
-/// What happened to a rank's operations.
+/// The numbers of a rank's operations, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Started operations.
+    /// Operations that were started.
     pub started: u64,
-    /// Of those, submitted to a proxy.
+    /// Started operations that were submitted to a proxy.
     pub offloaded: u64,
-    /// Of those, meant for a proxy that could not take them.
+    /// Started operations that were meant for a proxy which could not take them.
     pub refused: u64,
-    /// Of the submitted ones, those of which this rank drives a share.
+    /// Submitted operations of which this rank drives a share.
     pub divided: u64,
-    /// Taken back from a proxy that died, stalled or returned them.
+    /// Operations taken back from a proxy that died, stalled or returned them.
     pub recovered: u64,
 }
 
-/// A rank's executor. What it shares lies in the rank's arena and page.
+/// A rank's executor. Its shared words lie in the rank's arena and page.
 pub struct Executor {
     rank: LocalRank,
     config: Config,
     allocator: Allocator,
     reach: Reach,
     programs: Slab<Program>,
-    /// Programs by the address of their schedule.
+    /// The programs by the address of their schedule.
     by_schedule: FxHashMap<usize, usize>,
     outstanding: Slab<Instance>,
-    /// Instances that this rank drives, by index.
+    /// The instances that this rank drives, by index.
     driven: Vec<u32>,
-    /// How many instances the proxy drives.
+    /// The number of instances that the proxy drives.
     away: usize,
-    /// Instances that retire, and the bytes of their scratch and staging.
+    /// The number of instances that retire, and the bytes of their scratch and staging.
     retiring: usize,
     retiring_bytes: u64,
-    /// How many it had ended at the last `poll`, and returned at the last look at them all.
+    /// The number of instances that the proxy had ended at the last `poll`, and returned when `look_after`
+    /// last looked at them all.
     ended: u64,
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
-    /// What was learnt of messages, by their kind.
+    /// What was learnt about messages, by their kind.
     habits: FxHashMap<(u64, u32), MessageHabit>,
-    /// Last numbers given to programs, parameters and tickets.
+    /// The last numbers given to programs, parameters and tickets.
     programs_made: u64,
     version: u64,
     tickets: u32,
     idle_bytes: u64,
-    /// Messages to ranks on other nodes that instances want.
+    /// The messages with ranks of other hosts that instances need.
     edges: Vec<Edge>,
     far: FarEdges,
-    /// Where the rank's proxy runs on another computer.
+    /// The rank's proxy, if it runs on another computer.
     remote_proxy: Option<RemoteProxy>,
-    /// Instances that have ended and stay findable, because a receiver has yet to see that they failed.
+    /// Instances that have ended and stay findable, because a receiver has not seen yet that they failed.
     owed: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
@@ -103,26 +111,28 @@ struct Instance {
     program: usize,
     block: Box<InstanceBlock>,
     ticket: u32,
-    /// Who drives it, and why.
+    /// Who drives the instance, and why.
     choice: Choice,
     finished: bool,
-    /// Its ticket is spent, as it was locally complete. Its block stays until it has ended.
+    /// Whether the ticket is spent, since the instance is locally complete. The block stays until the
+    /// instance has ended.
     is_retiring: bool,
-    /// If it tells whether the rank works beside operations.
+    /// The start of the measurement, if the operation tells whether the rank computes beside it.
     begun: Option<Begun>,
-    /// What was exported for it to a proxy on another computer.
+    /// The ranges exported for the instance to a proxy on another computer.
     exported: Vec<ExportedRange>,
-    /// Whether such a proxy knows that this rank drives it.
+    /// Whether such a proxy knows that this rank drives the instance.
     kept: bool,
-    /// What such a proxy was told if the rank wants the message no more.
+    /// Whether such a proxy knows that the rank does not want the message any more.
     withdrawal: Withdrawal,
 }
 
-/// Whether a proxy on another computer knows that its rank wants a message no more.
+/// Whether a proxy on another computer knows that its rank does not want a message any more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
     None,
-    /// It was told, and whoever withdraws has no answer: until then the operation has not ended.
+    /// The proxy got a note, and the caller of `withdraw` has no answer. Until then the operation has not
+    /// ended.
     Asked,
     Answered,
 }
@@ -133,7 +143,7 @@ impl Executor {
         &self.reach.segment
     }
 
-    /// Whether a proxy may carry out what this rank starts.
+    /// Whether this rank has a proxy that may carry out what it starts.
     pub fn is_served(&self) -> bool {
         self.reach.segment.proxy_of(self.rank).is_some()
     }
@@ -162,8 +172,8 @@ impl Executor {
             watch,
             waits: Waits::default(),
             habits: FxHashMap::default(),
-            // Unique in the job, also after an earlier rank with this page: peers cache what they found in a
-            // program, and proxies what they decoded.
+            // They are unique in the job, also after an earlier rank with this page: peers cache what they
+            // found in a program, and proxies what they decoded.
             programs_made: (u64::from(generation) << 12 | u64::from(rank.peer())) << 32,
             version: u64::from(generation) << 32,
             tickets: 0,
@@ -178,7 +188,8 @@ impl Executor {
         }
     }
 
-    /// Tests: the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be mapped.
+    /// Tests: sets the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be
+    /// mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);
@@ -201,7 +212,7 @@ impl Executor {
             }
         }
         let has_nodes = self.reach.segment.has_nodes();
-        // All members come to the same answer.
+        // All members decide this alike.
         if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.has_remote_servers() {
             start.fetched_bytes_min = u64::MAX;
         }
@@ -261,12 +272,12 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
-    /// A wait of the rank begins or ends at this time.
+    /// Notes that a wait of the rank begins or ends at this time.
     pub fn wait(&mut self, begins: bool, at: u64) {
         self.waits.wait(begins, at);
     }
 
-    /// Drives each instance of this rank once, and checks its proxy while that has work.
+    /// Drives each instance of this rank once, and checks the proxy while that has work.
     pub fn poll(&mut self) -> Poll {
         let step = self.waits.step();
         let polled = self.poll_all();
@@ -333,8 +344,8 @@ impl Executor {
         if progressed { Poll::Progressed } else { Poll::Idle }
     }
 
-    /// Says to other hosts what this rank's instances want and what its sends have, and hears what they say.
-    /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Exchanges notes about this rank's instances with other hosts. Returns whether anything moved. Errors
+    /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
         let moved = far.exchange(port, reach, |news, reads| {
@@ -353,13 +364,12 @@ impl Executor {
         Ok(moved)
     }
 
-    /// The next message to a rank on another node that an operation wants; `edge_ended` tells when it has
-    /// ended.
+    /// The next message with a rank of another host that an operation needs. `edge_ended` reports its end.
     pub fn next_edge(&mut self) -> Option<Edge> {
         self.edges.pop()
     }
 
-    /// A message of `next_edge` has ended.
+    /// Ends a message of `next_edge`.
     pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
         let peer = edge.peer;
         let outcome = match outcome {
@@ -374,7 +384,7 @@ impl Executor {
         }
     }
 
-    /// A user's function has been called.
+    /// Takes back a call of `Poll::Call`, after the user's function has returned.
     pub fn called(&mut self, call: UserCall) {
         if let Some(instance) = self.outstanding.get_mut(call.ticket.index as usize)
             && instance.ticket == call.ticket.generation
@@ -384,8 +394,8 @@ impl Executor {
     }
 
     /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
-    /// although the operation has yet to end. Nothing: a proxy on another computer has yet to answer; ask
-    /// again.
+    /// although the operation has yet to end. Returns None while a proxy on another computer has not
+    /// answered: ask again.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
         let Some(run) = self.known(ticket) else { return Some(false) };
         let answer = match self.is_exported(ticket) {
@@ -422,7 +432,7 @@ impl Executor {
         }
     }
 
-    /// How the operation is carried out, or was if it has ended.
+    /// How the operation is carried out, or was carried out if it has ended.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -439,14 +449,15 @@ impl Executor {
         })
     }
 
-    /// The schedule of an operation that has not been asked for its outcome.
+    /// The schedule of an operation whose outcome has not been taken.
     #[cold]
     pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
         let instance = self.outstanding.get(ticket.index as usize)?;
         Some(&self.programs[instance.program].schedule)
     }
 
-    /// Whether anything has changed since the last `poll`; for use before sleeping on the rank's doorbell.
+    /// Whether anything has changed since the last `poll`. This is asked before the rank sleeps on its
+    /// doorbell.
     pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
         self.far.has_work(&self.reach)
@@ -507,7 +518,8 @@ impl Executor {
         Ok(())
     }
 
-    /// The program of a schedule, made now if it is new. The cache drops the least recently used one.
+    /// The program of a schedule, which is made now if it is new. The cache drops the least recently used
+    /// program.
     fn program(&mut self, schedule: &Arc<Schedule>) -> Result<usize> {
         let address = Arc::as_ptr(schedule) as usize;
         if let Some(&key) = self.by_schedule.get(&address) {
@@ -532,7 +544,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block with a start's parameters; who is to execute it.
+    /// Fills a block with a start's parameters. Returns who is to execute the operation.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
         if self.reach.segment.has_nodes() {

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule ready to be driven: checked, with successor lists and the table by which peers find its sends.
+//! A schedule ready to be driven: checked, with lists of successors and the table in which peers find its
+//! sends.
 //!
-//! A rank writes the schedule's words (the *program*) into its arena once, and a proxy reads them. It trusts
-//! none of them: what passes `Schedule::check` the engine runs without further checks.
+//! A rank writes the schedule's words (the *program*) into its arena once, and a proxy reads them. The proxy
+//! trusts none of the words: the engine runs without further checks only what has passed `Schedule::check`.
 
 use error::{Class, Result, fail};
 use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 
-/// A send, by the key under which its receiver looks it up, or a receive by that of its sender.
+/// A send or a receive, with the key of its edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeStep {
-    /// The peer (a rank of the schedule's comm) in the high half, edge in the low half.
+    /// The peer (a rank of the schedule's comm) in the high half, the edge in the low half.
     pub key: u64,
     /// The step.
     pub step: u32,
 }
 
 impl EdgeStep {
-    /// The key of a message.
+    /// The key of the edge to or from a peer.
     pub fn key(peer: u32, edge: u32) -> u64 {
         u64::from(peer) << 32 | u64::from(edge)
     }
@@ -29,7 +30,7 @@ impl EdgeStep {
 pub struct CheckedSchedule {
     /// The schedule itself.
     pub schedule: Arc<Schedule>,
-    /// How many steps each step waits for as a whole, not streaming.
+    /// How many steps each step waits for as a whole. Those that it streams after do not count.
     pub waits: Vec<u32>,
     /// Sends by receiver and edge, sorted.
     pub sends: Vec<EdgeStep>,
@@ -37,7 +38,7 @@ pub struct CheckedSchedule {
     receives: Vec<EdgeStep>,
     /// Whether any step reduces.
     pub reduces: bool,
-    /// Whether any step writes the user's output, which else is only read.
+    /// Whether any step writes the user's output. If not, the output is only read.
     pub writes_output: bool,
     followers: Vec<u32>,
     followers_from: Vec<u32>,
@@ -46,7 +47,7 @@ pub struct CheckedSchedule {
 }
 
 impl CheckedSchedule {
-    /// Checks a schedule and prepares it. Errors: class `Intern`, what is wrong with it.
+    /// Checks a schedule and prepares it. Errors (class `Intern`): what is wrong with the schedule.
     pub fn new(schedule: Arc<Schedule>) -> Result<CheckedSchedule> {
         if let Err(wrong) = schedule.check() {
             fail!(Class::Intern, "a schedule for rank {} of {}: {wrong}", schedule.rank, schedule.size);
@@ -110,27 +111,27 @@ impl CheckedSchedule {
         })
     }
 
-    /// The step that receives an edge from a rank of the schedule's comm.
+    /// The step that receives an edge from a rank of the schedule's comm, or None.
     pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
         let key = EdgeStep::key(from, edge);
         let at = self.receives.binary_search_by_key(&key, |receive| receive.key).ok()?;
         Some(self.receives[at].step)
     }
 
-    /// The steps that wait for the whole of `step`.
+    /// The steps that wait until the whole of `step` is finished.
     pub fn followers(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.followers[self.followers_from[index] as usize..self.followers_from[index + 1] as usize]
     }
 
-    /// The steps that `step` follows byte by byte.
+    /// The steps after which `step` streams, byte by byte.
     pub fn streams(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.streams[self.streams_from[index] as usize..self.streams_from[index + 1] as usize]
     }
 }
 
-/// The blocks that an action writes, and which operand of it they are.
+/// The blocks that an action writes, with the index of that operand; None for a send.
 pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     match *action {
         Action::Send { .. } => None,

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Proxy or caller: what is asked for, what pays, and what is possible. Each rank decides for itself.
+//! Chooses between proxy and caller: by what is asked for, what pays, and what is possible. Each rank decides
+//! for itself.
 
 use crate::Offload;
 use telemetry::Choice;
 
-/// An operation, as far as its executor depends on it.
+/// The facts of an operation on which the choice of its executor depends.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
-    /// The setting.
+    /// What OUTBOARD_OFFLOAD says.
     pub setting: Offload,
     /// What the start of the operation asks for.
     pub start: Offload,
@@ -17,12 +18,12 @@ pub struct Terms {
     pub bytes_min: u64,
     /// Whether the rank has any step.
     pub has_steps: bool,
-    /// Whether no edge to another host is a message: a proxy carries none.
+    /// Whether all edges to other hosts are fetched. A proxy carries no messages.
     pub is_reached: bool,
 }
 
 impl Terms {
-    /// Whether the operation is meant for a proxy, by the setting and by what its start says.
+    /// Whether the setting and the start of the operation ask for a proxy.
     pub fn asks(&self) -> Choice {
         match (self.setting, self.start) {
             (Offload::Off, _) => Choice::Off,
@@ -34,8 +35,8 @@ impl Terms {
     }
 }
 
-/// Who executes an operation, and why: the rank or its proxy. `refuses` is asked where a proxy is wanted: why
-/// it does not get the operation after all, if so.
+/// Decides who executes an operation, the rank or its proxy, and why. `refuses` is called only where a proxy
+/// is wanted. It returns why the proxy does not get the operation, or None.
 pub fn execute(terms: &Terms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
     match terms.asks() {
         asked if !asked.is_proxy() => asked,

@@ -9,17 +9,17 @@ use tuning::{INLINE_BYTES_MAX, Tuning};
 pub struct Config {
     /// Overrides `Start::offload`: `Off` wins over everything, `On` over `Auto`.
     pub offload: Offload,
-    /// `Offload::Auto` takes a proxy where the rank's steps move at least so many bytes.
+    /// The least bytes that the rank's steps move for which `Offload::Auto` takes a proxy.
     pub offload_bytes_min: u64,
-    /// Whether `Offload::Auto` also takes a proxy only where the rank has worked beside such operations.
+    /// Whether `Offload::Auto` takes a proxy only if the rank computes while such operations are under way.
     pub judges: bool,
-    /// A step moves at most so many bytes before other steps and instances get their turn.
+    /// The most bytes that a step moves before other steps and instances get their turn.
     pub chunk_bytes: u64,
-    /// A send of private memory up to this length is staged in the arena, so its receiver needs no system
-    /// call.
+    /// A send of private memory up to this length is staged in the arena, so that its receiver needs no
+    /// system call.
     pub inline_bytes_max: u64,
-    /// A send to another host up to this length is staged in the arena, so its operation is complete before
-    /// the receiver has it.
+    /// A send to another host up to this length is staged in the arena, so that its operation is complete
+    /// before the receiver has the bytes.
     pub far_copy_bytes_max: u64,
     /// An operation whose datatypes have more runs than this is executed by the caller.
     pub layout_runs_max: usize,
@@ -27,14 +27,14 @@ pub struct Config {
     pub proxy_timeout_ms: u64,
     /// How long a proxy polls after its last work before it sleeps.
     pub proxy_poll_us: u64,
-    /// Schedules whose programs a rank keeps in its arena.
+    /// The most schedules of which a rank keeps the programs in its arena.
     pub programs_max: usize,
-    /// Scratch and staging that idle instances keep at most.
+    /// The most bytes of scratch and staging that idle instances keep.
     pub idle_bytes_max: u64,
 }
 
 impl Config {
-    /// From the user's settings and the measured values.
+    /// The configuration that the user's settings and the measured values give.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             offload: settings.offload.into(),

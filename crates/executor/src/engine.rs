@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Drives one instance, step by step, wherever it runs.
+//! Drives one instance, step by step, in whatever process.
 //!
 //! Invariants: a receive stores its `done` before the sender's; bytes are copied before any `done` counts
-//! them; `published` counts only bytes that will not change. So another driver can go on after this one died
-//! (`Execution::resume`): what `done` counts is done, everything else can be done again.
+//! them; `published` counts only bytes that will not change. So another driver can go on after this one has
+//! died (`Execution::resume`): what `done` counts is finished, and all the rest can be done again.
 //!
-//! Read next: `engine/receive.rs` (receives from a peer on this node), `engine/local.rs` (the steps without a
-//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another node), `engine/share.rs`
+//! Read next: `engine/receive.rs` (receives from a peer on this host), `engine/local.rs` (the steps without a
+//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another host), `engine/share.rs`
 //! (two drivers).
 
 mod fetch;
@@ -34,72 +34,72 @@ use sys::Span;
 use telemetry::{Counter, Event};
 use transport::shm::LocalRank;
 
-/// After so many unclear looks in a row a peer's directory counts as corrupt.
+/// The unclear looks in a row after which a peer's directory counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
 
-/// An instance, with what its driver remembers of it.
+/// An instance, with what its driver remembers about it.
 pub struct Execution {
     /// The plan.
     pub plan: Arc<CheckedSchedule>,
-    /// World rank of the owner.
+    /// The owner's world rank.
     pub rank: LocalRank,
-    /// The shared words.
+    /// The instance's words in shared memory.
     pub record: InstanceRecord,
-    /// Key.
+    /// The first half of the key: the comm's context.
     pub context: u64,
-    /// Key.
+    /// The second half of the key: the number in the context.
     pub sequence: u32,
-    /// World ranks of the schedule's ranks.
+    /// The processes of the schedule's ranks.
     pub peers: Arc<[Peer]>,
-    /// Memory.
+    /// The instance's buffers.
     pub buffers: Buffers,
     /// The version of the parameters that a proxy decoded.
     pub version: u64,
     states: Vec<StepState>,
-    /// Where a receive last found its send: the peer's program and the step there.
+    /// By step: where a receive last found its send, as the peer's program and the step there.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
-    /// Steps for which the user's buffers still have to wait.
+    /// The number of steps for which the user's buffers still have to wait.
     open: usize,
-    /// Whether the record says that none is left.
+    /// Whether the record already reports that no such step is left.
     said_local: bool,
-    /// Whether a fault has happened that voids what the rank would pass on.
+    /// Whether a fault has made the bytes void that the rank would pass on.
     is_void: bool,
-    /// The driver's processor time when it began with the instance, where operations are timed.
+    /// The driver's processor time when it started the instance, where operations are timed.
     taken_cpu: u64,
-    /// Where edges to ranks on other nodes are messages.
+    /// The edges to ranks of other hosts that are messages, if there are any.
     remote: Option<Box<remote::Remote>>,
-    /// Where edges to those are fetched.
+    /// The edges to ranks of other hosts that are fetched, if there are any.
     fetches: Option<Box<fetch::Fetches>>,
-    /// Where a proxy on another computer and the rank drive it together.
+    /// This driver's share, where a proxy on another computer and the rank drive the instance together.
     share: Option<Box<share::Share>>,
 }
 
 /// What a driver remembers of a step.
 #[derive(Clone, Debug, Default)]
 struct StepState {
-    /// Unfinished steps that it waits for as a whole.
+    /// The unfinished steps that this step waits for as a whole.
     waits: u32,
-    /// Bytes that are done; of a send, at its receiver.
+    /// The bytes that are done; of a send, at its receiver.
     done: u64,
-    /// Bytes that a send has published.
+    /// The bytes that a send has published.
     published: u64,
-    /// Whether a send has nothing more to publish.
+    /// Whether a send has published all, or a fetched receive has all bytes.
     said_all: bool,
-    /// Whether nothing is left of it.
+    /// Whether the step has finished.
     finished: bool,
-    /// Whether followers may go on: it is finished, or a send whose bytes are staged.
+    /// Whether followers may go on: the step is finished, or a send whose bytes are staged.
     is_free: bool,
-    /// Whether the user's buffers need not wait for it: its followers need not, or it sends scratch.
+    /// Whether the user's buffers need not wait for the step: its followers need not, or it sends scratch.
     is_local: bool,
-    /// A finished receive of a driver that died, which its sender may not know of.
+    /// Whether the step is a finished receive of which the sender may not know yet.
     settling: bool,
-    /// The user's function is being called.
+    /// Whether the user's function is being called.
     calling: bool,
-    /// Unclear looks at the peer's directory in a row.
+    /// The unclear looks at the peer's directory in a row.
     unclear: u32,
-    /// A receive's send, once found.
+    /// The send of a receive, once it is found.
     source: Option<SendSource>,
 }
 
@@ -109,9 +109,9 @@ struct SendSource {
     record: InstanceRecord,
     step: u32,
     region: Region,
-    /// Its length.
+    /// The send's length.
     bytes: u64,
-    /// The bytes cannot be read there, and the sender has been asked to copy them to its arena.
+    /// Whether the bytes cannot be read there, and the sender has been asked to copy them to its arena.
     asked: bool,
 }
 
@@ -126,9 +126,9 @@ pub enum Progress {
     Local,
     /// All steps are finished, and the record says so.
     Finished,
-    /// The receiver of this send cannot read its bytes: the rank is to give them a place in its arena.
+    /// The receiver of this send cannot read its bytes: the rank must give them room in its arena.
     Stage { step: u32 },
-    /// A user's function is due for this step.
+    /// A user's function is to be called for this step.
     Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
 
@@ -142,7 +142,7 @@ enum Did {
 }
 
 impl Execution {
-    /// An instance before its start; `restart` comes before the first `poll`.
+    /// An instance before its start. `restart` comes before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: LocalRank,
@@ -236,8 +236,8 @@ impl Execution {
         }
     }
 
-    /// Drives every step that can go on, a chunk each. A step's fault is stored in the record and the others
-    /// go on, so that no peer hangs; `Err` only where another driver must go on.
+    /// Drives every step that can go on, a chunk each. A step's fault is stored in the record and the other
+    /// steps go on, so that no peer hangs. Errors: another driver must go on.
     pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
@@ -288,7 +288,7 @@ impl Execution {
             self.record.head(Head::State).store(COMPLETE, Ordering::Release);
             return Ok(Progress::Finished);
         }
-        // What a rank is told must hold; a fault may come until all steps are finished.
+        // The rank relies on this report, and a fault may come until all steps are finished.
         let may_say = !self.said_local && self.fetches.is_some() && !is_host_share;
         if self.open == 0 && may_say && self.record.fault().is_none() {
             reach.fault_point()?;
@@ -302,8 +302,8 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores when it ended, and the processor time since this driver began with it or, if later, ended
-    /// another.
+    /// Stores when the instance ended, and the processor time since this driver started it or, if later,
+    /// ended another one.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -354,7 +354,7 @@ impl Execution {
         })
     }
 
-    /// The user's function of a step has been called.
+    /// Ends the step of which the user's function has been called.
     pub fn called(&mut self, step: u32) {
         let index = self.active.iter().position(|&active| active == step);
         if let Some(index) = index.filter(|_| self.states[step as usize].calling) {
@@ -364,7 +364,7 @@ impl Execution {
         }
     }
 
-    /// Steps of the schedule.
+    /// The number of steps of the schedule.
     pub fn steps(&self) -> usize {
         self.states.len()
     }
@@ -414,7 +414,7 @@ impl Execution {
         }
     }
 
-    /// How many bytes of `step` its streaming dependencies allow, and whether they are all finished.
+    /// The bytes of `step` that its streaming dependencies allow, and whether these are all finished.
     fn limit(&self, step: u32) -> (u64, bool) {
         let total = self.buffers.spots[step as usize].bytes;
         let mut limit = (total, true);
@@ -427,7 +427,8 @@ impl Execution {
         limit
     }
 
-    /// The user's buffers need not wait for a step any more; its followers go on if these need not, either.
+    /// Notes that the user's buffers need not wait for a step any more. If its followers need not either
+    /// (`is_free`), they go on.
     fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
         if !std::mem::replace(&mut state.is_local, true) {
@@ -435,7 +436,8 @@ impl Execution {
         }
         if is_free && !std::mem::replace(&mut state.is_free, true) {
             for &follower in self.plan.followers(step) {
-                // A driver that died may have ended it: what it had published it did not always say.
+                // A driver that died may have ended the follower: it may have died before it stored what it
+                // had published.
                 let is_driven = matches!(self.role(follower), Role::Own | Role::Announced);
                 if !is_driven || self.states[follower as usize].finished {
                     continue;
@@ -464,7 +466,8 @@ impl Execution {
         self.tell_later(step);
     }
 
-    /// The server of a step that was fetched has to be told: until then the instance does not end.
+    /// Makes a fetched step wait until the server knows that it is finished. Until then the instance does not
+    /// end.
     fn tell_later(&mut self, step: u32) {
         if self.fetches.is_some()
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
@@ -494,7 +497,7 @@ impl Execution {
         if let Action::Send { to, .. } = action {
             let to = self.peers[to as usize].local();
             if to.is_none() && self.is_message(step) {
-                // Its receiver gets a message, and looks at no word.
+                // The receiver gets a message, and looks at no word.
                 self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
             }
             self.record.step(step, Field::Published).store(COMPLETE | GIVEN_UP, Ordering::Release);
@@ -517,7 +520,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Wakes the drivers of the receiver of a send, or this rank's server.
+    /// Wakes the drivers of a send's receiver, or this rank's server.
     fn wake(&self, to: Option<LocalRank>, reach: &Reach) {
         match to {
             Some(peer) => reach.wake(peer),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks on other hosts in a job with proxies: what executors say to each other, and who answers.
+//! Edges to ranks of other hosts in a job with proxies: which notes executors exchange, and who answers.
 //!
 //! An edge is a fetch. The driver of the receiving instance asks the *server* of the sending rank: its proxy,
-//! or that rank once the proxy is gone. The server sends what is short, or no piece of an arena, in packets.
-//! It exposes the rest, which the driver reads. The driver stores its `done` behind the bytes, and then says
-//! so; the server stores the send's `done`, and acknowledges that. Then the instance may end. A proxy answers
-//! before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`later.rs`).
-//!
-//! Invariants: every note may come twice; a driver or a server that dies at any instant leaves words from
-//! which another goes on; only its driver writes to a receiver's buffer, so nothing of a dead one comes late.
+//! or that rank once the proxy is gone. The server sends short bytes, and those outside of arenas, in
+//! packets; it exposes the rest, which the driver reads. The driver stores its `done` behind the bytes and
+//! reports it; the server stores the send's `done` and acknowledges. Then the instance may end. A proxy
+//! answers before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`later.rs`).
+//! Invariants: every note may come twice; when a driver or server dies, its words allow another to go on;
+//! only its driver writes to a receiver's buffer, so no bytes of a dead driver come late.
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
@@ -25,57 +24,57 @@ use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Pull, Sent};
 
-/// Bytes of reads from one server that may be under way. What it sends beside them, such as its requests for
-/// bytes the other way, waits behind these in the queues of the network.
+/// The most bytes of reads from one server that are under way. What the server sends beside them, such as its
+/// requests for bytes the other way, waits behind these reads in the queues of the network.
 const READING_BYTES_MAX: usize = 256 << 10;
 
-/// A note about a whole instance, with where it goes or comes from, and the words that follow.
+/// A note about a whole instance, with the endpoint that gets it or has sent it, and the words behind it.
 pub(crate) type Order = (u32, Note, Vec<u64>);
 
-/// An executor's or a proxy's part in the edges between hosts.
+/// The part of an executor or a proxy in the edges between hosts.
 #[derive(Default)]
 pub(crate) struct FarEdges {
-    /// Notes to leave, with where they go.
+    /// The notes to send, with the endpoints that get them.
     pub outbox: VecDeque<(u32, Note)>,
-    /// Between a rank and a proxy on another computer (`imported.rs`): what is to leave, before the others,
-    /// and what has come.
+    /// The notes between a rank and its proxy on another computer (`imported.rs`): those to send, which leave
+    /// before the others, and those that have come.
     pub orders: VecDeque<Order>,
     pub ordered: VecDeque<Order>,
     pub server: Server,
-    /// What has come for steps that have not begun.
+    /// The notes that have come for steps that have not started.
     pub unasked: Unasked,
     later: Later,
-    /// Reads that have not begun, and those under way with what exposes their memory to the provider.
+    /// The reads that have not started, and those under way, with what exposes their memory to the provider.
     reads: VecDeque<Read>,
     reading: Slab<(Read, Lease)>,
 }
 
-/// A read of what a send has published, from the memory of its server.
+/// A read of bytes that a send has published, from the memory of its server.
 pub(crate) struct Read {
-    /// The fetch that it is for.
+    /// The fetch that needs the bytes.
     pub note: Note,
-    /// The server.
+    /// The endpoint of the server.
     pub from: u32,
-    /// Its memory.
+    /// The server's memory.
     pub place: Place,
-    /// Where the bytes go, which nobody else uses until `FarEdges` has told of the end.
+    /// Where the bytes go. Nobody else uses this memory until `FarEdges` has reported the end of the read.
     pub to: Span,
-    /// The same, if it is not yet their place.
+    /// The block of `to`, if the bytes are copied to their final address afterwards.
     pub bounce: Option<Block>,
-    /// The byte of the edge with which they begin.
+    /// The offset in the edge of the first byte.
     pub begin: u64,
 }
 
-/// What `FarEdges::exchange` tells the drivers of instances.
+/// What `FarEdges::exchange` reports to the drivers of instances.
 pub(crate) enum News<'a> {
-    /// A note has come from an endpoint, with what follows it.
+    /// A note has come from an endpoint, with the data behind it.
     Note(u32, &'a Note, Span),
-    /// A read has ended; whether its bytes are there.
+    /// A read has ended; true if it has brought its bytes.
     Read(&'a Read, bool),
 }
 
 impl News<'_> {
-    /// By what its instance is known.
+    /// The note that names the instance.
     pub fn note(&self) -> &Note {
         match self {
             News::Note(_, note, _) => note,
@@ -85,7 +84,7 @@ impl News<'_> {
 }
 
 impl FarEdges {
-    /// Takes what the driver of an instance has to say.
+    /// Takes the notes and reports that the driver of an instance has to send.
     pub fn hear(&mut self, all: impl Iterator<Item = Said>, reach: &Reach) {
         for said in all {
             let (to, note, is_awaited) = match said {
@@ -99,7 +98,7 @@ impl FarEdges {
                 Kind::Fetch => self.later.is_pushed(&note) && !self.unasked.has(&note),
                 _ => !is_awaited,
             };
-            // A rank may not come back to MPI soon.
+            // A rank may not come back to MPI soon, so it delays no note.
             match reach.driver {
                 Driver::Proxy(_) if may_wait => self.later.push(to, note),
                 _ => self.outbox.push_back((to, note)),
@@ -107,9 +106,9 @@ impl FarEdges {
         }
     }
 
-    /// Takes notes and ends of reads, and gives `arrived` those for instances, which adds reads. Sends
-    /// what is to be sent, and begins reads. Whether anything moved.
-    /// Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Takes notes and ends of reads, and gives `arrived` those for instances, which adds reads. Then sends
+    /// what is to be sent, and starts reads. Returns whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a
+    /// process is out of reach although it lives.
     pub fn exchange(
         &mut self,
         port: &mut impl EdgePort,
@@ -179,23 +178,24 @@ impl FarEdges {
         Ok(moved)
     }
 
-    /// Whether something is to leave that must not wait for the next MPI call.
+    /// Whether a note is to leave that must not wait for the next MPI call.
     pub fn has_orders(&self) -> bool {
         !self.orders.is_empty()
     }
 
-    /// How long it may be left alone, if nothing comes.
+    /// How long these edges need no call of `exchange` if nothing comes.
     pub fn nap_max(&self) -> Option<Duration> {
         self.later.nap_max()
     }
 
-    /// Whether there is work for which no bell rings. What the network had no room for is none.
+    /// Whether there is work for which no bell rings. What waits for room in the network does not count.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach)
     }
 }
 
-/// Sends notes; whether any left, or gives `arrived` what has come unasked of what they ask for.
+/// Sends notes, and gives `arrived` the bytes that have already come unasked for a question. Returns whether
+/// anything moved.
 fn send_notes(
     port: &mut impl EdgePort,
     reach: &Reach,
@@ -204,19 +204,19 @@ fn send_notes(
     mut arrived: impl FnMut(u32, &Note, Span) -> Taken,
 ) -> bool {
     let mut moved = false;
-    // One that cannot be reached now keeps no other waiting.
+    // An endpoint that cannot be reached now delays no other.
     for _ in 0..outbox.len() {
         let Some((to, mut note)) = outbox.pop_front() else { break };
         if note.kind == Kind::Fetch && unasked.has(&note) {
             moved = true;
             let all = unasked.take(&note);
-            // Then the rest is on its way, if it has not come.
+            // If all are taken, the rest of the edge is on its way or has come.
             if all.iter().all(|(from, note, block)| arrived(*from, note, block.span()) == Taken::Yes) {
                 continue;
             }
             note.kind = Kind::Again;
         }
-        // Whoever waits for an answer of a process that is gone asks another.
+        // A driver that waits for an answer of a process that is gone asks another process.
         if reach.segment.is_gone(to) || reach.must_not_tell(&note) {
             continue;
         }
@@ -228,7 +228,7 @@ fn send_notes(
     moved
 }
 
-/// Acknowledges what was read from servers from which nothing more is being read.
+/// Acknowledges ended reads to the servers from which no other read is under way.
 fn acknowledge(port: &mut impl EdgePort, ended: &[Read], reading: &Slab<(Read, Lease)>) {
     for (at, read) in ended.iter().enumerate() {
         let is_again = ended[at + 1..].iter().any(|other| other.from == read.from);
@@ -238,7 +238,7 @@ fn acknowledge(port: &mut impl EdgePort, ended: &[Read], reading: &Slab<(Read, L
     }
 }
 
-/// Begins the reads for which there is room; whether any left the queue.
+/// Starts the reads for which there is room. Returns whether any left the queue.
 fn begin_reads(
     port: &mut impl EdgePort,
     reads: &mut VecDeque<Read>,

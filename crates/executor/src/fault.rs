@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What can go wrong while an instance is driven, as words by which a proxy can tell its rank.
+//! What can go wrong while an instance is driven, as words by which a proxy can report it to its rank.
 
 use error::{Class, Error};
 use std::io;
@@ -12,11 +12,11 @@ pub enum Fault {
     Truncated { peer: u32, sent: u64, expected: u64 },
     /// The two sides of a copy within the rank differ.
     Unequal { from: u64, into: u64 },
-    /// Shared words of `peer` that no rank writes.
+    /// The shared words of `peer` hold what no rank writes.
     Corrupt { peer: u32, what: Corruption },
     /// Rank `by`, or a proxy (`u32::MAX`), cannot map so many bytes of `peer`'s memory.
     Unmapped { by: u32, peer: u32, bytes: u64, code: i32 },
-    /// The arena of `peer` has no such space for a copy of what a receiver cannot read in its private memory.
+    /// The arena of `peer` has no room for a copy of private bytes that a receiver cannot read.
     Full { peer: u32, bytes: u64 },
     /// The kernel refused to copy private memory of `peer`.
     Unreachable { peer: u32, code: i32 },
@@ -32,20 +32,20 @@ pub enum Fault {
 pub enum Corruption {
     /// An offset leads out of the arena.
     Offset = 1,
-    /// The program is not one.
+    /// The words of the program encode no schedule.
     Program = 2,
     /// The parameters contradict the program.
     Parameters = 3,
     /// The directory's chain never ends.
     Chain = 4,
-    /// The instance has no such send.
+    /// The instance has no send of this edge.
     Edge = 5,
-    /// Progress that contradicts the length.
+    /// The progress contradicts the length.
     Progress = 6,
 }
 
 impl Fault {
-    /// Four words; the first is not 0.
+    /// The fault as four words, of which the first is not 0.
     pub fn words(self) -> [u64; 4] {
         match self {
             Fault::Truncated { peer, sent, expected } => [1, peer.into(), sent, expected],
@@ -61,7 +61,7 @@ impl Fault {
         }
     }
 
-    /// The fault that four words encode, if they do.
+    /// The fault that four words encode, or None if the first is 0.
     pub fn from_words(words: [u64; 4]) -> Option<Fault> {
         let [kind, ranks, a, b] = words;
         let (by, peer) = ((ranks >> 32) as u32, ranks as u32);
@@ -78,8 +78,8 @@ impl Fault {
         })
     }
 
-    /// The fault where `bytes` bytes of `peer`'s arena could not be had by `by`: the system refused to map
-    /// them, or they do not exist.
+    /// The fault when `by` cannot get `bytes` bytes of `peer`'s arena: the system refused to map them, or
+    /// they do not exist.
     pub fn of_arena(by: u32, peer: u32, bytes: u64, error: &Error) -> Fault {
         match error.errno {
             Some(code) => Fault::Unmapped { by, peer, bytes, code },
@@ -87,23 +87,25 @@ impl Fault {
         }
     }
 
-    /// Whether another driver may not have it: that of a proxy's rank goes on then.
+    /// Whether another driver may be spared this fault. If a proxy meets one, its rank drives the instance
+    /// on.
     pub fn is_of_driver(self) -> bool {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
     }
 
-    /// Whether what the rank would pass on means nothing, so that it gives up the rest of its sends.
+    /// Whether the bytes that the rank would pass on mean nothing, so that it gives up the rest of its sends.
     pub fn voids(self) -> bool {
         matches!(self, Fault::Unmapped { .. } | Fault::Full { .. })
     }
 
-    /// Whether the kernel refuses all private memory of `peer`, not just this: then `peer` can copy it.
+    /// Whether the kernel refuses all private memory of `peer`, not just these bytes. Then `peer` can copy
+    /// them.
     pub fn refuses(self, peer: u32) -> bool {
-        // EFAULT: that of a device, or none.
+        // EFAULT means memory of a device, or no memory.
         matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)
     }
 
-    /// The error as world rank `me` reports it.
+    /// The error that world rank `me` reports.
     pub fn error(self, me: u32) -> Error {
         match self {
             Fault::Truncated { peer, sent, expected } => Error::new(

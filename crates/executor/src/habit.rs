@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What `Offload::Auto` learns: whether the rank works between the start of an operation and its end. On one
-//! host, where it only waits, it carries out the next one itself: it is as fast or faster, and wakes nobody.
-//! Between hosts, and for messages, both ways are measured, and measured anew once the rank begins or ceases
-//! to work.
+//! What `Offload::Auto` learns: whether the rank computes between the start of an operation and its end.
+//!
+//! On one host, a rank that only waits carries out its next operation itself: it is as fast as the proxy or
+//! faster, and wakes nobody. Between hosts, and for messages, the executor measures both ways of carrying
+//! them out. It measures anew once the rank begins to compute beside its operations, or ceases to.
 
 use sys::clock::now;
 
-/// Work of a quarter of the time in which the rank waits pays for a proxy.
+/// A proxy pays if the rank computes for at least a quarter of the time in which it waits.
 const WAITING_PER_WORK: u64 = 4;
 const SURE: u8 = 3;
 
-/// Whether the rank worked beside the last operations of a schedule. One exception changes nothing.
+/// Whether the rank computed while the last operations of a schedule were under way. One exception changes
+/// nothing.
 #[derive(Debug)]
 pub struct Habit(u8);
 
@@ -21,7 +23,7 @@ impl Default for Habit {
 }
 
 impl Habit {
-    /// Whether it probably works beside the next one.
+    /// Whether the rank will probably compute beside the next operation.
     pub fn works(&self) -> bool {
         self.0 > SURE / 2
     }
@@ -31,17 +33,17 @@ impl Habit {
     }
 }
 
-/// How long a rank has waited in MPI, for as long as it judges operations.
+/// How long a rank has waited in MPI while operations were measured.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// The begin of the present wait, or 0.
+    /// The start of the present wait, or 0.
     since: u64,
     sum: u64,
-    /// Operations under way that will be judged.
+    /// The operations under way that are being measured.
     judged: u32,
 }
 
-/// The begin of an operation that will be judged: the time, and the time waited so far.
+/// The start of a measured operation: the time, and the time that the rank had waited by then.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     at: u64,
@@ -49,7 +51,7 @@ pub struct Begun {
 }
 
 impl Waits {
-    /// A wait begins or ends at this time.
+    /// Notes that a wait begins or ends at this time.
     pub fn wait(&mut self, begins: bool, at: u64) {
         if !begins && self.since != 0 {
             self.sum += at.saturating_sub(self.since);
@@ -57,12 +59,12 @@ impl Waits {
         self.since = if begins { at } else { 0 };
     }
 
-    /// The time, if a step of progress that begins now counts as a wait of its own.
+    /// The time, if a round of progress that starts now counts as a wait of its own.
     pub fn step(&self) -> Option<u64> {
         (self.judged > 0 && self.since == 0).then(now)
     }
 
-    /// The end of `step`.
+    /// Ends the round of progress that `step` started.
     pub fn stepped(&mut self, begun: Option<u64>) {
         if let Some(begun) = begun {
             self.sum += now() - begun;
@@ -75,7 +77,7 @@ impl Waits {
         Begun { at, waited: self.waited(at) }
     }
 
-    /// The operation is over, as the rank has just learned.
+    /// Ends the measurement of an operation of which the rank has just learned that it has ended.
     pub fn judge(&mut self, begun: Begun, habit: &mut Habit) {
         self.judged -= 1;
         let now = now();
@@ -89,40 +91,41 @@ impl Waits {
     }
 }
 
-/// Calls of a window. A program's steps mostly have a divisor of so many calls of one kind.
+/// The calls of a window. The number of calls in a step of a program mostly divides this.
 const WINDOW: usize = 12;
-/// The first calls of a window do not count: they open connections and fill caches.
+/// The calls at the start of a window that do not count: they open connections and fill caches.
 const FIRST: usize = 2;
-/// After so many calls a window ends early if the other one had so many behind it far sooner.
+/// The calls after which a window may end early: if the other window had as many behind it far sooner.
 const EARLY: usize = 6;
-/// Calls until the choice is looked at again the first time, and at most: each time four times as many.
+/// The calls until the choice is measured again, the first time and at most. The number is four times as
+/// large each time.
 const LOOK_MIN: u64 = 120;
 const LOOK_MAX: u64 = 1 << 15;
 
-/// Which of two ways of carrying out operations of a kind makes a program's steps shorter, as measured: the
-/// time from the start of each to the start of the next one, by the first way for some calls, then by the
-/// other. All ranks take turns at the same calls; what each chooses then is its own.
+/// Which of two ways of carrying out operations of a kind makes a program's steps shorter. A trial measures
+/// the time from the start of each operation to the start of the next, one way for some calls, then the other
+/// way. All ranks take turns at the same calls; each makes its own choice afterwards.
 #[derive(Debug)]
 pub struct Trial {
-    /// Whether the other way is the present choice.
+    /// Whether the second way is the present choice.
     other: bool,
     phase: Phase,
-    /// When the last call began; 0 before the first.
+    /// When the last call started; 0 before the first.
     begun: u64,
-    /// From one look to the next.
+    /// The calls from one measurement to the next.
     look: u64,
-    /// Whether the rank works beside these operations.
+    /// Whether the rank computes beside these operations.
     works: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// So many calls begin before the next window.
+    /// No measurement; so many calls start before the next one.
     Rest(u64),
-    /// When each call of a window by the present choice ended, from the end of the first ones on.
+    /// A window of the present choice: when each call ended, counted from the end of the first ones.
     Present(Vec<u64>),
-    /// The same, and when the last call ended of a window by the way that is not the present choice, and its
-    /// calls.
+    /// The same times, and a window of the way that is not the present choice: when its last call ended, and
+    /// how many calls it had.
     Compared(Vec<u64>, u64, usize),
 }
 
@@ -133,8 +136,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Whether the call that begins at this time goes by the other way. Once the rank begins or ceases to
-    /// work beside the operations, what was measured before counts for nothing.
+    /// Whether the call that starts at this time goes the second way. Once the rank begins to compute beside
+    /// the operations, or ceases to, the earlier measurements count for nothing.
     pub fn next(&mut self, now: u64, works: bool) -> bool {
         if works != self.works {
             *self = Trial { works, ..Trial::default() };
@@ -166,8 +169,8 @@ impl Trial {
     }
 }
 
-/// What is learnt of messages of one kind: whether the rank works beside them, and which way its steps are
-/// shorter.
+/// What is learnt about messages of one kind: whether the rank computes beside them, and which way makes its
+/// steps shorter.
 #[derive(Debug, Default)]
 pub struct MessageHabit {
     habit: Habit,
@@ -177,8 +180,8 @@ pub struct MessageHabit {
 }
 
 impl MessageHabit {
-    /// Whether a proxy is to carry one more, which begins at this time. Those that are under way together go
-    /// one way, since they are one step of the program.
+    /// Whether a proxy is to carry one more message, which starts at this time. The messages that are under
+    /// way together go one way, since they belong to one step of the program.
     pub fn begin(&mut self, now: u64) -> bool {
         if self.under_way == 0 {
             self.is_slower = self.trial.next(now, self.habit.works());
@@ -187,13 +190,13 @@ impl MessageHabit {
         self.pays()
     }
 
-    /// One is over, beside which the rank has worked or not as `judge` tells the habit.
+    /// Notes that a message has ended. `judge` tells the habit whether the rank computed beside it.
     pub fn end(&mut self, judge: impl FnOnce(&mut Habit)) {
         self.under_way = self.under_way.saturating_sub(1);
         judge(&mut self.habit);
     }
 
-    /// Whether a proxy is to carry those that are under way.
+    /// Whether a proxy is to carry the messages that are under way.
     pub fn pays(&self) -> bool {
         self.habit.works() && !self.is_slower
     }
@@ -219,8 +222,8 @@ mod tests {
         assert!(!habit.begin(now), "the rank only waits");
     }
 
-    /// Plays calls whose steps take as long as `step` says by the number of the call and the way; how many
-    /// went by the other way.
+    /// Plays calls whose steps take as long as `step` says by the number of the call and the way. Returns how
+    /// many went the second way.
     fn play(trial: &mut Trial, calls: u64, step: impl Fn(u64, bool) -> u64) -> u64 {
         let mut now = 1_000_000;
         let mut others = 0;
@@ -265,13 +268,13 @@ mod tests {
             let works = call >= 40;
             let other = trial.next(now, works);
             others += u64::from(other && works);
-            // Without work the other way is better, with work the first one.
+            // Without computation the second way is faster, with it the first way.
             now += if other == works { 100 } else { 10 };
         }
         assert!(others < 40, "{others} of 360");
     }
 
-    /// Judges an operation that lasted so long, and beside which the rank waited for so long at its end.
+    /// Measures an operation that lasted so long, and at whose end the rank waited for so long.
     fn judge(habit: &mut Habit, lasted: u64, waited: u64) {
         let mut waits = Waits::default();
         let at = now() - lasted;

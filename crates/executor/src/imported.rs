@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A proxy on another computer (a data processing unit): what it knows of the memory of its ranks, which it
-//! reaches by RDMA only.
+//! The memory of ranks that a proxy on another computer (a data processing unit) has imported. The proxy
+//! reaches it by RDMA only.
 //!
-//! Its segment is a mirror of the host's: a rank's record lies there at the offset that it has in the rank's
-//! arena, fetched once for each set of parameters. Scratch lies in both: it is read here and written to both.
-//! User's buffers lie with the rank alone.
-//!
-//! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
-//! `done` that counts them, the bytes of steps that follow. Nobody else hears of any of it before it has
-//! arrived (`settle`). `published` stays here, since a rank that goes on publishes anew.
-//!
-//! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
+//! The proxy's segment mirrors the host's. A rank's record lies there at its offset in the rank's arena, and
+//! is fetched once for each set of parameters. Scratch lies on both sides: the proxy reads it in the mirror
+//! and writes it to both. User's buffers lie with the rank alone. Invariants: a rank's memory changes in the
+//! order in which a proxy of its host would change it: bytes, the `done` that counts them, the bytes of steps
+//! that follow. No other process learns of any of it before it has arrived (`settle`). `published` stays in
+//! the mirror, since a rank that goes on publishes anew. Read next: `caller/export.rs` (the rank's side),
+//! `transport/export.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};
@@ -24,14 +22,16 @@ use transport::shm::{Arena, LocalRank};
 
 /// The most ranges that a rank exports for one instance.
 pub(crate) const RANGES_MAX: usize = 120;
-/// Extents that a rank's arena can have, besides the first, if it is to export instances.
+/// The most extents, besides the first, that a rank's arena can have if it is to export instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
-/// Bytes of values that travel in a note, at most: whoever gets it need not fetch them. Tests have both.
+/// The most bytes of values that travel in a note, so that its receiver need not fetch them. Tests have more,
+/// too.
 pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
-/// A rank exports parts of its arena by their offsets, from this address on, which no process has.
+/// The address from which on a rank exports parts of its arena, by their offsets. No process has such
+/// addresses.
 pub(crate) const ARENA: u64 = 1 << 62;
 
-/// How a proxy reads and writes what ranks have exported. A trait, because tests simulate it.
+/// How a proxy reads and writes what ranks have exported. This is a trait because tests simulate it.
 pub trait Import {
     /// See `Importer`.
     fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
@@ -73,7 +73,7 @@ impl Import for Importer {
     }
 }
 
-/// How a rank exports memory. A trait, because tests simulate it.
+/// How a rank exports memory. This is a trait because tests simulate it.
 pub trait Export {
     /// See `Exporter`.
     fn name(&self) -> &[u8];
@@ -108,7 +108,7 @@ pub(crate) struct RemoteProxy {
     pub exporter: Box<dyn Export>,
     /// The proxy's endpoint.
     pub endpoint: u32,
-    /// Whether it has answered.
+    /// Whether the proxy has answered.
     pub is_welcome: bool,
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct ImportedMemory {
     ranks: RefCell<HashMap<LocalRank, Known>>,
 }
 
-/// What a rank has said.
+/// What one rank has exported.
 #[derive(Default)]
 struct Known {
     exports: Vec<InstanceExport>,
@@ -132,7 +132,7 @@ struct InstanceExport {
     values: Vec<Value>,
 }
 
-/// Short bytes of the user's that no step changes, and their address in the rank's process.
+/// A few bytes of the user's that no step changes, and their address in the rank's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Value {
     pub address: u64,
@@ -140,7 +140,7 @@ pub(crate) struct Value {
 }
 
 impl Value {
-    /// The bytes of a piece of memory, if this value has them.
+    /// The bytes of a piece of memory, or None if this value does not have them.
     fn find(&self, (address, bytes): (usize, usize)) -> Option<&[u8]> {
         let at = usize::try_from((address as u64).checked_sub(self.address)?).ok()?;
         self.bytes.get(at..at.checked_add(bytes)?)
@@ -152,7 +152,7 @@ impl ImportedMemory {
         ImportedMemory { importer: RefCell::new(importer), ranks: RefCell::default() }
     }
 
-    /// A rank joins; false if what it says makes no sense.
+    /// Lets a rank join. Returns false if its words make no sense.
     pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, Known::default());
         self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
@@ -163,8 +163,8 @@ impl ImportedMemory {
         self.importer.borrow().is_lost(rank.peer())
     }
 
-    /// A rank exports ranges for the instance whose record lies at `at`. False if it has not joined, or if
-    /// the instance has some.
+    /// Adds the ranges that a rank exports for the instance whose record lies at `at`. Returns false if the
+    /// rank has not joined, or if the instance has some already.
     pub fn bind(&self, rank: LocalRank, at: u64, submission: &Submission) -> bool {
         let Some(mut known) = self.known(rank) else { return false };
         let is_new = known.exports.iter().all(|export| export.at != at);
@@ -178,7 +178,8 @@ impl ImportedMemory {
         is_new
     }
 
-    /// The user may use its buffers again, whose bytes change then; a later instance may have the same.
+    /// Forgets the values of an instance: the user may use its buffers again, whose bytes change then, and a
+    /// later instance may have the same buffers.
     pub fn forget_values(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {
             known
@@ -189,14 +190,14 @@ impl ImportedMemory {
         }
     }
 
-    /// Nothing is done for the instance any more.
+    /// Forgets the ranges of an instance that has ended.
     pub fn release(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.known(rank) {
             known.exports.retain(|export| export.at != at);
         }
     }
 
-    /// The address by which a rank has exported a place in its arena.
+    /// The address by which a rank has exported an offset in its arena.
     pub fn address(&self, offset: u64) -> Option<u64> {
         (offset < ARENA).then_some(ARENA + offset)
     }
@@ -221,7 +222,7 @@ impl ImportedMemory {
         self.answer(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
     }
 
-    /// Copies a part of a rank's arena to the same place of its mirror.
+    /// Copies a part of a rank's arena to the same offset in the mirror.
     pub fn pull(&self, rank: LocalRank, mirror: &Arena, at: u64, bytes: u64) -> Result<(), Fault> {
         let outside = Fault::Corrupt { peer: rank.peer(), what: Corruption::Offset };
         if bytes == 0 {
@@ -248,15 +249,15 @@ impl ImportedMemory {
         self.write_at(rank, record.place(step, Field::Published), &published.to_ne_bytes())
     }
 
-    /// Writes to the rank why an instance fails, if it does, and what it took. The rank may have a fault of
-    /// its own steps.
+    /// Writes to the rank why an instance fails, if it does, and what it took. Without a fault here, a fault
+    /// of the rank's own steps stays.
     pub fn report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
         let bytes: Vec<u8> = record.report(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.write_at(rank, record.at() + 8 * first as u64, &bytes)
     }
 
-    /// Writes to the rank what has become of the receive of a message, before its first byte.
+    /// Writes the claim of the receive of a message to the rank, before the first byte.
     pub fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let claim = record.head(Head::Claim).load(Ordering::Relaxed);
         self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
@@ -267,7 +268,7 @@ impl ImportedMemory {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
     }
 
-    /// Waits until all that was written has arrived.
+    /// Waits until all writes have arrived.
     pub fn settle(&self) {
         self.importer.borrow_mut().settle();
     }
@@ -287,7 +288,7 @@ impl ImportedMemory {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
-    /// Which of the exported ranges hold these pieces. A fault: none does.
+    /// The exported ranges that hold these pieces. A fault: none does.
     fn places(
         &self,
         rank: LocalRank,
@@ -311,7 +312,7 @@ impl ImportedMemory {
     }
 }
 
-/// What a rank says first: its endpoint for memory, and where the heartbeat goes.
+/// The words of `Kind::Join`: the rank's endpoint for memory, and where the heartbeat goes.
 pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
@@ -319,7 +320,7 @@ pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     words
 }
 
-/// The same, read.
+/// Reads what `join_words` wrote, or returns None.
 pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     let (heartbeat, rest) = words.split_at_checked(ExportedRange::WORDS)?;
     let heartbeat = ExportedRange::from_words(heartbeat)?;
@@ -330,7 +331,7 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     Some((to_bytes(name, bytes as usize), heartbeat))
 }
 
-/// What a rank says to have an instance driven.
+/// The words of `Kind::Submit`, by which a rank submits an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
     /// The record's stamp, and the numbers of its program and parameters.
@@ -338,7 +339,7 @@ pub(crate) struct Submission {
     pub program: u64,
     pub version: u64,
     pub steps: u32,
-    /// Where the extents of the rank's arena end, which the mirror has alike.
+    /// Where the extents of the rank's arena end. The mirror has the same.
     pub extents: Vec<u64>,
     pub values: Vec<Value>,
     pub ranges: Vec<ExportedRange>,
@@ -419,7 +420,7 @@ mod tests {
             assert_eq!(Submission::read(&words[..cut]), None, "{cut} words");
         }
         assert_eq!(Submission::read(&[1, 2, 3, 1 << 32, 0]), None);
-        // A range that leads beyond the end of all addresses.
+        // A range that ends beyond the last address.
         assert_eq!(Submission::read(&[1, 2, 3, 4, 0, 0, u64::MAX, 8, 0, 0]), None);
         // A value that is longer than any.
         let long = [&[1, 2, 3, 4, 0, 1, 64, 1 + VALUES_BYTES_MAX as u64][..], &[0; 64]].concat();

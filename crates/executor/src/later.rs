@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Notes of a proxy that can wait. Those for which nobody waits go with the next bytes to the same process; a
-//! question to a rank that sends unasked is not asked if the bytes come before. Each leaves in time, since a
-//! sender keeps its copies until it hears.
+//! Notes of a proxy that can wait. A note for which nobody waits goes with the next bytes to the same
+//! process. A question to a rank that sends unasked is not asked if the bytes come first. Each note leaves in
+//! time, since a sender keeps its copies until the note arrives.
 
 use crate::memory::{Driver, Reach};
 use crate::note::{Kind, Note, Taken};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-/// How long a note waits at most, in nanoseconds; in tests, in turns.
+/// The longest time that a note waits, in nanoseconds; in tests, in turns.
 const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
-/// Notes that wait at most: a rank's operations wait for each other once 64 are not settled.
+/// The most notes that wait: a rank's operations wait for each other once 64 are not settled.
 const NOTES_MAX: usize = 16;
 
-/// The notes of a process, in the order in which they must leave.
+/// The waiting notes of a process, in the order in which they must leave.
 #[derive(Default)]
 pub(crate) struct Later {
     notes: VecDeque<(u64, u32, Note)>,
-    /// Ranks whose bytes came unasked lately.
+    /// The ranks whose bytes have come unasked lately.
     pushers: HashSet<u32>,
     #[cfg(test)]
     turns: u64,
 }
 
 impl Later {
-    /// Keeps a note to an endpoint.
+    /// Adds a note to an endpoint.
     pub fn push(&mut self, to: u32, note: Note) {
         self.notes.push_back((self.now() + LATER, to, note));
     }
 
-    /// Whether what a question asks for will probably come unasked.
+    /// Whether the bytes that a question asks for will probably come unasked.
     pub fn is_pushed(&self, question: &Note) -> bool {
         self.pushers.contains(&question.sender)
     }
 
-    /// Something has come unasked, and this became of it.
+    /// Learns that bytes have come unasked, and what became of them.
     pub fn pushed(&mut self, note: &Note, taken: Taken) {
         self.pushers.insert(note.sender);
         if taken == Taken::Yes {
@@ -42,7 +42,7 @@ impl Later {
         }
     }
 
-    /// Moves to `outbox` what must leave now.
+    /// Moves the notes that must leave now to `outbox`.
     pub fn leave(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
         #[cfg(test)]
         {
@@ -61,7 +61,7 @@ impl Later {
         }
     }
 
-    /// Moves to `outbox` what follows the bytes that have left for these endpoints.
+    /// Moves the notes to `outbox` that follow the bytes which have left for these endpoints.
     pub fn follow(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
         self.notes.retain(|&(_, to, note)| {
             let follows = note.kind != Kind::Fetch && sent.contains(&to);
@@ -72,7 +72,7 @@ impl Later {
         });
     }
 
-    /// How long none must leave.
+    /// How long no note must leave, or None if none waits.
     pub fn nap_max(&self) -> Option<Duration> {
         self.notes.front().map(|(due, ..)| Duration::from_nanos(due.saturating_sub(self.now())))
     }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs schedules: in the rank itself (the caller) or in another process (a proxy), by one engine.
+//! Runs schedules, in the rank itself (the caller) or in another process (a proxy), by one engine.
 //!
-//! A started schedule is an *instance*: a record in the rank's arena with a word of progress for every step.
-//! Its driver reads the peers' records, and writes its own and the `done` words of sends that it has
-//! received.
+//! A started schedule is an *instance*: a record in the rank's arena with words of progress for every step.
+//! The driver of an instance reads the records of the peers. It writes its own record, and the `done` words
+//! of the sends from which it has received.
 //!
 //! Invariants: a step is finished for its owner before its bytes may be overwritten, and every step can be
-//! run again. So a rank can take over from a proxy that died between any two stores, with nothing but the
-//! record.
+//! run again. So a rank that has nothing but the record can take over from a proxy that died between any two
+//! stores.
 //!
 //! Read next: `start.rs` (what an operation is), `record.rs` (what lies in shared memory), `engine.rs` (how
-//! it is driven), `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
+//! an instance is driven), `caller.rs` (the rank's side), `proxy.rs` (the proxy's loop).
 #![forbid(unsafe_code)]
 
 mod block;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How a driver reaches memory: its own, mapped arenas, and private memory of other processes.
 //!
-//! `Reach::fetch` gives a span of this process that holds bytes of a region (copied only where they cannot be
+//! `Reach::fetch` gives a span of this process with bytes of a region (a copy only where they cannot be
 //! addressed); `fetch_into` copies them to a span; `put` copies a span over them.
 
 use crate::fault::{Corruption, Fault};
@@ -20,10 +20,10 @@ use sys::remote::{self, Piece};
 use telemetry::Counter;
 use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
-/// Bytes of a bounce buffer: enough to make the cost of a system call small.
+/// The bytes of a bounce buffer: enough to make the cost of a system call small.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// Indices into a rank's `scalars`: what it could not map last, in bytes, and what the system said.
+/// Indices into a rank's `scalars`: the bytes that it could not map last, and the system's error code.
 const UNMAPPED_BYTES: usize = 1;
 const UNMAPPED_CODE: usize = 2;
 
@@ -39,9 +39,9 @@ pub enum Driver {
 /// A region of packed bytes, as this process sees it.
 #[derive(Clone, Debug)]
 pub enum Region {
-    /// Addressable: memory of this process or a mapped arena.
+    /// Memory that this process can address: its own or a mapped arena.
     Local(Span),
-    /// Scratch that a proxy on another computer has, too: read here, written here and to the rank.
+    /// Scratch that a proxy on another computer has, too: it reads here, and writes here and to the rank.
     Mirrored { span: Span, rank: LocalRank, address: usize },
     /// Memory of this process with gaps.
     LocalGaps(Buffer),
@@ -52,26 +52,26 @@ pub enum Region {
 }
 
 impl Region {
-    /// No bytes.
+    /// A region without bytes.
     pub const NOTHING: Region = Region::Local(Span::EMPTY);
 }
 
 /// Data with gaps that belongs to another process.
 #[derive(Clone, Debug)]
 pub struct RemoteLayout {
-    /// Whose.
+    /// The rank to which the data belongs.
     pub rank: LocalRank,
     /// Whether `base` is an offset into the rank's arena instead of an address in its process.
     pub mapped: bool,
-    /// Origin of the first element.
+    /// The origin of the first element.
     pub base: usize,
-    /// What lies there.
+    /// The elements' layout.
     pub layout: Arc<Layout>,
-    /// Packed bytes of the first element before the region.
+    /// The packed bytes of the first element before the region.
     pub skip: usize,
 }
 
-/// Which bounce buffer a fetch may use: one for each span in use at the same time.
+/// The bounce buffer that a fetch may use: one for each span in use at the same time.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounce {
     /// A copy's source, a reduction's left operand.
@@ -90,22 +90,22 @@ pub struct Reach {
     pub driver: Driver,
     /// The bytes that a step moves at a time.
     pub chunk_bytes: u64,
-    /// A proxy's on another computer: how it reaches the memory of ranks.
+    /// The memory of ranks that this proxy on another computer has imported.
     pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    /// By rank: the process whose private memory this one has reached.
+    /// By rank: the process whose private memory this process has reached.
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
     /// The driver's processor time at the end of the last instance, where operations are timed.
     pub ended_cpu: Cell<u64>,
-    /// Tests: memory operations until this driver dies; 0 for never.
+    /// Tests: the memory operations until this driver dies; 0 for never.
     #[cfg(test)]
     pub fuse: Cell<u64>,
     /// Tests: the ranks, as bits, whose private memory the kernel refuses.
     #[cfg(test)]
     pub refused: Cell<u64>,
-    /// Tests: the ranks whose arenas cannot be mapped.
+    /// Tests: the ranks, as bits, whose arenas cannot be mapped.
     #[cfg(test)]
     pub unmapped: Cell<u64>,
 }
@@ -166,7 +166,7 @@ impl Reach {
         Ok(entry.get_or_init(|| arena))
     }
 
-    /// Bytes of a rank's arena.
+    /// A span of a rank's arena.
     pub fn span(&self, rank: LocalRank, at: u64, bytes: u64) -> Result<Span, Fault> {
         let span = self.arena(rank)?.span(at, bytes);
         span.map_err(|error| Fault::of_arena(self.me(), rank.peer(), bytes, &error))
@@ -178,7 +178,7 @@ impl Reach {
         InstanceRecord::new(arena, at, steps).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))
     }
 
-    /// The driver, as `Fault::Unmapped` names it.
+    /// The driver's number in `Fault::Unmapped`.
     pub(crate) fn me(&self) -> u32 {
         match self.driver {
             Driver::Rank(rank) => rank.peer(),
@@ -220,7 +220,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Where the bytes of a send of `rank` lie, by its words.
+    /// The region of the bytes of a send of `rank`, by its words.
     pub fn lies(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
         if bytes == 0 {
             return Ok(Region::NOTHING);
@@ -231,7 +231,7 @@ impl Reach {
         Ok(Region::Local(self.span(rank, address & !(IN_ARENA | STAGED), bytes)?))
     }
 
-    /// Tells `peer` that `rank` cannot map its arena, and so will not take what it sends to it.
+    /// Reports to `peer` that `rank` cannot map its arena, and so will not take what it sends to it.
     pub(crate) fn shut_out(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
         let Fault::Unmapped { bytes, code, .. } = fault else { return };
         let page = self.segment.rank(rank);
@@ -242,7 +242,8 @@ impl Reach {
         self.wake(peer);
     }
 
-    /// Tells all that `rank` cannot read `peer`'s private memory, so that `peer` copies what it sends to it.
+    /// Reports to all that `rank` cannot read `peer`'s private memory, so that `peer` copies what it sends to
+    /// it.
     pub(crate) fn mark_unread(&self, rank: LocalRank, peer: LocalRank) {
         let unread = &self.segment.rank(rank).unread;
         if !unread.has(peer.peer()) {
@@ -251,14 +252,14 @@ impl Reach {
         }
     }
 
-    /// `rank` has mapped `peer`'s arena.
+    /// Withdraws the report of `shut_out`: `rank` has mapped `peer`'s arena.
     pub(crate) fn let_in(&self, rank: LocalRank, peer: LocalRank) {
         if self.segment.job().unmapped.load(Ordering::Relaxed) != 0 {
             self.segment.rank(rank).unmapped.remove(peer.peer());
         }
     }
 
-    /// Why `to` will not take what `rank` sends to it, if it has said so.
+    /// Why `to` will not take what `rank` sends to it, or None if it has reported nothing.
     #[inline]
     pub(crate) fn shut_out_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
         if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
@@ -274,7 +275,7 @@ impl Reach {
         })
     }
 
-    /// Wakes the drivers of `rank`'s instances: itself and its proxy.
+    /// Wakes the drivers of `rank`'s instances: the rank and its proxy.
     #[inline]
     pub fn wake(&self, rank: LocalRank) {
         if self.driver != Driver::Rank(rank) {
@@ -296,14 +297,14 @@ impl Reach {
         }
     }
 
-    /// Before notes leave: what they say must lie in the memory of its rank.
+    /// Makes the memory of the ranks hold what the notes report, before the notes leave.
     pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
         if let Some(imported) = self.imported.as_ref().filter(|_| !outbox.is_empty()) {
             imported.settle();
         }
     }
 
-    /// Writes a step's `done` to a rank on another computer; if that is lost, whatever comes next fails.
+    /// Writes a step's `done` to a rank on another computer. If the write is lost, all that follows fails.
     pub(crate) fn tell(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
             let _ = imported.tell(rank, record, step);
@@ -318,7 +319,7 @@ impl Reach {
         }
     }
 
-    /// Whether the driver of a receive may begin to write, which its rank gets to know before the first byte.
+    /// Whether the driver of a receive may start to write. The rank learns of that before the first byte.
     pub(crate) fn claim(&self, rank: LocalRank, record: &InstanceRecord) -> bool {
         let is_first = record.claim().is_none();
         let may_begin = record.begin();
@@ -329,14 +330,14 @@ impl Reach {
         may_begin
     }
 
-    /// Writes to its rank, on another computer, what has become of the receive of a message.
+    /// Writes the claim of the receive of a message to its rank, on another computer.
     pub(crate) fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) {
         if let Some(imported) = &self.imported {
             let _ = imported.tell_claim(rank, record);
         }
     }
 
-    /// Fetches bytes of scratch that its rank, on another computer, has written.
+    /// Fetches bytes of scratch that the rank, on another computer, has written.
     pub(crate) fn refresh(&self, region: &Region, offset: u64, bytes: u64) -> Result<(), Fault> {
         let (Region::Mirrored { span, rank, address }, Some(imported)) = (region, &self.imported) else {
             return Ok(());
@@ -345,7 +346,8 @@ impl Reach {
         imported.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
     }
 
-    /// Whether a note tells of progress that its rank does not know of, and never will by us.
+    /// Whether a note reports progress that its rank does not know of, and that this process cannot write to
+    /// it any more.
     pub(crate) fn must_not_tell(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
@@ -357,7 +359,7 @@ impl Reach {
     }
 
     /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
-    /// region is local. It is valid until the next fetch with the same bounce buffer.
+    /// region is local. The span is valid until the next fetch with the same bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
         if let Region::Local(span) | Region::Mirrored { span, .. } = region {
             return Ok(span.slice(offset as usize, bytes as usize));
@@ -439,7 +441,7 @@ impl Reach {
         Ok(())
     }
 
-    /// The most that `fetch` gives at once.
+    /// The most bytes that `fetch` gives at once.
     pub fn fetch_bytes_max(&self) -> u64 {
         BOUNCE_BYTES as u64
     }
@@ -462,8 +464,8 @@ impl Reach {
         Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
     }
 
-    /// Reads or writes private memory of a rank's process, which is tried at the first contact: its number
-    /// may be another process's here.
+    /// Reads or writes private memory of a rank's process. The first contact tests whether the process is
+    /// that rank: its number may be that of another process here.
     fn attach(&self, rank: LocalRank, access: impl FnOnce(u32) -> io::Result<()>) -> Result<(), Fault> {
         let refused = Fault::Unreachable { peer: rank.peer(), code: 1 };
         #[cfg(test)]
@@ -503,7 +505,7 @@ impl Reach {
                 Transfer::Put => remote::write(pid, &pieces, &[span]),
             });
         }
-        // All pieces mostly lie in one extent: then it is looked up once.
+        // The pieces mostly lie in one extent, which is then looked up once.
         let low = pieces.iter().map(|&(at, _)| at).min().unwrap_or(0);
         let high = pieces.iter().map(|&(at, bytes)| at.saturating_add(bytes)).max().unwrap_or(0);
         let around = self.span(far.rank, low as u64, (high - low) as u64).ok();

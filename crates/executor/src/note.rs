@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What executors on different hosts say to each other about edges (`far.rs`), as packets.
+//! The notes about edges that executors of different hosts exchange (`far.rs`), as packets.
+//!
+//! The tables at `Note` and `Kind` give the format: the fields, and who sends and answers each kind.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -7,24 +9,25 @@ use sys::Span;
 use transport::route::{Header, Pull, RemoteRange, Sent};
 use transport::route_fabric::Exposed;
 
-/// How notes travel, as packets that keep their order between two processes, and how bytes that a process
-/// has exposed are read. A trait, because tests simulate it.
+/// How notes travel, as packets that keep their order between two processes, and how a process reads bytes
+/// that another one has exposed. This is a trait because tests simulate it.
 pub trait EdgePort {
-    /// Sends a packet to an endpoint of the job, whose `bytes` bytes of payload `fill` writes.
+    /// Sends a packet to an endpoint of the job. `fill` writes its `bytes` bytes of payload.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
     /// Whether `send` has room for such a packet, as far as is known.
     fn has_room(&mut self, to: u32, bytes: usize) -> bool;
-    /// Calls `each` with the next packet that has come and its source; false if there is none.
+    /// Calls `each` with the next packet that has come and its source. Returns false if there is none.
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
     /// The longest payload.
     fn payload_bytes_max(&self) -> usize;
-    /// Exposes memory to peers, which stays mapped as long, until the lease is dropped, and under which name;
-    /// nothing if that is refused.
+    /// Exposes memory to peers until the lease is dropped; until then the memory stays mapped. Returns the
+    /// key, the name of the endpoint, and the lease, or None if the provider refuses.
     fn expose(&mut self, span: Span) -> Option<(RemoteRange, Box<[u8]>, Lease)>;
-    /// Registers memory into which `pull` reads, until the lease is dropped; nothing if that is refused.
+    /// Registers memory into which `pull` reads, until the lease is dropped. Returns None if the provider
+    /// refuses.
     fn register(&mut self, span: Span) -> Option<Lease>;
-    /// Reads what an endpoint has exposed under a name, from `at` of it on. Nobody uses `to`, which `own`
-    /// registers, and `own` stays, until `pulled` has told of `token`.
+    /// Reads what an endpoint has exposed under a name, from offset `at` on. Until `pulled` has returned
+    /// `token`, nobody uses `to`, which `own` registers, and `own` stays.
     fn pull(
         &mut self,
         from: (u32, &[u8]),
@@ -33,15 +36,16 @@ pub trait EdgePort {
         own: &Lease,
         token: u32,
     ) -> Pull;
-    /// A pull that has ended, and whether its bytes are there. If they are not, `to` may hold anything.
+    /// The token of a pull that has ended, and whether its bytes are there. If not, `to` may hold anything.
     fn pulled(&mut self) -> Option<(u32, bool)>;
-    /// Pulls from what an endpoint has exposed under a name have ended, and no other is under way.
+    /// Tells an endpoint that the pulls from what it exposed under a name have ended, and that none is under
+    /// way.
     fn acknowledge(&mut self, from: (u32, &[u8]));
     /// Why a living process is out of reach for good.
     fn broken(&self) -> Option<String>;
 }
 
-/// What keeps memory registered.
+/// Keeps memory registered until it is dropped.
 pub struct Lease(pub Box<dyn Any + Send>);
 
 impl EdgePort for transport::route_fabric::Port {
@@ -97,74 +101,90 @@ impl EdgePort for transport::route_fabric::Port {
     }
 }
 
-/// What a note says.
+/// What a note means. R is the driver of an edge's receiving instance. S is the edge's server: the sending
+/// rank's proxy, or that rank. P is a proxy on another computer than its ranks (`imported.rs`), and K a rank
+/// of P.
+///
+/// | kind | from, to | meaning | data behind it | answer |
+/// |---|---|---|---|---|
+/// | `Fetch` | R, S | send the bytes from `offset` on, unless already sent unasked | | those of S below |
+/// | `Again` | R, S | send the bytes from `offset` on, whatever was sent before | | those of S below |
+/// | `Data` | S, R | bytes from `offset` on | the bytes | `Done` after the last |
+/// | `Copied` | S, R | as `Data`, but the sender's operation does not wait for R | the bytes | `Done` |
+/// | `Place` | S, R | R can read all bytes below `offset` | a `Place` | `Done` after the last |
+/// | `Failed` | S, R | the send fails | a `Fault` | |
+/// | `Elsewhere` | S, R | the sending rank drives the instance, and answers for it | | R asks the rank |
+/// | `Done` | R, S | R has all bytes | | `Known` or `Elsewhere` |
+/// | `Known` | S, R | the sender knows what R reported, or S has forgotten R's question | | |
+/// | `Leave` | R, S | the receive was withdrawn, and asks no more | | `Known` |
+/// | `Refused` | R, S | R had no room for what came unasked | | as `Fetch`, once R asks |
+/// | `Join` | K, P | K joins its proxy | `join_words` | `Welcome` |
+/// | `Submit` | K, P | drive the instance with the record at `offset` in K's arena | `Submission` | `Over` |
+/// | `Keep` | K, P | K drives an instance itself | | |
+/// | `End` | K, P | an instance of `Keep` has ended | | |
+/// | `Step` | K, P | `step` has ended with `done` = `total`; failed if `edge` is 1 | scratch or `Fault` | |
+/// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | `Over` |
+/// | `Welcome` | P, K | K has joined | | |
+/// | `Over` | P, K | wakes K: an instance has ended or advanced, as its record says | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// To the server: send the bytes from `offset` on, unless that has begun unasked.
     Fetch = transport::route::EDGE,
-    /// To the server: send them, whatever it has sent before.
     Again,
-    /// From the server: bytes from `offset` on.
     Data,
-    /// The same of a copy: the sender's operation does not wait until the receiver has it.
     Copied,
-    /// From the server: all bytes below `offset` may be read. The words of a `Place` follow.
     Place,
-    /// From the server: the send fails. The words of a `Fault` follow.
     Failed,
-    /// To the server: all has been received.
     Done,
-    /// From the server: the sender knows, or the server has forgotten the question.
     Known,
-    /// To the server: the receiver was withdrawn, and asks no more.
     Leave,
-    /// From the server: the sending rank drives the instance, and answers for it.
     Elsewhere,
-    /// To the server: what it has sent unasked had no room.
     Refused,
-    /// To a proxy on another computer (`imported.rs`): a rank joins it, ...
     Join,
-    /// ... has the instance driven whose record lies at `offset` of its arena, ...
     Submit,
-    /// ... drives an instance itself, ...
     Keep,
-    /// ... which has ended, ...
     End,
-    /// ... has ended the step `step` of an instance that both drive, whose `done` is `total`. If it has
-    /// failed (`edge` is 1), the words of a `Fault` follow, else what it wrote to scratch, if that is short.
     Step,
-    /// ... wants a message no more: its receive, unless that has begun, or its send.
     Withdraw,
-    /// From such a proxy: the rank has joined.
     Welcome,
-    /// From such a proxy: an instance is complete, or has come further. Only wakes the rank; the record's
-    /// words say so, too.
     Over,
 }
 
 const _: () = assert!((Kind::Over as u8) < transport::route::EDGE + transport::route::EDGES);
 
-/// A note about one edge.
+/// A note about one edge, or about an instance as a whole. All numbers are in the host's byte order.
+///
+/// | field | bytes in the packet | unit | meaning |
+/// |---|---|---|---|
+/// | `kind` | kind of the header | | what the note means |
+/// | `attempt` | tag of the header | number | how often the receiver's driver has asked; 0: unasked |
+/// | `context` | context of the header | number | the instance, with `sequence` |
+/// | `sequence` | 0..4 | number | the operation's number in the context |
+/// | `sender`, `receiver` | 4..8, 8..12 | peer of the job | the two ranks of the edge |
+/// | `to` | 12..16 | rank of the schedule | the receiver; with `edge` the sender knows the step |
+/// | `edge` | 16..20 | number | the edge |
+/// | `step` | 20..24 | step, or rank of the schedule | the receiver's step; unasked: the sender |
+/// | `offset` | 24..32 | bytes | offset in the edge, or of a record in the rank's arena |
+/// | `total` | 32..40 | bytes | the edge's length, as the sender of the note knows it |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub kind: Kind,
-    /// The instance.
+    /// The instance, with `sequence`.
     pub context: u64,
     /// See `context`.
     pub sequence: u32,
     /// The two ranks, as peers of the job.
     pub sender: u32,
     pub receiver: u32,
-    /// The edge, and the receiver's rank in the schedule: by these the sender knows the step.
+    /// The receiver's rank in the schedule, and the edge. By these the sender knows the step.
     pub to: u32,
     pub edge: u32,
-    /// The receiver's step, and how often its driver has asked: answers repeat these. In what a server sends
-    /// unasked: the sender's rank in the schedule, and 0.
+    /// The receiver's step, and how often its driver has asked. Answers repeat these. In an unasked note: the
+    /// sender's rank in the schedule, and 0.
     pub step: u32,
     pub attempt: u32,
     pub offset: u64,
-    /// The edge's bytes, as who writes the note knows them.
+    /// The edge's length, as the sender of the note knows it.
     pub total: u64,
 }
 
@@ -172,18 +192,18 @@ pub(crate) struct Note {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Yes,
-    /// It says nothing that is wanted.
+    /// The note has nothing that the instance needs.
     No,
-    /// Its step has not begun.
+    /// The step has not started.
     Early,
 }
 
-/// What the driver of an instance has to say.
+/// What the driver of an instance has to report to another host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Said {
-    /// A note to an endpoint, and whether somebody waits for it.
+    /// A note to an endpoint, and whether its receiver waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
-    /// A send has begun to be published. The note is as its receiver's question.
+    /// A send has published its first bytes. The note is like the question of its receiver.
     Published(Note),
 }
 
@@ -192,21 +212,21 @@ pub(crate) enum Said {
 pub(crate) struct Place {
     /// The exposed memory of its server.
     pub far: RemoteRange,
-    /// The byte of the edge that lies at its beginning.
+    /// The offset in the edge of the memory's first byte.
     pub start: u64,
     /// The name of the endpoint that lets peers read it.
     pub name: Arc<[u8]>,
 }
 
 impl Place {
-    /// Four numbers, the length of the name, and the name, filled up.
+    /// The place as words: four numbers, the length of the name, and the name, padded.
     pub fn words(&self) -> Vec<u64> {
         let RemoteRange { key, base, bytes } = self.far;
         let head = [key, base, bytes, self.start, self.name.len() as u64];
         head.into_iter().chain(to_words(&self.name)).collect()
     }
 
-    /// The place that words say, if they do.
+    /// The place that words encode, or None.
     pub fn from_words(words: &[u64]) -> Option<Place> {
         let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
         let length = usize::try_from(length).ok().filter(|length| length.div_ceil(8) <= name.len())?;
@@ -215,7 +235,7 @@ impl Place {
     }
 }
 
-/// Bytes of a note in a packet.
+/// The length of a note in a packet, behind the header.
 pub(crate) const NOTE_BYTES: usize = 40;
 
 impl Note {
@@ -234,7 +254,7 @@ impl Note {
         to.write(&bytes);
     }
 
-    /// A note, and what follows it; nothing if it is none.
+    /// A note, and the data behind it. Returns None for other packets.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use Kind::*;
         let kinds = [
@@ -265,7 +285,7 @@ impl Note {
         Some((note, payload.slice(NOTE_BYTES, payload.bytes() - NOTE_BYTES)))
     }
 
-    /// A note of or to a rank about an instance as a whole.
+    /// A note about an instance as a whole, from a rank or to a rank.
     pub fn order(kind: Kind, rank: u32, context: u64, sequence: u32, offset: u64) -> Note {
         Note {
             kind,
@@ -282,14 +302,14 @@ impl Note {
         }
     }
 
-    /// Whether both are about the same edge of the same instance.
+    /// Whether both notes are about the same edge of the same instance.
     pub fn is_edge_of(&self, other: &Note) -> bool {
         let key = |note: &Note| (note.context, note.sequence, note.sender, note.to, note.edge);
         key(self) == key(other)
     }
 }
 
-/// Sends a note and words that follow it.
+/// Sends a note, and words behind it.
 pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: &[u64]) -> Sent {
     port.send(to, &note.header(), NOTE_BYTES + 8 * words.len(), |span| {
         note.write(span.slice(0, NOTE_BYTES));
@@ -298,7 +318,7 @@ pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: 
     })
 }
 
-/// Bytes as words, the last one filled up.
+/// Bytes as words, of which the last is padded.
 pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|part| {
         let mut word = [0; 8];
@@ -314,7 +334,7 @@ pub(crate) fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     all
 }
 
-/// The words that follow a note.
+/// The words behind a note.
 pub(crate) fn words(data: Span) -> Vec<u64> {
     let mut bytes = vec![0; data.bytes()];
     data.read(&mut bytes);

@@ -3,7 +3,7 @@
 //! arena.
 //!
 //! Invariants: `from_words` gives back what `to_words` wrote, and refuses all other words. Whether parameters
-//! fit a plan and an arena is found out where they are used (`buffers::bind_remote`).
+//! fit a plan and an arena is checked where they are used (`buffers::bind_remote`).
 
 use crate::checked::{high, low, pair};
 use crate::{Cut, Reduction};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The parameters of an instance, for a driver in another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// A predefined operator; no other process calls one of the program.
+    /// The predefined operator, if any. No other process calls an operator of the program.
     pub reduction: Option<Reduction>,
     /// How input and output are cut into blocks.
     pub cuts: [Cut; 2],
@@ -32,18 +32,18 @@ pub struct Parameters {
 pub struct Part {
     /// Packed bytes of the buffer up to its end.
     pub end: u64,
-    /// Where it lies.
+    /// Where the part lies.
     pub place: Place,
 }
 
 /// Where a part lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At this offset of the rank's arena.
+    /// The offset in the rank's arena.
     Arena(u64),
-    /// At this address of the rank's process.
+    /// The address in the rank's process.
     Private(u64),
-    /// In elements with gaps.
+    /// Elements with gaps, of which the part is some packed bytes.
     Gaps(Gaps),
 }
 
@@ -52,9 +52,9 @@ pub enum Place {
 pub struct Gaps {
     /// Whether `base` is an offset of the rank's arena, not an address of its process.
     pub mapped: bool,
-    /// Where the first element begins.
+    /// The address or offset at which the first element begins.
     pub base: u64,
-    /// Their layout, by its number.
+    /// The number of the elements' layout in `Parameters::layouts`.
     pub layout: u64,
     /// Packed bytes of the first element that come before the part.
     pub skip: u64,
@@ -114,7 +114,7 @@ impl Parameters {
         words
     }
 
-    /// Reads what `to_words` wrote; nothing of other words.
+    /// Reads what `to_words` wrote. Returns None for any other words.
     pub fn from_words(words: &[u64]) -> Option<Parameters> {
         let mut words = Words(words);
         let reduction = words.reduction()?;
@@ -130,7 +130,7 @@ impl Parameters {
     }
 }
 
-/// The words that are still to be read.
+/// The words that have not been read yet.
 struct Words<'a>(&'a [u64]);
 
 impl<'a> Words<'a> {
@@ -146,7 +146,7 @@ impl<'a> Words<'a> {
         Some(taken)
     }
 
-    /// So many words as the next one says.
+    /// Takes a list: a word with the count, then so many words.
     fn list(&mut self) -> Option<&'a [u64]> {
         let count = self.next()?;
         self.take(count)

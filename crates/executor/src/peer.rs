@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The ranks of a schedule, as one process reaches them.
+//! How one process reaches the ranks of a schedule.
 
 use transport::shm::{LocalRank, Segment};
 
 /// A rank of the schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// In this segment.
+    /// A process of this segment.
     Local(LocalRank),
-    /// On another node; its number in the job.
+    /// A process of another host, by its number in the job.
     Remote(u32),
 }
 
 impl Peer {
-    /// Where a process of the job is.
+    /// The peer with a number in the job.
     pub fn of(peer: u32, segment: &Segment) -> Peer {
         segment.local(peer).map_or(Peer::Remote(peer), Peer::Local)
     }
 
-    /// Its number in the job.
+    /// The peer's number in the job.
     pub fn number(self) -> u32 {
         match self {
             Peer::Local(rank) => rank.peer(),
@@ -26,7 +26,7 @@ impl Peer {
         }
     }
 
-    /// Its place in this segment, if it has one.
+    /// The peer as a process of this segment, or None if another host has it.
     pub fn local(self) -> Option<LocalRank> {
         match self {
             Peer::Local(rank) => Some(rank),

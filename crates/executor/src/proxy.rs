@@ -29,16 +29,16 @@ use transport::shm::{LocalRank, RankPage, Segment, State, cma};
 /// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
 /// untried).
 pub const VERDICT: usize = 0;
-/// It could.
+/// The proxy could reach it.
 pub const REACHED: u64 = 1;
-/// It could not.
+/// The proxy could not reach it.
 pub const REFUSED: u64 = 2;
 /// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many
 /// it has returned. Counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
 pub const ENDED: usize = 8;
 pub const RETURNS: usize = 9;
 
-/// So many programs or idle instances at most; then a proxy forgets all idle ones.
+/// The most programs or idle instances. Then a proxy forgets all idle ones.
 const MEMORY_MAX: usize = 1024;
 /// The most words of a program or of parameters.
 const WORDS_MAX: u64 = 1 << 24;
@@ -48,12 +48,13 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// The longest sleep: a sleeping proxy still shows a heartbeat.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// A proxy's life: drives what its ranks submit, sleeps on its doorbell and its network when it has nothing
-/// to do (after `proxy_poll_us`, if it has a core of its own), and returns when all its ranks have left, when
-/// the job is ended, or when its parent, the process that has started it, has died.
-/// `open` opens its way to other hosts, once the job has any. `memory` is its way to the memory of its ranks,
+/// A proxy's life. It drives what its ranks submit, and sleeps on its doorbell and its network when it has
+/// nothing to do (after `proxy_poll_us`, if it has a core of its own). It returns when all its ranks have
+/// left, when the job is ended, or when its parent, the process that started it, has died.
+///
+/// `open` opens its endpoint to other hosts, once the job has any. `memory` reaches the memory of its ranks,
 /// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED), or
-/// a rank's arena cannot be mapped; its ranks had best go on without it.
+/// a rank's arena cannot be mapped. Its ranks had best go on without it.
 pub fn run(
     segment: &Segment,
     index: u32,
@@ -69,7 +70,7 @@ pub fn run(
     let waiter = Waiter::new()
         .map_err(|error| Error::new(Class::Other, format!("a proxy cannot wait for signals: {error}")))?;
     page.bell.signal_to(&waiter);
-    // From here on it is given work, and its heart beats: opening the network can take a second.
+    // From here on the proxy gets work, and its heart beats: opening the network can take a second.
     page.set_state(State::Running);
     let mut idle = Idle::new(Pace {
         spin: segment.job().may_spin(),
@@ -128,7 +129,7 @@ fn has_ended(process: &Process) -> bool {
 pub struct Proxy {
     index: u32,
     reach: Reach,
-    /// The ranks it serves: those that have not finalized.
+    /// The ranks that it serves: those that have not finalized.
     ranks: Vec<LocalRank>,
     /// Ranks that do not run, but may be spawned.
     absent: Vec<LocalRank>,
@@ -140,7 +141,7 @@ pub struct Proxy {
     words: Vec<u64>,
     far: FarEdges,
     dead: bool,
-    /// Why it cannot go on.
+    /// Why the proxy cannot go on.
     failed: Option<Error>,
 }
 
@@ -166,14 +167,14 @@ impl Proxy {
         }
     }
 
-    /// Makes it a proxy on another computer than its ranks, whose memory it reaches in this way.
+    /// Makes it a proxy on another computer than its ranks, whose memory it imports.
     pub fn import(&mut self, importer: Box<dyn Import>) {
         self.reach.imported = Some(ImportedMemory::new(importer));
-        // They run once they have joined.
+        // The ranks run once they have joined.
         self.absent.append(&mut self.ranks);
     }
 
-    /// Shows ranks on another computer that it lives.
+    /// Shows ranks on another computer that the proxy lives.
     pub fn beat(&self) {
         if let Some(imported) = &self.reach.imported {
             imported.beat();
@@ -186,7 +187,7 @@ impl Proxy {
         self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
     }
 
-    /// Takes new instances and drives each once; whether anything moved.
+    /// Takes new instances and drives each once. Returns whether anything moved.
     pub fn poll(&mut self) -> bool {
         if self.dead {
             return false;
@@ -197,8 +198,8 @@ impl Proxy {
         moved
     }
 
-    /// Says to other hosts what instances want and what the sends of its ranks have, and hears what they say.
-    /// Whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Exchanges notes about instances and sends of its ranks with other hosts. Returns whether anything
+    /// moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         if self.dead {
             return Ok(false);
@@ -218,7 +219,7 @@ impl Proxy {
         Ok(moved)
     }
 
-    /// Whether anything has changed since the last `poll`: to be asked before sleeping on the proxy's
+    /// Whether anything has changed since the last `poll`. This is asked before the proxy sleeps on its
     /// doorbell.
     pub fn has_events(&self) -> bool {
         self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).submissions.is_empty())
@@ -226,7 +227,7 @@ impl Proxy {
             || self.far.has_work(&self.reach)
     }
 
-    /// How long it may sleep, of `nap`: nothing if there is work, or if the network does not wake it.
+    /// How long the proxy may sleep, of `nap`. None if there is work, or if the network does not wake it.
     fn nap_max(&self, nap: Duration, network: Option<&Port>) -> Option<Duration> {
         if self.has_events() {
             return None;
@@ -235,13 +236,13 @@ impl Proxy {
         network.map_or(Some(nap), |network| network.nap_max().map(|most| most.min(nap)))
     }
 
-    /// Whether it has instances to drive.
+    /// Whether the proxy has instances to drive.
     pub fn is_busy(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Checks its ranks: tries to reach new ones, forgets those that have gone; whether any is left or may
-    /// come.
+    /// Checks its ranks: tries to reach new ones, forgets those that have gone. Returns whether any is left
+    /// or may come.
     pub fn look_after_ranks(&mut self) -> bool {
         let Proxy { ranks, absent, reach, runs, idle, plans, far, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
@@ -256,7 +257,7 @@ impl Proxy {
                     true
                 }
                 State::Finalized | State::Dead => {
-                    // Receives whose messages never came.
+                    // These are receives whose messages never came.
                     runs.retain(|run| run.rank != rank);
                     idle.retain(|&(owner, _), _| owner != rank);
                     plans.retain(|&(owner, _), _| owner != rank);
@@ -271,7 +272,7 @@ impl Proxy {
         !ranks.is_empty() || reach.segment.job().launcher.load(Ordering::Relaxed) != 0
     }
 
-    /// Tests: dies after so many memory operations.
+    /// Tests: has the proxy die after so many memory operations.
     #[cfg(test)]
     pub fn light_fuse(&mut self, operations: u64) {
         self.reach.fuse.set(operations);
@@ -376,7 +377,7 @@ impl Proxy {
         Ok(plan)
     }
 
-    /// Returns an instance, which the rank then executes itself.
+    /// Returns an instance before it is driven. The rank then executes it itself.
     fn give_back(&mut self, rank: LocalRank, offset: u64) {
         match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
             Ok(head) => {
@@ -418,7 +419,7 @@ impl Proxy {
                     tell(self.reach.segment.rank(run.rank), LOCAL);
                     if let Some(imported) = &self.reach.imported {
                         imported.forget_values(run.rank, run.record.at());
-                        // If that cannot be written, the rank is lost, and whatever comes next fails.
+                        // If this write fails, the rank is lost, and all that follows fails.
                         let _ = imported.write_state(run.rank, run.record.at(), LOCAL);
                         self.far.outbox.push_back(Proxy::woken(run.rank, run));
                     }
@@ -436,13 +437,13 @@ impl Proxy {
                     self.end_run(&run, COMPLETE);
                     self.keep(run);
                 }
-                // Parameters cannot name a user's function, only the rank allocates in its arena, and it may
-                // reach what the proxy is refused.
+                // The rank goes on. Parameters cannot name a user's function, only the rank allocates in its
+                // arena, and it may reach what the proxy is refused.
                 Ok(engine::Progress::Call { .. } | engine::Progress::Stage { .. }) | Err(Stop::Fault(_)) => {
                     if matches!(polled, Err(Stop::Fault(fault)) if fault.refuses(run.rank.peer())) {
                         self.reach.segment.rank(run.rank).scalars[VERDICT].store(REFUSED, Ordering::Relaxed);
                     }
-                    // What is still to come must not come when the rank goes on.
+                    // Bytes that are still to come must not come when the rank goes on.
                     if run.is_reading() {
                         run.stop();
                     } else {
@@ -460,7 +461,7 @@ impl Proxy {
         moved
     }
 
-    /// Leaves an instance to its rank.
+    /// Returns an instance that was driven to its rank.
     fn return_run(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
         run.record.head(Head::State).store(RETURNED, Ordering::Release);
@@ -482,7 +483,7 @@ impl Proxy {
     }
 }
 
-/// Says to a rank that one of its instances has come to this state.
+/// Reports to a rank that one of its instances has come to this state.
 fn tell(page: &RankPage, state: u64) {
     if state == RETURNED {
         page.scalars[RETURNS].fetch_add(1, Ordering::Release);

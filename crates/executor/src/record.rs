@@ -6,8 +6,8 @@
 //! cache line, once.
 //!
 //! Invariants: a reader may follow stale links, into a record in use for another operation. So the owner
-//! clears the `stamp` (incarnation and sequence) before the record changes and writes it last; a reader
-//! trusts only what it read between two equal stamps.
+//! clears the `stamp` (incarnation and sequence) before the record changes and writes it last. A reader
+//! trusts only what it has read between two equal stamps.
 
 use crate::checked::{EdgeStep, pair};
 use crate::fault::{Corruption, Fault};
@@ -18,20 +18,20 @@ use transport::shm::Arena;
 pub const HEAD_WORDS: u64 = 24;
 /// Words of a step.
 pub const STEP_WORDS: u64 = 4;
-/// Set in a progress word that is final; the other bits count bytes.
+/// The bit of a progress word that is final. The other bits count bytes.
 pub const COMPLETE: u64 = 1 << 63;
-/// Set, with `COMPLETE`, in what a send has published, if its driver has given it up.
+/// The bit, with `COMPLETE`, of `Published` of a send that its driver has given up.
 pub const GIVEN_UP: u64 = 1 << 62;
-/// Set in what a receiver has done of a send: it cannot read the bytes, so the sender is to copy them to its
-/// arena.
+/// The bit of a send's `Done` that its receiver sets if it cannot read the bytes: the sender is to copy them
+/// to its arena.
 pub const ASKS: u64 = 1 << 62;
 /// The bits of a progress word that count bytes.
 pub const BYTES: u64 = GIVEN_UP - 1;
-/// Set in an address that is an offset into its owner's arena, not an address in the owner's process.
+/// The bit of an address that is an offset into its owner's arena, not an address in the owner's process.
 pub const IN_ARENA: u64 = 1 << 63;
-/// Set (with `IN_ARENA`) in the address of a send whose driver first packs its bytes there.
+/// The bit (with `IN_ARENA`) of the address of a send whose driver first packs its bytes there.
 pub const STAGED: u64 = 1 << 62;
-/// Set in a send's total: a receive of another length takes what fits.
+/// The bit of a send's total that marks a message: a receive of another length takes what fits.
 pub const MESSAGE: u64 = 1 << 63;
 /// The state of an instance that its proxy could not drive to its end: the rank goes on.
 pub const RETURNED: u64 = 1;
@@ -39,21 +39,22 @@ pub const RETURNED: u64 = 1;
 /// or to acknowledge bytes. It stays in the directory.
 pub const LOCAL: u64 = 2;
 
-/// The message has begun to come.
+/// The message has started to come.
 const BEGUN: u64 = 1;
-/// The receiver does not want it any more.
+/// The receiver does not want the message any more.
 const WITHDRAWN: u64 = 2;
 
 /// Buckets of a directory.
 pub const BUCKETS: usize = 1024;
-/// The most links of a chain; a longer one is corrupt.
+/// The most links of a chain. A longer chain is corrupt.
 const HOPS_MAX: usize = 1 << 16;
 
 /// The words of a head, by index.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Head {
-    /// Incarnation in the high half, sequence in the low half; 0 while the record is not in the directory.
+    /// The incarnation in the high half, the sequence in the low half; 0 while the record is not in the
+    /// directory.
     Stamp = 0,
     /// The communicator's context.
     Context = 1,
@@ -63,31 +64,31 @@ pub enum Head {
     Program = 3,
     /// Where the table of sends (`CheckedSchedule::sends`) lies.
     SendsAt = 4,
-    /// Its entries, two words each.
+    /// The entries of that table, two words each.
     SendCount = 5,
-    /// Steps of this record.
+    /// The steps of this record.
     Steps = 6,
-    /// `COMPLETE` once the driver will touch nothing more, `LOCAL` or `RETURNED` before.
+    /// `COMPLETE` once the driver touches nothing any more, `LOCAL` or `RETURNED` before.
     State = 8,
-    /// Four words of `Fault`.
+    /// The four words of a `Fault`.
     Fault = 9,
     /// Where the program lies, for a proxy.
     ProgramAt = 13,
-    /// Its words.
+    /// The words of the program.
     ProgramWords = 14,
     /// Where the parameters lie, for a proxy.
     ParametersAt = 15,
-    /// Their words.
+    /// The words of the parameters.
     ParametersWords = 16,
-    /// Their number: parameters with the same number are the same.
+    /// The number of the parameters: parameters with the same number are the same.
     ParametersVersion = 17,
-    /// 0 while the rank drives, else 1 + the proxy's index: for reports.
+    /// 0 while the rank drives, else 1 + the proxy's index; for reports.
     Driver = 18,
-    /// When the instance was complete, where operations are timed.
+    /// The time at which the instance was complete, where operations are timed.
     Completed = 19,
-    /// The driver's processor time for it, in the same case.
+    /// The driver's processor time for the instance, in the same case.
     CpuNs = 20,
-    /// Of the receiver of a message: `BEGUN`, `WITHDRAWN`, or 0 while neither has happened.
+    /// What became of the receive of a message: `BEGUN`, `WITHDRAWN`, or 0 while neither has happened.
     Claim = 21,
 }
 
@@ -95,17 +96,17 @@ pub enum Head {
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Field {
-    /// Of a send: bytes at `Address` that the receiver may take.
+    /// A send's bytes at `Address` that the receiver may take.
     Published = 0,
-    /// Bytes that are done; of a send, at its receiver.
+    /// The bytes that are done; of a send, at its receiver.
     Done = 1,
-    /// Of a send: where its bytes lie.
+    /// A send's address of its bytes.
     Address = 2,
-    /// Of a send: its length, and whether it is a `MESSAGE`.
+    /// A send's length, and whether it is a `MESSAGE`.
     Total = 3,
 }
 
-/// Bytes of a record with `steps` steps.
+/// The bytes of a record with `steps` steps.
 pub fn record_bytes(steps: usize) -> u64 {
     8 * (HEAD_WORDS + STEP_WORDS * steps as u64)
 }
@@ -119,24 +120,24 @@ pub struct InstanceRecord {
 }
 
 impl InstanceRecord {
-    /// The record at offset `at`, if it lies inside the arena.
+    /// The record at offset `at`. Errors: it does not lie inside the arena.
     #[inline]
     pub fn new(arena: &Arena, at: u64, steps: u32) -> error::Result<InstanceRecord> {
         arena.words(at, (record_bytes(steps as usize) / 8) as usize)?;
         Ok(InstanceRecord { arena: arena.clone(), at, steps })
     }
 
-    /// Its offset.
+    /// The record's offset.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Its number of steps.
+    /// The record's number of steps.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// The arena it lies in.
+    /// The arena in which the record lies.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
@@ -170,8 +171,8 @@ impl InstanceRecord {
         }
     }
 
-    /// How many bytes a send of `bytes` bytes has published, and whether it is finished. Errors: why its
-    /// driver, that of rank `peer`, has given it up; or what no driver writes.
+    /// The bytes that a send of `bytes` bytes has published, and whether it is finished. Errors: why the
+    /// driver of rank `peer` has given it up; or what no driver writes.
     #[inline]
     pub fn published(&self, step: u32, bytes: u64, peer: u32) -> Result<(u64, bool), Fault> {
         let word = self.step(step, Field::Published).load(Ordering::Acquire);
@@ -183,7 +184,7 @@ impl InstanceRecord {
         Ok((have, is_whole))
     }
 
-    /// Whether a receiver has yet to see that a send was given up.
+    /// Whether a receiver has not seen yet that a send was given up.
     pub fn is_owed(&self) -> bool {
         (0..self.steps).any(|step| {
             self.step(step, Field::Published).load(Ordering::Acquire) & GIVEN_UP != 0
@@ -191,37 +192,39 @@ impl InstanceRecord {
         })
     }
 
-    /// Why the instance fails.
+    /// Why the instance fails, if it does.
     pub fn fault(&self) -> Option<Fault> {
         Fault::from_words(
             [0, 1, 2, 3].map(|index| self.head_word(Head::Fault as u64 + index).load(Ordering::Acquire)),
         )
     }
 
-    /// The words of the head from one on.
+    /// The words of the head from `first` on.
     pub fn report(&self, first: Head) -> Vec<u64> {
         (first as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
     }
 
-    /// Where a word of a step lies in the arena.
+    /// The offset of a word of a step in the arena.
     pub fn place(&self, step: u32, field: Field) -> u64 {
         self.at + 8 * (HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64)
     }
 
-    /// Whether the driver of a receive may begin to write: not once the rank has withdrawn it.
+    /// Claims a receive for its driver, which may then start to write. Returns false if the rank has
+    /// withdrawn it.
     pub fn begin(&self) -> bool {
         let claim = self.head(Head::Claim);
         let seen = claim.compare_exchange(0, BEGUN, Ordering::AcqRel, Ordering::Acquire);
         seen.is_ok() || seen == Err(BEGUN)
     }
 
-    /// Withdraws a receive, unless it has begun.
+    /// Withdraws a receive, unless it has started. Returns whether this call withdrew it.
     pub fn withdraw(&self) -> bool {
         let claim = self.head(Head::Claim);
         claim.compare_exchange(0, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// What has become of the receive of a message: withdrawn, or begun; nothing yet.
+    /// Whether the receive of a message was withdrawn (true) or has started (false); None while neither has
+    /// happened.
     pub fn claim(&self) -> Option<bool> {
         match self.head(Head::Claim).load(Ordering::Acquire) {
             0 => None,
@@ -271,7 +274,7 @@ impl InstanceRecord {
                 link.store(self.head(Head::Next).load(Ordering::Relaxed), Ordering::Release);
                 break;
             }
-            // In a corrupt directory the record may be missing; its stamp then tells readers that it has
+            // In a corrupt directory the record may be missing. Its stamp then tells readers that it has
             // gone.
             let next = at.checked_add(8 * Head::Next as u64).filter(|_| at != 0);
             let Some(next) = next.and_then(|next| self.arena.word(next).ok()) else { break };
@@ -289,13 +292,13 @@ fn bucket(context: u64, sequence: u32) -> usize {
     (mixed >> 54) as usize & (BUCKETS - 1)
 }
 
-/// The answer of a directory.
+/// What a look into a directory has found.
 pub enum Lookup {
     /// The record, with the stamp under which it was read.
     Here(InstanceRecord, u64),
-    /// It is certainly not there.
+    /// The record is certainly not there.
     Absent,
-    /// The directory changed meanwhile; look again.
+    /// The directory changed during the look: look again.
     Unclear,
 }
 
@@ -440,7 +443,7 @@ mod tests {
         let directory = &segment.rank(segment.local(0).unwrap()).directory[..];
         records[0].link(directory, stamp(1, 5), 9);
         records[0].unlink(directory);
-        // As a reader sees it that read the head of the chain before the record left.
+        // This is what a reader sees that read the head of the chain before the record left.
         directory[bucket(9, 5)].store(records[0].at(), Ordering::Relaxed);
         assert_eq!(found(&segment, 9, 5), Some(0), "unclear");
         // The record is used again, for a key of another bucket.

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The sender's side of edges between hosts: sends what sends of ranks on this host have published to whoever
-//! asked, or exposes it to them.
+//! The sender's side of edges between hosts. A server sends the published bytes of sends of its host's ranks
+//! to the drivers that asked for them, or exposes them.
 //!
-//! Invariants: it keeps nothing that a second question would not bring again; a send's bytes are read between
-//! two looks at the stamp of its record.
+//! Invariants: all that a server keeps may be lost, since a second question makes it anew; a send's bytes are
+//! read between two looks at the stamp of its record.
+//!
+//! | state of a `Job` | who changes it |
+//! |---|---|
+//! | `source` is None | `seek()` finds the send once its rank has started; a changed stamp loses it |
+//! | `exposed` is set | `expose()`, for a long send; `refused()` ends it |
+//! | `is_sent` | `serve()`, when all has left unasked; `done()`, `leave()` or a question end the job |
 
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};
@@ -15,48 +21,48 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// Packets of one job in a turn, however fast the network takes them.
+/// The most packets of one job in a turn, however fast the network takes them.
 const PACKETS_PER_TURN: usize = 16;
 
-/// Edges up to this length go in packets; longer ones are exposed. Tests have both.
+/// The longest edge that goes in packets; longer ones are exposed. Tests have both.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
-/// What no send has published.
+/// A value of `published` that no send has.
 const NOT_SEEN: u64 = u64::MAX;
 
-/// What is being sent.
+/// The edges that are being sent.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// In the order in which they were asked for: where the network is slow, the first ends first.
+    /// The jobs in the order of their questions: where the network is slow, the first job ends first.
     jobs: Vec<Job>,
-    /// Bytes of a packet, until they leave.
+    /// The bytes of a packet, until they are sent.
     packet: Option<Block>,
-    /// Instances, by sending rank, that a rank drives whose memory is another computer's (`imported.rs`): it
-    /// answers for them.
+    /// Instances, by sending rank, that the rank drives itself although it has a proxy. The rank answers for
+    /// them.
     pub kept: HashSet<(u32, u64, u32)>,
-    /// The endpoint that has driven a rank's receives lately.
+    /// The endpoint that has lately driven the receives of each rank.
     drivers: HashMap<u32, u32>,
 }
 
-/// One edge that somebody fetches, or is to get unasked (attempt 0).
+/// One edge that a driver fetches, or is to get unasked (attempt 0).
 struct Job {
-    /// Who.
+    /// The endpoint of that driver.
     to: u32,
-    /// What, and from where on.
+    /// The question: which edge, and from which byte on.
     note: Note,
-    /// The send, once it was found.
+    /// The send, once it is found.
     source: Option<Source>,
-    /// The network had no room at the last turn. It wakes the process when it has some.
+    /// Whether the network had no room at the last turn. It wakes the process when it has room.
     is_refused: bool,
-    /// The bytes from `note.offset` on as the receiver reads them, until it says that it has them.
+    /// The exposed bytes from `note.offset` on, until the receiver says that it has read them.
     exposed: Option<(Place, Lease)>,
-    /// The send's `published` as the last turn has seen it.
+    /// The send's `published` at the last turn.
     seen: u64,
-    /// All has been sent unasked. Until the receiver has it, that answers its question.
+    /// Whether all has been sent unasked. Until the receiver has it, that answers its question.
     is_sent: bool,
-    /// Something of it had no room, ...
+    /// Whether the receiver had no room for some of it.
     is_refused_there: bool,
-    /// ... and this has been asked meanwhile.
+    /// The question that came after the bytes had been sent unasked.
     question: Option<Note>,
 }
 
@@ -66,25 +72,25 @@ struct Source {
     stamp: u64,
     step: u32,
     region: Region,
-    /// Its length, of which the receiver takes at most what it asked for.
+    /// The send's length, of which the receiver takes at most what it asked for.
     bytes: u64,
-    /// Its operation does not wait for the receiver.
+    /// Whether the sender's operation does not wait for the receiver.
     is_copied: bool,
 }
 
 /// What became of a job's turn.
 enum Turn {
-    /// The send has published nothing more, or the network has no room.
+    /// The send has published no more bytes, or the network has no room.
     Wait,
     /// A packet left.
     Sent,
-    /// There is nothing more to do.
+    /// The job has nothing more to send.
     Over,
 }
 
 impl Server {
-    /// Takes a question. Two may ask about one edge: what a driver said before it died may come later than
-    /// what the next one says.
+    /// Takes a question. Two questions may ask for one edge: that of a driver which died may come after the
+    /// question of the next driver.
     pub fn ask(&mut self, from: u32, note: Note) {
         self.drivers.insert(note.receiver, from);
         if note.kind == Kind::Fetch
@@ -98,7 +104,7 @@ impl Server {
         self.jobs.push(Job::new(from, note));
     }
 
-    /// Something that was sent unasked had no room.
+    /// Learns that the receiver had no room for something that was sent unasked.
     pub fn refused(&mut self, from: u32, note: &Note) {
         if let Some(job) = self.pushed(from, note) {
             (job.is_sent, job.is_refused_there, job.exposed) = (true, true, None);
@@ -108,14 +114,14 @@ impl Server {
         }
     }
 
-    /// What is sent unasked of an edge to an endpoint.
+    /// The job that sends an edge to an endpoint unasked.
     fn pushed(&mut self, to: u32, note: &Note) -> Option<&mut Job> {
         let is_it = |job: &&mut Job| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
     }
 
-    /// A send has begun to be published: its receiver gets it, unless somebody has asked for it. `note` is as
-    /// a question, without an attempt.
+    /// Sends an edge unasked, whose send has published its first bytes, unless a driver has asked for it.
+    /// `note` is as a question, without an attempt.
     pub fn push(&mut self, note: Note, reach: &Reach) {
         if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
             let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
@@ -124,14 +130,14 @@ impl Server {
         }
     }
 
-    /// Forgets what a receiver has asked that was withdrawn, and returns the answer.
+    /// Forgets the question of a receiver that was withdrawn, and returns the answer.
     pub fn leave(&mut self, note: Note) -> Note {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
         Note { kind: Kind::Known, ..note }
     }
 
-    /// Stores that a send has been received. Returns the answer, and whether the receiver may wait for it. If
-    /// its instance has ended, it knows.
+    /// Stores that a send has been received. Returns the answer, and whether the receiver may be waiting for
+    /// it. If the sender's instance has ended, the sender knows already.
     pub fn done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
         self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
@@ -155,7 +161,8 @@ impl Server {
         Some((Note { kind: Kind::Known, ..note }, is_message))
     }
 
-    /// Gives each job a turn, and adds to `sent` where bytes have left for; whether anything left.
+    /// Gives each job a turn. Adds the endpoints to which bytes have been sent to `sent`. Returns whether
+    /// anything was sent.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
         let Server { jobs, packet, kept, .. } = self;
         let mut moved = false;
@@ -182,7 +189,7 @@ impl Server {
                         job.is_sent = job.note.attempt == 0;
                         return job.is_sent;
                     }
-                    // A rank that this proxy does not reach any more answers itself.
+                    // The rank itself answers, since this proxy does not reach it any more.
                     Err(Fault::Unreachable { .. }) if matches!(reach.driver, Driver::Proxy(_)) => {
                         kept.insert(instance(&job.note));
                         break;
@@ -199,12 +206,12 @@ impl Server {
         moved
     }
 
-    /// Whether its rank drives the sending instance, and answers for it.
+    /// Whether the sending rank drives the instance of a note, and answers for it.
     fn is_kept(&self, note: &Note) -> bool {
         !self.kept.is_empty() && self.kept.contains(&instance(note))
     }
 
-    /// Whether anybody waits for anything.
+    /// Whether any edge is to be sent, or its end is awaited.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -280,14 +287,14 @@ impl Job {
         }
         let Some(source) = &self.source else { return Ok(Turn::Wait) };
         let end = have.min(length).min(offset.saturating_add(most));
-        // The last packet also says that the send is finished.
+        // The last packet also reports that the send is finished.
         let is_last = end == length;
         if is_last && !is_whole || !is_last && end <= offset {
             self.seen = seen;
             return Ok(Turn::Wait);
         }
         let bytes = end.saturating_sub(offset) as usize;
-        // Before the bytes are fetched: a packet that waits would cost that at each turn.
+        // This comes before the bytes are fetched: a packet that waits would cost a fetch at each turn.
         self.is_refused = !port.has_room(self.to, NOTE_BYTES + bytes);
         if self.is_refused {
             return Ok(Turn::Wait);
@@ -315,8 +322,8 @@ impl Job {
         Ok(if is_last { Turn::Over } else { Turn::Sent })
     }
 
-    /// Says up to where the receiver can read the send's bytes; nothing if they cannot be exposed. The last
-    /// byte also says that the send is finished.
+    /// Reports up to which byte the receiver can read the send. Returns None if the bytes cannot be exposed.
+    /// The report of the last byte also means that the send is finished.
     fn expose(
         &mut self,
         port: &mut impl EdgePort,
@@ -351,7 +358,7 @@ impl Job {
     }
 }
 
-/// The fault that follows a note.
+/// The fault that the data behind a note encodes.
 pub(crate) fn failed(peer: u32, data: Span) -> Fault {
     let mut bytes = [0; 32];
     if data.bytes() == bytes.len() {
@@ -361,7 +368,7 @@ pub(crate) fn failed(peer: u32, data: Span) -> Fault {
     Fault::from_words(words).unwrap_or(Fault::Corrupt { peer, what: Corruption::Edge })
 }
 
-/// The send that a note asks for, once its rank has started it.
+/// The send that a note asks for, or None before its rank has started it.
 fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
     let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
@@ -384,7 +391,7 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     Ok(Some(Source { record, stamp, step, region, bytes: total, is_copied }))
 }
 
-/// The sender's instance and its stamp, if it is certainly there.
+/// The sender's instance and its stamp, or None if it is not certainly there.
 fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
     let directory = &reach.segment.rank(rank).directory[..];
     match record::find(directory, reach.arena(rank)?, reach.me(), note.context, note.sequence) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which sends' bytes are packed into the arena, by who can read private memory.
+//! Decides which sends' bytes are packed into the arena: by who can read private memory.
 
 use crate::buffers::{Buffers, Spot};
 use crate::memory::{Reach, Region};
@@ -10,36 +10,37 @@ use transport::shm::{Arena, LocalRank};
 /// Who can read a rank's private memory, as far as the rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Ranks of this host, but for those that have found out that they cannot (`RankPage::unread`).
+    /// Whether the ranks of this host can. A rank that has found out that it cannot is in `RankPage::unread`.
     pub local: bool,
-    /// Whoever answers ranks of other hosts.
+    /// Whether the process that answers ranks of other hosts can.
     pub far: bool,
-    /// How often a rank of the job has found that out.
+    /// How often any rank of the job has found out that it cannot.
     pub refusals: u32,
-    /// Sends to other hosts of fewer bytes are messages of the caller, which nobody else reads.
+    /// The least bytes of a send to another host that is fetched. Shorter ones are messages of the caller,
+    /// whose bytes no other process reads.
     pub fetched_bytes_min: u64,
-    /// Whether sends to other hosts are buffered: those of collectives.
+    /// Whether sends to other hosts are buffered, as those of collectives are.
     pub buffered: bool,
 }
 
-/// Which sends' bytes are packed into the arena.
+/// The facts by which a send's bytes are packed into the arena or not.
 pub(crate) struct Staging {
-    /// Private ones up to this length.
+    /// The longest private send that is packed in any case.
     pub short: u64,
-    /// Longer ones go to these where they lie.
+    /// Who can read longer private sends where they lie.
     pub readers: Readers,
-    /// Whether the kernel lets anybody read them.
+    /// Whether the kernel lets other processes read the private buffers.
     pub attachable: bool,
     /// The sender.
     pub rank: LocalRank,
-    /// Sends to other hosts up to this length are packed wherever they lie: then the operation need not wait
-    /// for their receivers.
+    /// The longest send to another host that is packed wherever it lies, so that the operation need not wait
+    /// for the receiver.
     pub far: u64,
 }
 
 impl Staging {
-    /// Whether a send's bytes are: they are not contiguous, or short on their way to another host, or are
-    /// private and either short or out of the receiver's reach.
+    /// Whether a send's bytes are packed: they are not contiguous, or short on their way to another host, or
+    /// they are private and either short or out of the receiver's reach.
     pub fn stages(
         &self,
         buffers: &Buffers,

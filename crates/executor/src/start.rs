@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The parameters of an operation: its schedule and where its buffers lie.
+//! The parameters of an operation: its schedule, and where its buffers lie.
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use schedule::Schedule;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use sys::Span;
 
-/// One operation. Ranks that take part give the same `context` and `sequence`.
+/// One operation. The ranks that take part give the same `context` and `sequence`.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The communicator's context.
@@ -16,42 +16,43 @@ pub struct Start {
     pub sequence: u32,
     /// World rank of each rank of the schedule.
     pub peers: Arc<[u32]>,
-    /// The plan. Programs are cached by this pointer: the same plan should be the same `Arc`.
+    /// The plan. Programs are cached by this pointer, so equal plans should be one `Arc`.
     pub schedule: Arc<Schedule>,
-    /// `BufferId::Input`.
+    /// Where `BufferId::Input` lies.
     pub input: Binding,
-    /// `BufferId::Output`. MPI_IN_PLACE is the same buffer given twice, or a schedule without input.
+    /// Where `BufferId::Output` lies. MPI_IN_PLACE is the same buffer given twice, or a schedule without
+    /// input.
     pub output: Binding,
     /// The operator of the schedule's `Reduce` steps.
     pub reduction: Option<Reduction>,
     /// Who may execute it.
     pub offload: Offload,
-    /// The bytes from which on edges between hosts are fetched, in a job with proxies: 0 for all of them,
-    /// `u64::MAX` for none. Shorter ones are messages of the callers, and a rank that has such an edge
-    /// executes its part itself. All members say the same.
+    /// The least bytes of an edge between hosts that is fetched, in a job with proxies: 0 fetches all edges,
+    /// `u64::MAX` none. Shorter edges are messages of the callers, and a rank that has such an edge executes
+    /// its part itself. All members give the same value.
     pub fetched_bytes_min: u64,
-    /// One message between two ranks whose receive may wait in vain: the receiver takes what fits of it, and
-    /// may withdraw before it begins to come.
+    /// Whether the operation is one message between two ranks. Its receive may never get one. The receiver
+    /// takes what fits, and may withdraw before the bytes begin to come.
     pub message: bool,
 }
 
 /// Where a buffer of the schedule lies and how it is cut into blocks. Lengths are packed bytes.
 #[derive(Clone, Debug)]
 pub enum Binding {
-    /// The schedule does not use the buffer (a root's, on another rank); its blocks are empty.
+    /// The schedule does not use the buffer (that of the root, on another rank). Its blocks are empty.
     None,
-    /// One buffer, cut.
+    /// One buffer that is cut into blocks.
     Whole {
         /// The user's buffer.
         buffer: Buffer,
-        /// Where one block ends and the next begins.
+        /// Where each block ends and the next begins.
         cut: Cut,
     },
-    /// A buffer for each block of the schedule's buffer (v- and w-collectives).
+    /// One buffer for each block of the schedule's buffer (v- and w-collectives).
     Blocks(Arc<[Buffer]>),
 }
 
-/// How one buffer is cut into the schedule's blocks.
+/// How a buffer is cut into the schedule's blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// All blocks have this many bytes.
@@ -59,35 +60,37 @@ pub enum Cut {
         /// Bytes of a block.
         block_bytes: u64,
     },
-    /// Near-equal parts of whole elements: of `elements` over n blocks, the first `elements % n` have one
-    /// more.
+    /// Near-equal parts of whole elements. The first `elements % n` of n blocks have one element more than
+    /// the rest.
     Near {
         /// Elements in all.
         elements: u64,
         /// Bytes of an element.
         element_bytes: u64,
     },
-    /// Explicit bounds: block `i` is `[at[i], at[i + 1])`; one more entry than blocks, not falling.
+    /// Explicit bounds: block `i` is `[at[i], at[i + 1])`. There is one entry more than blocks, and none is
+    /// less than the one before.
     At(Arc<[u64]>),
 }
 
-/// The operator of a schedule's `Reduce` steps. Predefined ones work on packed bytes, so buffers may have
-/// gaps (the padding of pair types). A user's function needs buffers without gaps: a datatype with gaps is
-/// bound as elements of its extent.
+/// The operator of a schedule's `Reduce` steps. A predefined operator works on packed bytes, so buffers may
+/// have gaps (the padding of pair types). A user's function needs buffers without gaps: a datatype with gaps
+/// is bound as elements of its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// A predefined operator.
     Predefined {
-        /// Which.
+        /// The operator.
         op: PredefinedOp,
-        /// Of what.
+        /// The type of the items.
         basic: Basic,
         /// Packed bytes of an element: a multiple of `basic.size()`.
         element_bytes: u64,
     },
-    /// A user's function: `Executor::poll` returns `Poll::Call` when it is due. Never offloaded.
+    /// A user's function. `Executor::poll` returns `Poll::Call` when it is to be called. Such an operation is
+    /// never offloaded.
     User {
-        /// By which the caller recognises the function.
+        /// The number by which the caller recognises the function.
         token: u64,
         /// Bytes from one element to the next.
         element_bytes: u64,
@@ -118,15 +121,15 @@ impl Reduction {
 /// Who executes an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// A proxy where the operation moves enough bytes (`Config::offload_bytes_min`).
+    /// A proxy if the operation moves enough bytes (`Config::offload_bytes_min`).
     Auto,
-    /// A proxy wherever one can.
+    /// A proxy whenever one can.
     On,
     /// The caller.
     Off,
 }
 
-/// A started operation, until `Executor::outcome` has said how it ended.
+/// A started operation. The ticket is valid until `Executor::outcome` has returned the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceTicket {
     pub(crate) index: u32,
@@ -136,21 +139,22 @@ pub struct InstanceTicket {
 /// An operation under way, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pending {
-    /// Its comm's context.
+    /// The context of the operation's comm.
     pub context: u64,
-    /// Its number in the context.
+    /// The operation's number in the context.
     pub sequence: u32,
-    /// Its steps.
+    /// The number of its steps.
     pub steps: u32,
-    /// Finished steps.
+    /// The number of its finished steps.
     pub done: u32,
-    /// Peers that have not started it.
+    /// The peers that have not started the operation.
     pub absent: Vec<u32>,
     /// Whether a proxy carries it out.
     pub away: bool,
 }
 
-/// A message to or from a rank on another node, which an operation wants and somebody else carries.
+/// A message to or from a rank of another host that an operation needs. The user of `Executor` sends or
+/// receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// The operation.
@@ -161,20 +165,20 @@ pub struct Edge {
     pub peer: u32,
     /// Whether this rank sends.
     pub is_send: bool,
-    /// By which, with the tag, both sides know the message.
+    /// The context of the message. With the tag it names the message on both sides.
     pub context: u64,
-    /// See `context`.
+    /// The tag of the message.
     pub tag: i32,
-    /// The bytes; they stay until the message has ended.
+    /// The bytes, which stay where they are until the message has ended.
     pub span: Span,
-    /// Whether the rank probably computes before it waits for the operation.
+    /// Whether the rank will probably compute before it waits for the operation.
     pub is_overlapped: bool,
 }
 
-/// How a message to or from a rank on another node has ended.
+/// How a message to or from a rank of another host ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeOutcome {
-    /// So many bytes came or left.
+    /// So many bytes came or were sent.
     Moved(u64),
     /// More came than this rank expects.
     Longer,
@@ -189,7 +193,7 @@ pub enum Poll {
     Idle,
     /// Something moved.
     Progressed,
-    /// A user's function is due: call it with no lock held, then `Executor::called`.
+    /// A user's function is to be called, with no lock held. Then `Executor::called` takes the call back.
     Call(UserCall),
 }
 
@@ -207,6 +211,6 @@ pub struct UserCall {
     pub left: Span,
     /// inoutvec.
     pub into: Span,
-    /// Which blocks of the vector they are; numbers go on above the number of blocks.
+    /// The numbers of the vector's blocks in `into`. They go on above the number of blocks.
     pub blocks: Range<u64>,
 }

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What servers have sent for steps that have not begun. It waits here until they begin.
+//! The notes that servers have sent unasked for steps that have not started. They wait here until the steps
+//! start.
 //!
-//! Invariants: no piece of an edge is taken before those that wait; a server is told of what had no room, and
-//! then answers questions about it.
+//! Invariants: a piece of an edge is taken only after the waiting pieces of that edge; a server learns for
+//! which edges there was no room, and then answers questions about them.
 
 use crate::note::{Kind, Note};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
-/// Bytes and edges that may wait in a process. Tests fill these.
+/// The most bytes and edges that may wait in a process. Tests reach both.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// An edge of an instance: receiver, context, sequence, sender, edge.
 type Key = (u32, u64, u32, u32, u32);
 
-/// A note, the endpoint that sent it, and what follows it.
+/// A note with the endpoint that sent it and the data behind it.
 pub(crate) type Waiting = (u32, Note, Block);
 
-/// What waits in a process, by the age of its edges.
+/// The waiting notes of a process, by the age of their edges.
 #[derive(Default)]
 pub(crate) struct Unasked {
     edges: VecDeque<(Key, Vec<Waiting>)>,
@@ -30,13 +31,13 @@ fn key(note: &Note) -> Key {
 }
 
 impl Unasked {
-    /// Whether something waits of the edge that a note is about.
+    /// Whether notes of the same edge wait.
     pub fn has(&self, note: &Note) -> bool {
         self.edges.iter().any(|(one, _)| *one == key(note))
     }
 
-    /// Keeps a note from an endpoint. Returns what to say to whom about the edges for which there is no more
-    /// room.
+    /// Keeps a note from an endpoint. Returns the notes to send, and where to, about edges for which there is
+    /// no room any more.
     pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
         let block = Block::new(data.bytes());
         data.copy_to(block.span());
@@ -55,7 +56,7 @@ impl Unasked {
         refused
     }
 
-    /// Takes what waits of an edge.
+    /// Takes the waiting notes of an edge.
     pub fn take(&mut self, note: &Note) -> Vec<Waiting> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
@@ -63,7 +64,7 @@ impl Unasked {
         all
     }
 
-    /// Forgets what waits for an instance of a rank that has ended, or for all of the rank.
+    /// Forgets the notes for an instance of a rank that has ended, or for all instances of the rank.
     pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
         let is_of = |key: &Key| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
         while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank watches the proxy that executes for it, and takes its work back only when it is certainly dead.
+//! A rank watches the proxy that executes for it, and takes its work back only when the proxy is certainly
+//! dead.
 //!
 //! A stalled process may wake up at any time and write. So the rank first kills it through a pidfd, which
 //! never names another process, and waits for its end: the fence. A process that gets no core has not
@@ -10,17 +11,17 @@ use std::time::Duration;
 use sys::process::{Process, Stat};
 use transport::shm::{Segment, State};
 
-/// How often a rank looks, in nanoseconds: a look costs a system call.
+/// The time between two looks at the proxy, in nanoseconds: a look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It works, as far as is known.
+    /// The proxy works, as far as is known.
     Alive,
-    /// It has ended for certain.
+    /// The proxy has ended for certain.
     Dead,
-    /// It has ended for certain: this rank was the first to kill it, because it had stalled.
+    /// The proxy has ended for certain, and this rank was the first to kill it, because it had stalled.
     Fenced,
 }
 
@@ -29,23 +30,24 @@ pub struct ProxyWatch {
     segment: Segment,
     proxy: u32,
     timeout_ns: u64,
-    /// Its endpoint, if it runs on another computer.
+    /// The proxy's endpoint, if it runs on another computer.
     remote_endpoint: Option<u32>,
     process: Option<Process>,
     beat: u64,
-    /// How long its heartbeat has stood still, and when this rank last looked; 0: not since work began.
+    /// How long the heartbeat has stood still, and when this rank last looked; 0 if not since the work
+    /// started.
     still_ns: u64,
     looked_ns: u64,
-    /// Its processor time when its heartbeat had first stood still for the time-out.
+    /// The proxy's processor time when its heartbeat had first stood still for the time-out.
     still_cpu_ns: Option<u64>,
     killed: bool,
-    /// Whether this rank was the first to kill it.
+    /// Whether this rank was the first to kill the proxy.
     first: bool,
     ended: bool,
 }
 
 impl ProxyWatch {
-    /// A watch over a proxy. Nothing is opened before the proxy first gets work.
+    /// A watch over a proxy. It opens nothing before the proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
         let remote_endpoint = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {
@@ -78,19 +80,19 @@ impl ProxyWatch {
             return false;
         }
         if self.process.is_none() {
-            // It still runs after it was opened, so the process is the proxy and no later owner of its pid.
+            // The process still runs after it was opened, so it is the proxy and no later owner of its pid.
             self.process = Process::open(page.pid.load(Ordering::Acquire)).ok();
             return page.state() == State::Running;
         }
         true
     }
 
-    /// Work begins after a pause: the heartbeat counts from now.
+    /// Starts to count the heartbeat, since the proxy gets work after a pause.
     pub fn begin(&mut self) {
         (self.still_ns, self.looked_ns) = (0, 0);
     }
 
-    /// Checks the proxy; called while it has work.
+    /// Checks the proxy. The rank calls this while the proxy has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
         let is_gone = self.remote_endpoint.is_some_and(|endpoint| self.segment.is_gone(endpoint));
@@ -119,13 +121,13 @@ impl ProxyWatch {
         // A long gap between two looks (the whole machine may have stopped) counts as one look.
         self.still_ns += since.min(self.timeout_ns / 8);
         if self.still_ns > self.timeout_ns && self.remote_endpoint.is_some() {
-            // The rank takes its memory back, which fences as well as a kill.
+            // The rank revokes its memory, which fences the proxy as well as a kill does.
             self.segment.proxy(self.proxy).fenced.store(1, Ordering::Relaxed);
             (self.ended, self.first) = (true, true);
             return Health::Fenced;
         }
         if self.still_ns > self.timeout_ns && !self.killed && !self.starves() {
-            // Without a pidfd there is no fence: mpirun will see the proxy's end.
+            // Without a pidfd the rank cannot fence: mpirun will see the proxy's end.
             if let Some(process) = &self.process {
                 let first = self.segment.proxy(self.proxy).fenced.swap(1, Ordering::Relaxed) == 0;
                 self.killed = process.kill().is_ok();
@@ -136,7 +138,7 @@ impl ProxyWatch {
     }
 
     /// Whether the proxy, whose heartbeat has stood still for the time-out, waits for a core: it is runnable,
-    /// and has not had the time-out as processor time since. Then the time-out begins again.
+    /// and has had less processor time since then than the time-out. If so, the time-out starts again.
     fn starves(&mut self) -> bool {
         let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
         let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };
@@ -169,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A shell that these words start, and that has begun its script.
+    /// A shell that these words start, and that runs its script already.
     fn start(words: &[&str], script: &str) -> Running {
         let words: Vec<&str> = words.iter().copied().chain(["sh", "-c", script]).collect();
         let mut child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn().unwrap();

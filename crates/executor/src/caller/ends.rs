@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How operations end. One that is locally complete has ended for the program; its instance retires: it stays
-//! in the directory, driven on, until peers need nothing more of it (docs/internals/edges.md).
+//! How operations end. An operation that is locally complete has ended for the program. Its instance retires:
+//! it stays in the directory, and is driven, until peers need nothing more of it (docs/internals/edges.md).
 
 use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
@@ -12,11 +12,11 @@ use error::Result;
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 
-/// Instances that may stay after the program has gone on.
+/// The most instances that may stay after the program has gone on.
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
-    /// Whether nobody drives it any more.
+    /// Whether the instance has no driver any more.
     fn has_ended(&self) -> bool {
         let has_ended = match self.choice.is_proxy() {
             true => self.state() == COMPLETE && self.has_ended_share(),
@@ -25,12 +25,12 @@ impl Instance {
         has_ended && self.withdrawal != Withdrawal::Asked
     }
 
-    /// Whether the rank has nothing to do for an instance of its proxy.
+    /// Whether the rank has nothing more to do for an instance of its proxy.
     fn has_ended_share(&self) -> bool {
         self.finished || !self.block.run.is_host_share()
     }
 
-    /// Whether it is locally complete.
+    /// Whether the instance is locally complete.
     fn is_local(&self) -> bool {
         self.state() == LOCAL && (!self.choice.is_proxy() || self.has_ended_share())
     }
@@ -41,7 +41,7 @@ impl Instance {
 }
 
 impl Executor {
-    /// Whether an operation has ended; its ticket is not spent.
+    /// Whether an operation has ended. Its ticket must not be spent.
     pub fn is_over(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
@@ -49,15 +49,15 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether one more instance may stay after the program has gone on. No message does: another receive may
-    /// follow one that was withdrawn, under its name.
+    /// Whether one more instance may stay after the program has gone on. A message may not: another receive
+    /// may follow one that was withdrawn, under its name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
         let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
         !instance.block.message && (has_room || self.retiring == 0)
     }
 
-    /// The outcome of an operation, once it has ended; the ticket is then spent.
+    /// The outcome of an operation, once it has ended. The ticket is spent then.
     pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
         if !self.is_over(ticket) {
             return None;
@@ -73,13 +73,13 @@ impl Executor {
         instance.is_retiring = true;
         self.retiring += 1;
         self.retiring_bytes += instance.block.data_bytes();
-        // The ticket finds it no more.
+        // The ticket does not find the instance any more.
         self.tickets = self.tickets.wrapping_add(1);
         instance.ticket = self.tickets;
         Some(Ok(()))
     }
 
-    /// Ends the retiring instances that the proxy has ended, whether it has told of them or not.
+    /// Ends the retiring instances that the proxy has ended, whether it has reported that or not.
     pub(super) fn end_retired(&mut self) {
         if self.retiring == 0 {
             return;
@@ -93,7 +93,7 @@ impl Executor {
         }
     }
 
-    /// Forgets an instance that has ended; why it failed.
+    /// Forgets an instance that has ended. Returns why it failed, if it did.
     pub(super) fn end(&mut self, index: usize) -> Option<Fault> {
         let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
@@ -122,14 +122,14 @@ impl Executor {
         fault
     }
 
-    /// Nobody looks at the record of an ended instance any more.
+    /// Unlinks the record of an ended instance, at which nobody looks any more.
     pub(super) fn leave(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
         self.retire(program, block);
     }
 
-    /// Whether peers need nothing more of operations that have ended for the program.
+    /// Whether peers need nothing more of the operations that have ended for the program.
     pub fn is_quiet(&self) -> bool {
         self.retiring == 0
     }

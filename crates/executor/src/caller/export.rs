@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rank's side of a proxy on another computer (`imported.rs`): it exports the memory of an instance, and
-//! says so in a note, where it would hand a record over to a proxy of this host.
+//! The rank's side of a proxy on another computer (`imported.rs`). The rank exports the memory of an
+//! instance, and sends a note, where it would push a record's offset for a proxy of this host.
 //!
 //! Invariant: no key is valid once the rank drives an instance on by itself.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use transport::export::ExportedRange;
 
 impl Instance {
-    /// Says which steps of the rank's share the proxy may build on.
+    /// Reports to the proxy which steps of the rank's share have ended, so that the proxy's steps can follow.
     pub(super) fn say_steps(&mut self, proxy: u32, orders: &mut VecDeque<Order>) {
         let run = &mut self.block.run;
         while let Some(step) = run.next_ended() {
@@ -33,7 +33,8 @@ impl Instance {
 }
 
 impl Executor {
-    /// Joins the rank's proxy, which runs on another computer: `exchange` then takes part until `is_welcome`.
+    /// Joins the rank's proxy, which runs on another computer. The rank then calls `exchange` until
+    /// `is_welcome`.
     pub fn join_remote_proxy(&mut self, mut exporter: Box<dyn Export>) {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return };
@@ -44,7 +45,7 @@ impl Executor {
         self.remote_proxy = Some(RemoteProxy { exporter, endpoint, is_welcome: false });
     }
 
-    /// Whether the rank's proxy, on another computer, has answered, or none is waited for.
+    /// Whether the rank's proxy, on another computer, has answered, or no answer is awaited.
     pub fn is_welcome(&self) -> bool {
         self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome)
     }
@@ -55,7 +56,8 @@ impl Executor {
         self.remote_proxy.is_some() && self.far.has_orders()
     }
 
-    /// Exports an instance's memory and has it driven; nothing if that is not possible.
+    /// Exports an instance's memory and submits the instance to the proxy. Returns None if that is not
+    /// possible.
     pub(super) fn submit_exported(
         &mut self,
         program: usize,
@@ -88,7 +90,7 @@ impl Executor {
         Some(ranges)
     }
 
-    /// Says that this rank drives an instance by itself, or that such an instance has ended.
+    /// Reports to the proxy that this rank drives an instance by itself, or that such an instance has ended.
     pub(super) fn say_kept(&mut self, kind: Kind, instance: (u64, u32)) {
         if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
             self.order(proxy, kind, instance, 0, Vec::new());
@@ -102,7 +104,7 @@ impl Executor {
             && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
     }
 
-    /// Says once to such a proxy that the rank does not want a message any more.
+    /// Reports once to such a proxy that the rank does not want a message any more.
     pub(super) fn say_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
         let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
@@ -113,15 +115,15 @@ impl Executor {
         }
     }
 
-    /// Revokes what was exported for an instance.
+    /// Revokes the ranges that were exported for an instance.
     pub(super) fn revoke(&mut self, ranges: &[ExportedRange]) {
         if let Some(remote) = &mut self.remote_proxy {
             ranges.iter().for_each(|range| remote.exporter.revoke(range));
         }
     }
 
-    /// The proxy has ended, or is to be taken for dead: nothing that it does reaches this rank any more, and
-    /// all hosts ask the rank itself.
+    /// Cuts off the proxy, which has ended or counts as dead: its accesses do not reach this rank any more,
+    /// and all hosts ask the rank itself.
     pub fn fence(&mut self) {
         if let Some(mut remote) = self.remote_proxy.take() {
             remote.exporter.close();
@@ -129,7 +131,7 @@ impl Executor {
         }
     }
 
-    /// What the proxy says about instances as a whole.
+    /// Takes the proxy's notes about instances as a whole.
     pub(super) fn take_orders(&mut self) {
         while let Some((from, note, _)) = self.far.ordered.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

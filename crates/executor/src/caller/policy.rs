@@ -9,11 +9,11 @@ use crate::{Offload, Reduction, Start, Terms};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter};
 
-/// Kinds of messages whose habits are kept. Beyond these all begin anew.
+/// The most kinds of messages whose habits are kept. When there are more, all are forgotten.
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// The shortest message that a proxy may be given; nothing where there is no proxy.
+    /// The shortest message that a proxy may get, or None where there is no proxy.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
@@ -24,7 +24,7 @@ impl Executor {
     }
 
     /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before
-    /// it is started.
+    /// it starts.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         let segment = &self.reach.segment;
         let possible = match segment.local(peer) {
@@ -35,8 +35,8 @@ impl Executor {
         asked && possible && peer != self.rank.peer()
     }
 
-    /// Whether a proxy is to carry one more message of this kind, as far as was learnt, and its begin,
-    /// whoever carries it. Kinds are the caller's numbers.
+    /// Starts to measure one more message of this kind, whoever carries it. Returns whether a proxy is to
+    /// carry it, as far as was learnt. Kinds are the caller's numbers.
     pub fn judge_message(&mut self, kind: (u64, u32)) -> (bool, Option<Begun>) {
         if !self.config.judges || self.config.offload != Offload::Auto {
             return (true, None);
@@ -47,18 +47,18 @@ impl Executor {
         (self.habits.entry(kind).or_default().begin(sys::clock::now()), Some(self.waits.begin()))
     }
 
-    /// Whether a proxy is to carry those messages of this kind that are under way.
+    /// Whether a proxy is to carry the messages of this kind that are under way.
     pub fn message_pays(&self, kind: (u64, u32)) -> bool {
         self.habits.get(&kind).is_none_or(MessageHabit::pays)
     }
 
-    /// Such a message is over.
+    /// Ends the measurement of a message.
     pub fn judged_message(&mut self, kind: (u64, u32), begun: Begun) {
         let waits = &mut self.waits;
         self.habits.entry(kind).or_default().end(|habit| waits.judge(begun, habit));
     }
 
-    /// Who executes: by what is asked for, what pays and what is possible.
+    /// Decides who executes an operation: by what is asked for, what pays and what is possible.
     pub(super) fn choose(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Choice {
         let terms = Terms {
             setting: self.config.offload,
@@ -69,7 +69,7 @@ impl Executor {
             is_reached: !block.run.has_messages(),
         };
         let choice = crate::execute(&terms, || self.refuses(key, block, start));
-        // It answers other hosts, too, and is then watched.
+        // The proxy also answers other hosts, and is then watched.
         if block.run.fetches()
             && !choice.is_proxy()
             && let Some(watch) = &mut self.watch
@@ -79,15 +79,15 @@ impl Executor {
         choice
     }
 
-    /// Why the proxy does not get an operation that is meant for one: by what was measured and what it can.
+    /// Why the proxy does not get an operation that is meant for it, by what was measured and what it can do.
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
         if self.is_judged(block, start) {
             let (is_here, program) = (self.is_here(block), &mut self.programs[key]);
             let works = program.habit.works();
             let spared = match is_here {
                 true => (!works).then_some(Choice::Waits),
-                // Its proxy is as fast as the rank even if that only waits, since it serves the other hosts
-                // anyway.
+                // The proxy is as fast as the rank even if the rank only waits, since the proxy serves the
+                // other hosts anyway.
                 false => program.trial.next(sys::clock::now(), works).then_some(Choice::Slower),
             };
             if spared.is_some() {
@@ -103,7 +103,7 @@ impl Executor {
         Some(hindrance)
     }
 
-    /// Why the proxy cannot execute, if it cannot.
+    /// Why the proxy cannot execute an operation, or None if it can.
     fn hindrance(&mut self, block: &mut InstanceBlock, start: &Start, takes_work: bool) -> Option<Choice> {
         let has_dpu = self.reach.segment.has_dpu();
         if !takes_work {
@@ -138,14 +138,14 @@ impl Executor {
         None
     }
 
-    /// Whether it is measured whether the rank works beside an operation whose edges to other hosts are its
-    /// messages: by that long ones leave (`Edge::is_overlapped`).
+    /// Whether the executor measures if the rank computes beside an operation whose edges to other hosts are
+    /// messages. `Edge::is_overlapped` passes the result on, for long messages.
     pub(super) fn judges_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
         self.config.judges && block.run.has_messages() && start.offload != Offload::Off
     }
 
-    /// Whether measurements decide who carries the operation out: on one host, whether the rank works beside
-    /// it; between hosts, which way makes the program's steps shorter.
+    /// Whether measurements decide who carries the operation out. On one host they tell whether the rank
+    /// computes beside it; between hosts, which way makes the program's steps shorter.
     pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let pays = match self.is_here(block) {
@@ -155,12 +155,12 @@ impl Executor {
         self.config.judges && auto && self.is_served() && pays
     }
 
-    /// Who can read what this rank sends in its private memory, as far as is known.
+    /// Who can read the bytes in private memory that this rank sends, as far as is known.
     pub(super) fn readers(&self, block: &InstanceBlock, start: &Start) -> Readers {
         let job = self.reach.segment.job();
         let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
-        // By keys, and if it comes to that, by the rank itself.
+        // A proxy on another computer reads by keys, and if it does not, the rank itself does.
         let fetches = block.run.fetches();
         let far = match self.reach.segment.has_dpu() || !fetches {
             true => local,

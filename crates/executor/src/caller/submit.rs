@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How an instance gets to the rank's proxy: by its place in a ring, if that runs on this host, else by a
-//! note and keys (`export.rs`). And how it comes back, if the proxy cannot carry it out or has ended.
+//! How an instance gets to the rank's proxy: by its offset in a ring if the proxy runs on this host, else by
+//! a note and keys (`export.rs`). And how it comes back if the proxy cannot carry it out or has ended.
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter, Event};
 use transport::export::ExportedRange;
 
-/// Among more peers, one certainly has not started yet: a look at each would cost more than a yield.
+/// The most peers at each of which a rank looks. Among more peers one has certainly not started yet, and
+/// looking at all would cost more than a yield.
 const PEERS_ASKED: usize = 8;
 
 impl Executor {
@@ -24,7 +25,7 @@ impl Executor {
 
     /// Whether a peer has not started the operation yet, or has already ended it.
     pub(super) fn is_absent(&self, run: &Execution, peer: Peer) -> bool {
-        // What ranks on other nodes have started is not known.
+        // This rank does not know what ranks of other hosts have started.
         let Peer::Local(peer) = peer else { return false };
         if peer == self.rank {
             return false;
@@ -35,7 +36,7 @@ impl Executor {
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
-    /// Hands an instance to the proxy; false if the ring is full.
+    /// Submits an instance to the proxy. Returns false if the ring is full.
     pub(super) fn submit(
         &mut self,
         program: usize,
@@ -62,8 +63,8 @@ impl Executor {
         }
         segment.proxy(proxy).bell.ring();
         // A rank that shares this core may still have to start its part of the operation. Without a yield it
-        // would not do so before this rank's computation ends, and nothing would overlap.
-        // The receiver of a message mostly starts a send next.
+        // would not do so before this rank's computation ends, and nothing would overlap. The receiver of a
+        // message mostly starts a send next.
         let is_receive = start.message && matches!(start.input, Binding::None);
         if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
             sys::cpu::yield_cpu();
@@ -80,7 +81,7 @@ impl Executor {
         true
     }
 
-    /// Checks the proxy, and takes back what it has returned; whether there was any.
+    /// Checks the proxy, and takes back what it has returned. Returns whether that was anything.
     pub(super) fn look_after(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
         let mut taken = 0;
@@ -94,7 +95,7 @@ impl Executor {
         }
         self.fence();
         let lost = self.take_over(|state| state != COMPLETE);
-        // It may have died before it told of the others.
+        // The proxy may have died before it reported the others.
         self.end_retired();
         if health == Health::Fenced && lost > 0 {
             let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
@@ -107,7 +108,8 @@ impl Executor {
         taken + lost > 0
     }
 
-    /// Drives on the proxy's instances in such a state, which the proxy drives no more; how many they are.
+    /// Takes back the proxy's instances in a state that `wanted` accepts, which the proxy does not drive any
+    /// more. Returns how many they are.
     fn take_over(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
         let mut all_exported = Vec::new();
@@ -125,7 +127,7 @@ impl Executor {
             run.record.head(Head::Driver).store(0, Ordering::Relaxed);
             run.resume(run.context, run.sequence);
             instance.finished = false;
-            // It may have driven its share.
+            // The rank may have driven its share already.
             if !self.driven.contains(&(index as u32)) {
                 self.driven.push(index as u32);
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks on other hosts that are fetched: the receiver's side. `far.rs` has the whole.
+//! Edges to ranks of other hosts that are fetched: the receiver's side. `far.rs` has the whole.
 //!
 //! Invariants: `done` counts bytes that are stored, from the first one on; a step neither ends nor asks again
 //! while a read of it is under way; an instance does not end before all servers know what was received.
@@ -17,45 +17,46 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// The longest read (docs/measured/hosts.md). Tests have several of one edge.
+/// The longest read (docs/measured/hosts.md). In tests an edge has several.
 const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
-/// Reads of one edge under way: while one's bytes come, the next one's are on their way.
+/// The most reads of one edge under way: while the bytes of one read come, those of the next are on their
+/// way.
 const READS_MAX: usize = 2;
-/// Reads that fail one after the other, after which the server counts as lost although it lives.
+/// The failed reads in a row after which the server counts as lost although it lives.
 const FAILURES_MAX: u32 = 16;
 
-/// What a driver remembers of its fetches.
+/// What a driver remembers about its fetches.
 pub(super) struct Fetches {
-    /// By step.
+    /// The fetches by step.
     fetches: Vec<Fetch>,
-    /// What is to be said.
+    /// The notes and reports to send.
     pub(super) said: Vec<Said>,
     attempts: u32,
-    /// Another driver is to go on once no read is under way.
+    /// Whether another driver is to go on once no read is under way.
     is_stopped: bool,
 }
 
 /// The fetch of one step.
 #[derive(Clone, Default)]
 struct Fetch {
-    /// The server that was asked or told, and the number of that note.
+    /// The server that got the last note, and the number of that note.
     asked: Option<(u32, u32)>,
-    /// It is not the first question.
+    /// Whether the step has asked before.
     is_again: bool,
-    /// The sender's operation does not wait for this receive.
+    /// Whether the sender's operation does not wait for this receive.
     is_copied: bool,
-    /// The server knows that all has been received.
+    /// Whether the server knows that all has been received.
     is_known: bool,
-    /// The sending rank answers itself, not its server.
+    /// Whether the sending rank itself answers, not its server.
     is_elsewhere: bool,
     fault: Option<Fault>,
-    /// Where its bytes can be read, up to which one, and how many there will be.
+    /// Where the bytes can be read, up to which byte, and how many there will be.
     place: Option<Place>,
     readable: u64,
     total: u64,
     /// The reads under way or ended behind `done`, in their order: begin, end, whether the bytes are there.
     reads: VecDeque<(u64, u64, bool)>,
-    /// Reads that have failed since the last one that did not.
+    /// The reads that have failed since the last one that did not.
     failures: u32,
 }
 
@@ -65,7 +66,8 @@ impl Fetch {
         self.reads.iter().any(|(.., is_there)| !is_there)
     }
 
-    /// The bytes of the next read, if there may be one, behind `done` bytes of at most `capacity`.
+    /// The bytes of the next read behind `done` bytes of at most `capacity`, or None if there may be no read
+    /// now.
     fn next_read(&self, done: u64, capacity: u64) -> Option<(u64, u64)> {
         let begin = self.reads.back().map_or(done, |(_, end, _)| *end);
         let end = self.readable.min(capacity).min(begin.saturating_add(READ_BYTES_MAX));
@@ -98,12 +100,12 @@ impl Execution {
         self.fetches.is_some()
     }
 
-    /// The next that it has to say.
+    /// The next note or report to send.
     pub(crate) fn next_said(&mut self) -> Option<Said> {
         self.fetches.as_mut()?.said.pop()
     }
 
-    /// A send has begun to be published. What a message sends nobody may want yet.
+    /// Reports that a send has published its first bytes, except of a message, which nobody may want yet.
     pub(super) fn push(&mut self, step: u32, bytes: u64) {
         let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
         let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
@@ -124,7 +126,7 @@ impl Execution {
         fetches.said.push(Said::Published(note));
     }
 
-    /// The step that a note is about.
+    /// The step that a note is about, or None.
     fn step_of(&self, note: &Note) -> Option<u32> {
         if note.attempt != 0 {
             return Some(note.step);
@@ -138,12 +140,12 @@ impl Execution {
         (note.receiver, note.context, note.sequence) == (self.rank.peer(), self.context, self.sequence)
     }
 
-    /// Whether a read of any step is under way: then its memory must not become another driver's.
+    /// Whether a read of any step is under way. Until it ends, no other driver may get the memory.
     pub(crate) fn is_reading(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.fetches.iter().any(Fetch::is_reading))
     }
 
-    /// Begins no more reads, since another driver is to go on.
+    /// Starts no more reads, since another driver is to go on.
     pub(crate) fn stop(&mut self) {
         self.fetches.iter_mut().for_each(|it| it.is_stopped = true);
     }
@@ -153,7 +155,7 @@ impl Execution {
         self.fetches.as_ref().is_some_and(|it| it.is_stopped)
     }
 
-    /// Takes a server's answer, or the end of a read; adds the reads that can begin.
+    /// Takes a server's answer, or the end of a read. Adds the reads that can start.
     pub(crate) fn take_news(
         &mut self,
         news: News,
@@ -172,7 +174,7 @@ impl Execution {
         Ok(taken)
     }
 
-    /// Takes what a server says. An answer to an earlier question means nothing any more.
+    /// Takes a server's note. An answer to an earlier question means nothing any more.
     fn take_note(
         &mut self,
         step: u32,
@@ -233,7 +235,7 @@ impl Execution {
         Ok(Taken::Yes)
     }
 
-    /// A read has ended. What it has brought counts once all bytes before are there.
+    /// Takes the end of a read. Its bytes count once all bytes before them are there.
     fn read_ended(&mut self, read: &Read, is_there: bool, reach: &Reach) -> Result<(), Stop> {
         let step = read.note.step;
         let begin = read.begin;
@@ -245,7 +247,7 @@ impl Execution {
         let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(()) };
         let Some(at) = fetch.reads.iter().position(|one| one.0 == begin) else { return Ok(()) };
         if !is_stored {
-            // Those behind it count for nothing: the step asks again.
+            // The reads behind it count for nothing: the step asks again.
             fetch.reads.remove(at);
             (fetch.place, fetch.asked) = (None, None);
             fetch.failures += 1;
@@ -310,7 +312,7 @@ impl Execution {
         }
     }
 
-    /// `end` bytes of a step are stored, of `total` that its send has.
+    /// Stores that `end` bytes of a step are there, of `total` that its send has.
     fn received(&mut self, step: u32, end: u64, total: u64, reach: &Reach) -> Result<(), Stop> {
         let begun = self.states[step as usize].done;
         let capacity = self.buffers.spots[step as usize].bytes;
@@ -333,7 +335,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Copies bytes to where a step receives them; whether that could be done.
+    /// Copies bytes to where a step receives them. Returns whether that was possible; if not, the step gets
+    /// the fault.
     fn store_or_fail(&mut self, step: u32, begun: u64, data: Span, reach: &Reach) -> bool {
         let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else { return false };
         let stored = self.store(step, into, begun, data, reach);
@@ -395,7 +398,7 @@ impl Execution {
         }
         (fetch.place, fetch.readable) = (None, 0);
         fetch.reads.clear();
-        // 0 is for what comes unasked.
+        // The number 0 is for notes that come unasked.
         fetches.attempts = fetches.attempts.wrapping_add(1).max(1);
         fetch.asked = Some((server, fetches.attempts));
         let note = Note {
@@ -430,7 +433,7 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// What becomes of an answer: the fault of the receive, and how many reads it begins.
+    /// What becomes of an answer: the fault of the receive, and how many reads it starts.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();

@@ -94,7 +94,7 @@ impl Execution {
         self.advance(step, end, complete, reach)
     }
 
-    /// Copies the right operand to the result, where the user's function combines it with the left one.
+    /// Copies the right operand to the result, which the user's function combines with the left operand.
     pub(super) fn prepare_call(
         &mut self,
         step: u32,

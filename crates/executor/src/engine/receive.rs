@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Receives from a rank of this node: finding the send, copying what it has published, telling it.
+//! Receives from a rank of this host: finding the send, copying what it has published, storing `done` for
+//! both.
 
 use super::{Did, Execution, SendSource, UNCLEAR_MAX};
 use crate::fault::{Corruption, Fault};
@@ -30,7 +31,7 @@ impl Execution {
         let spot = self.buffers.spots[step as usize];
         let begun = self.states[step as usize].done;
         let Some(source) = &mut self.states[step as usize].source else { return Ok(Did::Nothing) };
-        // Before what it has published: that counts the bytes in the place.
+        // This comes before the look at `published`, which counts the bytes in the arena.
         let waits = source.asked && !source.is_staged(peer, reach)?;
         let (have, is_whole) = source.record.published(source.step, source.bytes, peer.peer())?;
         if waits {
@@ -61,7 +62,7 @@ impl Execution {
         }
         reach.fault_point()?;
         if complete {
-            // A sender that has given up meanwhile may have changed them.
+            // A sender that has given up in the meantime may have changed the bytes.
             fence(Ordering::Acquire);
             source.record.published(source.step, source.bytes, peer.peer())?;
         }
@@ -79,7 +80,7 @@ impl Execution {
         Ok(if complete { Did::All } else { Did::Something })
     }
 
-    /// Ends a receive that the rank has withdrawn. The sender is told nothing: another receive may take the
+    /// Ends a receive that the rank has withdrawn. The sender gets no note: another receive may take the
     /// message.
     pub(super) fn leave(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -87,7 +88,8 @@ impl Execution {
         Ok(Did::All)
     }
 
-    /// Finds the send of a receive; false if the peer has not started yet, or this rank has withdrawn.
+    /// Finds the send of a receive. Returns false if the peer has not started yet, or this rank has
+    /// withdrawn.
     fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
         let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
         let theirs = self.edge_step(step, &record, edge, reach)?;
@@ -113,7 +115,7 @@ impl Execution {
         Ok(true)
     }
 
-    /// The peer's instance and its stamp.
+    /// The peer's instance and its stamp, or None if the peer has not started or the look was unclear.
     fn find(
         &mut self,
         step: u32,
@@ -152,8 +154,9 @@ impl Execution {
         Ok(hint.1)
     }
 
-    /// Tells the sender of a finished receive, unless its instance has ended, which implies that it knows.
-    /// Otherwise the instance stays until this rank tells it, because the driver that might have is dead.
+    /// Stores `done` of a finished receive at the sender, unless the sender's instance has ended, which
+    /// implies that it knows. Otherwise that instance waits for this rank, because the driver that might have
+    /// stored it is dead.
     pub(super) fn settle(
         &mut self,
         step: u32,
@@ -187,7 +190,7 @@ impl Execution {
 }
 
 impl SendSource {
-    /// Whether the sender has given its bytes the place in its arena that it was asked for.
+    /// Whether the sender has copied its bytes to its arena, as it was asked to.
     fn is_staged(&mut self, peer: LocalRank, reach: &Reach) -> Result<bool, Fault> {
         let address = self.record.step(self.step, Field::Address).load(Ordering::Acquire);
         self.asked = address & IN_ARENA == 0;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks on other nodes: messages, which whoever has the network carries for the engine.
+//! Edges to ranks of other hosts that are messages, which the process that has the network carries for the
+//! engine.
 //!
-//! The engine asks for a message (`Edge`) once all that a step depends on is finished, and is told when it
-//! has ended. Only callers do that.
+//! The engine asks for a message (`Edge`) once all that a step depends on is finished, and gets a report when
+//! the message has ended. Only callers do that.
 //!
 //! Invariants: both sides of an edge ask for one message of the same context, tag and length; the bytes of a
 //! step do not change while its message is under way.
 //!
-//! Read next: `caller.rs` (`take_edges`, `edge_ended`).
+//! Read next: `caller.rs` (`next_edge`, `edge_ended`).
 
 use super::{Did, Execution};
 use crate::fault::{Corruption, Fault};
@@ -16,13 +17,13 @@ use crate::peer::Peer;
 use schedule::{Action, Blocks};
 use sys::{Block, Span};
 
-/// What a driver remembers of its edges to other nodes.
+/// What a driver remembers about its messages.
 pub(super) struct Remote {
-    /// Edges of so many bytes or more are fetched.
+    /// The least bytes of an edge that is fetched.
     fetched_bytes_min: u64,
-    /// By step.
+    /// The messages by step.
     messages: Vec<Message>,
-    /// Messages to be asked for.
+    /// The messages to ask for.
     wanted: Vec<Wanted>,
 }
 
@@ -31,13 +32,13 @@ pub(super) struct Remote {
 enum Message {
     #[default]
     None,
-    /// Under way; its bytes, where they do not lie in one piece in the step's buffer.
+    /// The message is under way. The block has its bytes, unless they lie in one piece in the step's buffer.
     UnderWay(Option<Block>),
-    /// It has ended: the bytes that came or left.
+    /// The message has ended: so many bytes came or were sent.
     Ended(Option<Block>, Result<u64, Fault>),
 }
 
-/// A message that the engine wants.
+/// A message that the engine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub step: u32,
@@ -48,8 +49,8 @@ pub(crate) struct Wanted {
     pub span: Span,
 }
 
-/// The context of an operation's messages. That another context of the job has this number is as unlikely as
-/// that a hash of 64 bits collides.
+/// The context of an operation's messages. Another context of the job has the same number as rarely as a hash
+/// of 64 bits collides.
 fn context_of(context: u64, sequence: u32) -> u64 {
     // The finalizer of splitmix64 (Steele, Lea, Flood 2014).
     let mixed = context ^ u64::from(sequence) << 32 ^ 0xed9e;
@@ -59,7 +60,7 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares for ranks on other nodes, if there are any: for fetches of edges of at least so many bytes,
+    /// Prepares for ranks of other hosts, if there are any: for fetches of edges of at least so many bytes,
     /// and for messages.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
         let (mut fetches, mut messages) = (false, false);
@@ -91,12 +92,12 @@ impl Execution {
         self.remote.is_some()
     }
 
-    /// The next message that is wanted.
+    /// The next message that the instance needs.
     pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
         self.remote.as_mut()?.wanted.pop()
     }
 
-    /// The message of a step has ended.
+    /// Notes that the message of a step has ended.
     pub(crate) fn message_ended(&mut self, step: u32, outcome: Result<u64, Fault>) {
         let Some(remote) = &mut self.remote else { return };
         if let Message::UnderWay(block) = &mut remote.messages[step as usize] {
@@ -104,13 +105,13 @@ impl Execution {
         }
     }
 
-    /// Whether the message of a step has ended, and the step has not noticed.
+    /// Whether the message of a step has ended, and the step has not been driven since.
     pub(super) fn has_ended(&self, step: u32) -> bool {
         let message = self.remote.as_ref().map(|remote| &remote.messages[step as usize]);
         matches!(message, Some(Message::Ended(..)))
     }
 
-    /// Drives the step of an edge to another node.
+    /// Drives the step of an edge that is a message.
     pub(super) fn exchange(
         &mut self,
         step: u32,
@@ -166,7 +167,7 @@ impl Execution {
         }
     }
 
-    /// The bytes of a step in one piece: where they are, or a copy.
+    /// The bytes of a step in one piece: in the step's buffer, or a copy.
     fn contiguous(
         &self,
         step: u32,

@@ -12,8 +12,8 @@ use telemetry::Counter;
 use transport::shm::LocalRank;
 
 impl Execution {
-    /// Whether neither followers nor the user's buffers need to wait for a send of which all is published.
-    /// The copy of a proxy on another computer (`is_remote`) is none: its rank does not have it.
+    /// Whether a send of which all is published is free for its followers, and for the user's buffers. A copy
+    /// that a proxy on another computer (`is_remote`) has made does not count: the rank does not have it.
     pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);
@@ -23,20 +23,20 @@ impl Execution {
         (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
     }
 
-    /// The bytes of a send whose receiver cannot read them go through the arena, from offset `at`; without
-    /// one, it fails.
+    /// Has the bytes of a send go through the arena, from offset `at`, since its receiver cannot read them.
+    /// If `at` is a fault, the send fails.
     pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
         let at = match at {
             Ok(at) => at,
             Err(fault) => {
-                // Only a test's driver dies, and a rank's never does.
+                // Only a driver of a test dies here, and a rank never does.
                 let _ = self.fail(step, fault, reach);
                 return;
             }
         };
         let state = &mut self.states[step as usize];
         (state.published, state.said_all) = (state.done, false);
-        // Whoever sees the place sees that nothing lies there yet.
+        // A receiver that sees the new address sees that no bytes lie there yet.
         self.record.step(step, Field::Published).store(state.done, Ordering::Release);
         self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
     }
@@ -47,7 +47,8 @@ impl Execution {
         done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
     }
 
-    /// Drives a send to a rank here, or to one on another host, of which this rank's server takes care.
+    /// Drives a send to a rank of this host, or to one of another host, for which this rank's server is in
+    /// charge.
     pub(super) fn send(
         &mut self,
         step: u32,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An instance with two drivers: its rank, for what stays within the host, and the rank's proxy on another
-//! computer, for the rest (`schedule::Side`).
+//! An instance with two drivers: its rank for what stays within the host, and the rank's proxy on another
+//! computer for the rest (`schedule::Side`).
 //!
-//! Each driver drives its own steps and watches those of the other that its own ones follow, by their `done`
-//! in the record that it has. The proxy writes that word to the rank; the rank sends it in a note
-//! (`Kind::Step`), with what the step wrote to scratch if that is short. Else the proxy fetches it.
+//! Each driver drives its own steps. It watches the steps of the other driver that its own steps follow, by
+//! `done` in its own copy of the record. The proxy writes that word to the rank; the rank sends it in a note
+//! (`Kind::Step`), with the bytes that the step wrote to scratch if they are few. Else the proxy fetches
+//! them.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
-//! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
-//!
-//! Read next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
+//! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`). Read
+//! next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
 
 use super::{Did, Execution};
 use crate::checked::written;
@@ -23,36 +23,36 @@ use schedule::{Action, BufferId, Side};
 use std::sync::atomic::Ordering;
 use transport::shm::LocalRank;
 
-/// What a driver has to do with a step.
+/// What a driver does with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It drives the step.
+    /// This driver drives the step.
     Own,
-    /// The other drives it, and steps of this driver follow.
+    /// The other driver drives it, and steps of this driver follow.
     Watched,
-    /// The other drives it, and no step of this driver follows.
+    /// The other driver drives it, and no step of this driver follows.
     Ignored,
-    /// The rank drives it, a send within the host of what came from other hosts. The proxy publishes it, so
-    /// that its receiver need not wait for the rank's next MPI call.
+    /// The rank drives it: a send within the host of bytes that came from other hosts. The proxy publishes
+    /// the send, so that its receiver need not wait for the rank's next MPI call.
     Announced,
 }
 
 /// A driver's share of an instance.
 pub(super) struct Share {
     side: Side,
-    /// By step.
+    /// The roles by step.
     roles: Box<[Role]>,
-    /// By step: whether one of the other driver follows.
+    /// By step: whether a step of the other driver follows.
     is_awaited: Box<[bool]>,
-    /// Whether two drivers are at work. A rank may drive an instance alone.
+    /// Whether two drivers are at work. A rank may also drive an instance alone.
     is_on: bool,
-    /// Own steps that have ended since the last look, and are awaited.
+    /// Own steps that have ended since the last look and that the other driver awaits.
     ended: Vec<u32>,
 }
 
 impl Execution {
-    /// Divides the steps between the rank and its proxy on another computer, if both have some. This driver
-    /// gets one side.
+    /// Divides the steps between the rank and its proxy on another computer, if both sides have some. This
+    /// driver gets one side.
     pub fn divide(&mut self, side: Side) {
         let schedule = &self.plan.schedule;
         let sides = schedule.sides(|peer| self.peers[peer as usize].local().is_some());
@@ -77,7 +77,7 @@ impl Execution {
             let after = schedule.after_of(step);
             let is_of_proxy =
                 !after.is_empty() && after.iter().all(|after| sides[after.step as usize] == Side::Dpu);
-            // What its reader cannot read the rank has to copy.
+            // The rank has to copy bytes that their receiver cannot read.
             let address = self.record.step(index as u32, Field::Address).load(Ordering::Relaxed);
             let is_readable = address & (IN_ARENA | STAGED) == IN_ARENA;
             if side == Side::Dpu && roles[index] == Role::Ignored && is_send && is_of_proxy && is_readable {
@@ -87,7 +87,7 @@ impl Execution {
         self.share = Some(Box::new(Share { side, roles, is_awaited, is_on: false, ended: Vec::new() }));
     }
 
-    /// Whether two drivers would carry it out.
+    /// Whether two drivers would carry out the instance.
     pub fn is_divided(&self) -> bool {
         self.share.is_some()
     }
@@ -116,7 +116,7 @@ impl Execution {
         }
     }
 
-    /// One driver is to carry out the whole instance.
+    /// Has one driver carry out the whole instance.
     pub(super) fn unite(&mut self) {
         self.share.iter_mut().for_each(|share| share.is_on = false);
     }
@@ -128,17 +128,17 @@ impl Execution {
         }
     }
 
-    /// Whether the rank drives its share, and its proxy says when the whole is complete.
+    /// Whether the rank drives its share, and its proxy reports when the whole is complete.
     pub(crate) fn is_host_share(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_on && share.side == Side::Host)
     }
 
-    /// The next step that has ended and that the other driver awaits, or the receiver of a send.
+    /// The next step that has ended and that the other driver or the receiver of a send awaits.
     pub(crate) fn next_ended(&mut self) -> Option<u32> {
         self.share.as_mut()?.ended.pop()
     }
 
-    /// The rank of this host that is to hear of a step that has ended.
+    /// The rank of this host that gets a note when a step has ended.
     pub(crate) fn awaits(&self, step: u32) -> LocalRank {
         match (self.role(step), self.plan.schedule.steps[step as usize].action) {
             (Role::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
@@ -163,13 +163,13 @@ impl Execution {
         }
     }
 
-    /// Whether the other driver has come further with a watched step.
+    /// Whether the other driver has advanced a watched step.
     pub(super) fn has_come_further(&self, step: u32) -> bool {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
     }
 
-    /// Looks at a step of the other driver.
+    /// Looks how far a step of the other driver is.
     pub(super) fn watch(&mut self, step: u32) -> Did {
         let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if word & COMPLETE != 0 {
@@ -186,7 +186,7 @@ impl Execution {
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
         let is_whole = all && limit == spot.bytes;
-        // What a fault has voided the rank gives up.
+        // The rank itself gives up what a fault has made void.
         if self.is_void {
             return Ok(if all { Did::All } else { Did::Nothing });
         }
@@ -201,7 +201,7 @@ impl Execution {
         Ok(if is_whole { Did::All } else { Did::Something })
     }
 
-    /// The rank, on another computer, wants a message no more.
+    /// Withdraws a message that the rank, on another computer, does not want any more.
     pub(crate) fn withdraw(&self, reach: &Reach) {
         match self.plan.schedule.steps.first().map(|step| step.action) {
             Some(Action::Send { .. }) => {
@@ -214,7 +214,7 @@ impl Execution {
         }
     }
 
-    /// What a step of the rank has written to scratch, if that is short enough for a note.
+    /// The bytes that a step of the rank has written to scratch, if they are few enough for a note.
     pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
         let bytes = self.buffers.spots[step as usize].bytes as usize;
         match self.scratch_of(step) {
@@ -227,15 +227,15 @@ impl Execution {
         }
     }
 
-    /// Where a step writes, if that is scratch.
+    /// Where a step writes, if it writes to scratch.
     fn scratch_of(&self, step: u32) -> Option<(&Region, u64, u64)> {
         let (operand, into) = written(&self.plan.schedule.steps[step as usize].action)?;
         let at = self.buffers.spots[step as usize].at[operand];
         if matches!(into.buffer, BufferId::Scratch(_)) { self.buffers.locate(into.buffer, at) } else { None }
     }
 
-    /// The rank has ended one of its steps, with this `done`; `words` are as `short_scratch` has them.
-    /// Errors: there is no such step, or its bytes cannot be fetched.
+    /// Takes the rank's report that it has ended one of its steps, with this `done`; `words` are as
+    /// `short_scratch` has them. Errors: there is no such step, or its bytes cannot be fetched.
     pub(crate) fn step_ended(
         &mut self,
         step: u32,

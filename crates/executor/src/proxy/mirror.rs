@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A proxy on another computer than its ranks: what they say to it, and the mirrors of their instances.
-//!
-//! Read next: `imported.rs` (their memory), `engine/share.rs` (the two drivers of an instance).
+//! A proxy on another computer than its ranks: the notes of the ranks, and the mirrors of their instances.
 
 use super::{Proxy, WORDS_MAX};
 use crate::engine::Execution;
@@ -14,12 +12,13 @@ use std::sync::atomic::Ordering;
 use transport::shm::{LocalRank, State};
 
 impl Proxy {
-    /// What has a rank look at an instance.
+    /// The note that has a rank look at an instance.
     pub(super) fn woken(rank: LocalRank, run: &Execution) -> (u32, Note) {
         (rank.peer(), Note::order(Kind::Over, rank.peer(), run.context, run.sequence, run.record.at()))
     }
 
-    /// Does what a rank on another computer says; nothing if it cannot say that.
+    /// Does what the note of a rank on another computer asks for. Returns None if the rank cannot ask for
+    /// that.
     pub(super) fn obey(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
         let Proxy { reach, far, .. } = self;
         let imported = reach.imported.as_ref()?;
@@ -56,7 +55,7 @@ impl Proxy {
             }
             Kind::Step => {
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
-                // It may have been given back meanwhile.
+                // The instance may have been returned in the meantime.
                 let Some(run) = self.runs.iter_mut().find(is_it) else { return Some(()) };
                 let words = match note.edge {
                     0 => words,
@@ -75,7 +74,7 @@ impl Proxy {
             Kind::Withdraw => {
                 // Only messages have one step.
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note) && run.steps() == 1;
-                // What has ended or was given back tells the rank by its state.
+                // An instance that has ended or was returned reports that by its state.
                 if let Some(run) = self.runs.iter_mut().find(is_it) {
                     run.withdraw(&self.reach);
                     far.outbox.push_back(Proxy::woken(rank, run));
@@ -98,7 +97,8 @@ impl Proxy {
         self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
     }
 
-    /// Has an instance's record here as the rank has it, with program and parameters where they are new.
+    /// Makes the mirror hold an instance's record as the rank has it, with program and parameters where they
+    /// are new.
     fn mirror(
         &mut self,
         rank: LocalRank,
@@ -139,8 +139,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// An instance of a rank on another computer is complete, or is given back: nothing is done for it any
-    /// more once the rank can see that.
+    /// Ends an instance of a rank on another computer, which is complete or returned. The proxy does nothing
+    /// for it once the rank can see that.
     pub(super) fn end_exported(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
         let Some(imported) = &self.reach.imported else { return };
         let arena = match self.reach.arena(rank) {
@@ -161,7 +161,7 @@ impl Proxy {
         if state == RETURNED {
             self.far.server.kept.insert(key);
         }
-        // What cannot be written belongs to a rank that needs it no more.
+        // If a write fails, the rank does not need it any more.
         if written.is_ok() && imported.write_state(rank, at, state).is_ok() {
             self.far.outbox.push_back((rank.peer(), Note::order(Kind::Over, rank.peer(), key.1, key.2, at)));
         }
