@@ -5,7 +5,7 @@
 //! | an instance | its driver | who changes that |
 //! |---|---|---|
 //! | `driven` holds it | the rank | `end()`, when it has ended |
-//! | `choice.is_proxy()` | the proxy, and the rank its own share | `submit()`; `take_over()`, back to the rank |
+//! | `choice.is_proxy()` | the proxy, and the rank its share | `submit()`; `take_over()` back to the rank |
 //! | `is_retiring` | as before | `outcome()`, when it is locally complete; `end()` |
 //! | `owed` holds it | none | `end()`, after a fault; `start()`, once receivers saw it |
 

@@ -15,11 +15,11 @@ use std::time::Duration;
 use sys::Span;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
-/// Indices of `RankPage::scalars` that these tests use.
+/// The indices of `RankPage::scalars` that these tests use.
 const ROUNDS: usize = 60;
 const OFFLOADED: usize = 61;
 const RECOVERED: usize = 62;
-/// A word of rank 0: nonzero ends the job.
+/// A word of rank 0 that ends the job when it is not 0.
 const STOP: usize = 63;
 
 fn main() {
@@ -60,8 +60,8 @@ fn attach(path: &str) -> Segment {
     Segment::attach(file.into()).unwrap()
 }
 
-/// Long enough for a healthy proxy on a machine shared with others; only the test of a stopped one depends on
-/// it.
+/// A time-out that is long enough for a healthy proxy on a machine shared with others. Only the test of a
+/// stopped proxy waits for it.
 fn config(scenario: &str) -> Config {
     let proxy_timeout_ms = if scenario == "stopped" { 300 } else { 3_600_000 };
     Config { proxy_timeout_ms, offload_bytes_min: 0, ..Config::default() }
@@ -70,7 +70,7 @@ fn config(scenario: &str) -> Config {
 /// A job of processes, which are gone when it is dropped.
 struct Job {
     segment: Segment,
-    /// Open for children that have not attached yet.
+    /// The descriptor, which is open for children that have not attached yet.
     _fd: std::os::fd::OwnedFd,
     ranks: Vec<Child>,
     proxies: Vec<Child>,
@@ -153,7 +153,7 @@ fn killed() {
         let mut job = Job::start(3, 2, "test");
         job.wait_rounds(5 + attempt);
         job.proxies[0].kill().unwrap();
-        // As mpirun does; the ranks notice by themselves, too.
+        // This is what mpirun does; the ranks also notice by themselves.
         job.proxies[0].wait().unwrap();
         job.wait_rounds(10);
         let recovered = job.sum(RECOVERED);
@@ -178,7 +178,7 @@ fn stopped() {
     println!("a stopped proxy was fenced");
 }
 
-/// Steps in a row, each with what it waits for.
+/// Collects steps in a row, each with the steps that it waits for.
 fn plan(
     rank: u32,
     size: u32,
@@ -213,7 +213,8 @@ fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [size, size], vec![], &steps)
 }
 
-/// Every rank sends its vector to all, and each adds up by itself: right in place for any number of ranks.
+/// A sum for which every rank sends its vector to all, and each adds up by itself: right in place for any
+/// number of ranks.
 fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     let mut steps: Vec<(Action, Vec<u32>)> = vec![];
     let mut scratch = vec![];
@@ -247,7 +248,7 @@ struct Member {
     idle: Idle,
     peers: Arc<[u32]>,
     sequence: u32,
-    /// Private memory, as programs have it.
+    /// The private memory, as programs have it.
     memory: Span,
     used: usize,
 }
@@ -362,7 +363,7 @@ impl Member {
     }
 }
 
-/// The time of the engine without waiting: two ranks in one thread, in turn.
+/// Measures the engine without waiting: two ranks in one thread, in turn.
 fn steps() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| Member::new(&segment, rank, "measure"));
@@ -413,8 +414,8 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     segment.rank(segment.local(rank).unwrap()).set_state(State::Finalized);
 }
 
-/// Two operations at once, of memory of both kinds, repeated and checked. Rank 0 says in its data when to
-/// stop, so that all ranks stop after the same round.
+/// Runs two operations at once, of memory of both kinds, repeated and checked. Rank 0 says in its data when
+/// to stop, so that all ranks stop after the same round.
 fn rounds(member: &mut Member) {
     let (rank, size) = (member.rank, member.size);
     let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));
@@ -463,7 +464,7 @@ fn measure(scenario: &str) {
     Job::start(2, 1, scenario).finish();
 }
 
-/// The time of a start, and of whole operations.
+/// Measures a start, and whole operations.
 fn costs(member: &mut Member, scenario: &str) {
     let arena = scenario == "measure-arena";
     let offload = if scenario == "measure-caller" { Offload::Off } else { Offload::On };

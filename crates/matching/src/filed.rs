@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A hash table whose chains are queues, by index.
+//! A hash table whose chains are queues, linked by index.
 //!
 //! Each entry is filed under `KEYS` keys at once, by one doubly linked node per key: node `entry * KEYS + i`
-//! is its i-th. A chain holds all nodes of its bucket in order of arrival, so the first node with a key is
-//! the oldest entry under that key. There are more buckets than nodes, so few chains mix keys.
+//! is the i-th node of the entry. A chain holds all nodes of its bucket in order of arrival, so the first
+//! node with a key is the oldest entry under that key. There are more buckets than nodes, so few chains mix
+//! keys.
 
 use crate::pattern::{CLASSES, Envelope, Pattern};
 
-/// A pattern as compared and hashed: fields that take anything are zero, and the class says which those are.
+/// A pattern in the form that is compared and hashed: fields that take anything are 0, and the class says
+/// which those are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     context: u64,
@@ -48,7 +50,7 @@ impl Key {
         self.class as usize
     }
 
-    /// Mixes by multiplication; the high bits are the good ones, and the bucket is taken from them.
+    /// Mixes by multiplication. The bucket is taken from the high bits, which are mixed best.
     #[inline]
     fn hash(&self) -> u64 {
         let pair = u64::from(self.source) << 32 | u64::from(self.tag as u32);
@@ -64,7 +66,7 @@ struct Node {
     after: u32,
 }
 
-/// First and last node of a chain.
+/// The first and the last node of a chain.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     first: u32,
@@ -73,7 +75,7 @@ struct Chain {
 
 #[derive(Debug)]
 struct FiledEntry<V> {
-    /// Order of arrival; for a free entry, the next free one.
+    /// The number of the arrival; for a free entry, the next free entry.
     sequence: u64,
     value: Option<V>,
 }
@@ -81,9 +83,9 @@ struct FiledEntry<V> {
 #[derive(Debug)]
 pub(crate) struct Filed<V, const KEYS: usize> {
     entries: Vec<FiledEntry<V>>,
-    /// `KEYS` for each entry.
+    /// The nodes, `KEYS` for each entry.
     nodes: Vec<Node>,
-    /// A power of two of them.
+    /// The chains; their number is a power of two.
     chains: Vec<Chain>,
     /// 64 minus the logarithm of the number of chains.
     shift: u32,
@@ -143,7 +145,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         None
     }
 
-    /// The entries under a key. It walks.
+    /// The number of entries under a key. This walks the chain.
     pub(crate) fn count(&self, key: &Key) -> usize {
         let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
         while at != NONE {
@@ -154,7 +156,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         many
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     #[inline]
     pub(crate) fn remove(&mut self, entry: u32) -> V {
         for i in 0..KEYS as u32 {
@@ -176,7 +178,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
         self.entries[entry as usize].sequence
     }
 
-    /// An entry that `wanted` names. It walks.
+    /// An entry that `wanted` accepts. This walks the table.
     pub(crate) fn position(&self, wanted: impl Fn(&V) -> bool) -> Option<u32> {
         self.entries
             .iter()

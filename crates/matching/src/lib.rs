@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Matching: which receive takes which message (MPI 5.0, section 3.5). Pure: no I/O, no clock, no bytes.
+//! Matching: which receive takes which message (MPI 5.0, section 3.5). It does no I/O, reads no clock and
+//! moves no bytes.
 //!
 //! A message goes to the receive that was posted first among those that fit; a receive takes the message that
 //! arrived first among those that fit. Neither walks a queue. Wildcards make four *classes* of pattern: a
-//! receive is filed under its own pattern, a message under each of the four that fit it. While all that wait
-//! are alike they are not filed, but kept in a *run*, which is asked first: it is older than all that is
-//! filed.
+//! receive is filed under its own pattern, a message under each of the four that fit it. While all waiting
+//! entries are alike they are not filed, but kept in a *run*. The run is asked first: its entries are older
+//! than all that are filed.
 //!
 //! Invariants: entries under one key are kept in order of arrival; all links are indices; a table that has
-//! grown to the most entries seen allocates no more.
-//!
-//! Read next: `run.rs`, `filed.rs`, `tests/against_walk.rs`.
+//! grown to the most entries seen allocates no more. Read next: `run.rs`, `filed.rs`,
+//! `tests/against_walk.rs`.
 #![forbid(unsafe_code)]
 
 mod filed;
@@ -26,23 +26,23 @@ use run::Run;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(Kept);
 
-/// Where an entry is: its number in the run, or in the table.
+/// Where an entry is: in the run or in the table, under this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kept {
     Run(u32),
     Filed(u32),
 }
 
-/// Receives that wait for a message.
+/// The receives that wait for a message.
 #[derive(Debug)]
 pub struct Posted<T> {
     run: Run<Pattern, T>,
     filed: Filed<(Pattern, T), 1>,
-    /// How many entries each class has: most programs use one, which spares three look-ups.
+    /// The number of entries of each class. Most programs use one class, which saves three look-ups.
     per_class: [u32; CLASSES],
 }
 
-/// Messages that wait for a receive.
+/// The messages that wait for a receive.
 #[derive(Debug)]
 pub struct Unexpected<T> {
     run: Run<Envelope, T>,
@@ -88,7 +88,7 @@ impl<T> Posted<T> {
         first.map(|(_, index)| self.remove_filed(index))
     }
 
-    /// Takes back a receive: for MPI_Cancel. The entry must be in the queue.
+    /// Removes a receive, for MPI_Cancel. The entry must be in the queue.
     pub fn remove(&mut self, entry: Entry) -> T {
         match entry.0 {
             Kept::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
@@ -102,7 +102,7 @@ impl<T> Posted<T> {
         receive
     }
 
-    /// How many receives with exactly this pattern, without wildcards, wait; nothing if a receive with a
+    /// The number of waiting receives with exactly this pattern, without wildcards; None if a receive with a
     /// wildcard could take their messages.
     pub fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let mut many = 0;
@@ -122,7 +122,7 @@ impl<T> Posted<T> {
         Some(many + self.filed.count(&Key::of_envelope(envelope, 0)))
     }
 
-    /// Receives in the queue.
+    /// The number of receives in the queue.
     pub fn len(&self) -> usize {
         self.run.len() + self.filed.len()
     }
@@ -133,7 +133,8 @@ impl<T> Posted<T> {
         self.len() == 0
     }
 
-    /// All receives in the order posted. It sorts: for descriptions, not for matching.
+    /// All receives in the order in which they were posted. This sorts: it is for descriptions, not for
+    /// matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Pattern, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(pattern, receive)| (pattern, receive)))
     }
@@ -155,7 +156,7 @@ impl<T> Unexpected<T> {
         Entry(Kept::Filed(self.filed.push(keys, (envelope, message))))
     }
 
-    /// Looks at the first message that fits: a probe.
+    /// Looks at the first message that fits, for a probe.
     pub fn peek(&self, pattern: &Pattern) -> Option<(&Envelope, &T)> {
         if let Some(envelope) = self.run.key()
             && pattern.fits(envelope)
@@ -167,7 +168,7 @@ impl<T> Unexpected<T> {
         Some((envelope, message))
     }
 
-    /// Takes the first message that fits: a receive, or a matched probe.
+    /// Takes the first message that fits, for a receive or a matched probe.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
         if self.is_empty() { None } else { self.take_one(pattern) }
@@ -183,7 +184,8 @@ impl<T> Unexpected<T> {
         Some(self.filed.remove(index))
     }
 
-    /// Takes a message that `wanted` names, wherever it is in the queue: for a recalled offer. It walks.
+    /// Takes a message that `wanted` accepts, wherever it is in the queue, for a recalled offer. This walks
+    /// the queue.
     pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
         if let Some(taken) = self.run.take_named(&wanted) {
             return Some(taken);
@@ -200,7 +202,7 @@ impl<T> Unexpected<T> {
         self.filed.first(&Key::of_pattern(pattern))
     }
 
-    /// Messages in the queue.
+    /// The number of messages in the queue.
     pub fn len(&self) -> usize {
         self.run.len() + self.filed.len()
     }
@@ -211,7 +213,7 @@ impl<T> Unexpected<T> {
         self.len() == 0
     }
 
-    /// All messages in the order of arrival. It sorts: for descriptions, not for matching.
+    /// All messages in the order of arrival. This sorts: it is for descriptions, not for matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Envelope, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(envelope, message)| (envelope, message)))
     }

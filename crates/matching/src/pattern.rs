@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What matching compares.
+//! The envelopes and patterns that matching compares.
 
-/// What a message carries and matching compares.
+/// The fields of a message that matching compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// The communication context: messages of different contexts never match.
@@ -12,7 +12,7 @@ pub struct Envelope {
     pub tag: i32,
 }
 
-/// What a receive or a probe asks for; `None` takes anything (MPI_ANY_SOURCE, MPI_ANY_TAG).
+/// The fields that a receive or a probe asks for. None takes anything (MPI_ANY_SOURCE, MPI_ANY_TAG).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     /// The communication context.
@@ -24,7 +24,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Whether a message with this envelope may be taken by this pattern.
+    /// Whether this pattern may take a message with this envelope.
     pub fn fits(&self, envelope: &Envelope) -> bool {
         self.context == envelope.context
             && self.source.is_none_or(|source| source == envelope.source)
@@ -32,5 +32,5 @@ impl Pattern {
     }
 }
 
-/// Classes of pattern: exact; any source; any tag; any of both.
+/// The classes of pattern: exact; any source; any tag; any source and tag.
 pub(crate) const CLASSES: usize = 4;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The oldest entries of a queue while all have one key. Most programs have no others.
+//! The oldest entries of a queue while all have one key. Most programs have no other entries.
 
 use std::collections::VecDeque;
 
-/// Entries of one key by age, each with its number.
+/// The entries of one key by age, each with its number.
 #[derive(Debug)]
 pub(crate) struct Run<K, V> {
-    /// The key of all entries; without meaning while the run is empty.
+    /// The key, which means nothing while the run is empty.
     key: Option<K>,
     values: VecDeque<(u32, V)>,
-    /// Wraps; by then the entries that had the same numbers are long gone.
+    /// The number of the next entry. It wraps around; by then the entries that had the same numbers are long
+    /// gone.
     next_number: u32,
 }
 
@@ -30,7 +31,7 @@ impl<K: Copy + PartialEq, V> Run<K, V> {
         self.values.is_empty() || self.key.as_ref() == Some(key)
     }
 
-    /// Puts an entry at the end, whose key is admitted; returns its number.
+    /// Puts an entry at the end, whose key is admitted. Returns its number.
     #[inline]
     pub(crate) fn push(&mut self, key: K, value: V) -> u32 {
         let number = self.next_number;
@@ -42,25 +43,25 @@ impl<K: Copy + PartialEq, V> Run<K, V> {
         number
     }
 
-    /// The oldest.
+    /// The oldest entry.
     #[inline]
     pub(crate) fn front(&self) -> Option<&V> {
         self.values.front().map(|(_, value)| value)
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest entry.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<V> {
         self.values.pop_front().map(|(_, value)| value)
     }
 
-    /// Takes the entry of a number. It walks.
+    /// Takes the entry with a number. This walks the run.
     pub(crate) fn remove(&mut self, number: u32) -> Option<V> {
         let at = self.values.iter().position(|(other, _)| *other == number)?;
         self.values.remove(at).map(|(_, value)| value)
     }
 
-    /// Takes the oldest entry that `wanted` names, and its key. It walks.
+    /// Takes the oldest entry that `wanted` accepts, and its key. This walks the run.
     pub(crate) fn take_named(&mut self, wanted: impl Fn(&K, &V) -> bool) -> Option<(K, V)> {
         let key = self.key?;
         let at = self.values.iter().position(|(_, value)| wanted(&key, value))?;
@@ -72,7 +73,7 @@ impl<K: Copy + PartialEq, V> Run<K, V> {
         self.values.len()
     }
 
-    /// All by age, each with the key.
+    /// All entries by age, each with the key.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.values.iter().filter_map(|(_, value)| Some((self.key.as_ref()?, value)))
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Both queues against plain vectors that are walked: every short sequence of operations, then long random
-//! ones.
+//! Compares both queues with vectors that are walked: every short sequence of operations, then long random
+//! sequences.
 
 use outboard_matching::{Entry, Envelope, Pattern, Posted, Unexpected};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// What MPI 5.0, section 3.5 says, word for word: walk the queue, take the first that fits.
+/// The rule of MPI 5.0, section 3.5, word for word: walk the queue, take the first that fits.
 #[derive(Default)]
 struct Walk {
     posted: Vec<(Pattern, u32)>,
@@ -109,8 +109,8 @@ fn envelopes(contexts: u64, sources: u32, tags: i32) -> Vec<Envelope> {
     all.filter_map(|p| Some(Envelope { context: p.context, source: p.source?, tag: p.tag? })).collect()
 }
 
-/// Goal: right for every sequence of up to five moves. Method: all 9 patterns and 4 envelopes of two sources
-/// and two tags, and a cancel of the oldest and the second; 15 moves to the power of five.
+/// Goal: matching is right for every sequence of up to five moves. Method: all 9 patterns and 4 envelopes of
+/// two sources and two tags, and a cancel of the oldest and the second; 15 moves to the power of five.
 #[test]
 fn every_short_sequence() {
     let mut moves: Vec<Move> = patterns(1, 2, 2).into_iter().map(Move::Receive).collect();
@@ -128,8 +128,8 @@ fn every_short_sequence() {
     }
 }
 
-/// Goal: right where chains are long, collide and grow. Method: random moves with few and many keys, in
-/// bursts that let one queue or the other become long. Replay with SEED=n.
+/// Goal: matching is right where chains are long, collide and grow. Method: random moves with few and many
+/// keys, in bursts that let one queue or the other become long. Replay with SEED=n.
 #[test]
 fn long_random_sequences() {
     let seeds = match std::env::var("SEED") {
@@ -171,8 +171,9 @@ fn long_random_sequences() {
     }
 }
 
-/// Goal: right at the depth of an application that posts everything first. Method: 50,000 receives with other
-/// tags stand before the wanted one, each time; a walk would compare more than a billion times.
+/// Goal: matching is right at the depth of an application that posts everything first. Method: 50,000
+/// receives with other tags stand before the wanted one, each time; a walk would compare more than a billion
+/// times.
 #[test]
 fn a_long_queue() {
     let mut posted = Posted::new();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How a schedule is written: one call per step, in the order in which one process would carry them out.
 //!
-//! The builder derives what a step waits for from what earlier steps read and wrote. A step that reads
-//! exactly the blocks that an earlier one writes streams after it. A step that overwrites waits for the whole
-//! of every reader, since a reader that is run again needs its source intact. So an algorithm states the data
-//! flow only, and by `send_after` and `recv_after` any further order. The k-th send to a peer and the peer's
-//! k-th receive from this rank share edge k.
+//! The builder derives the waits of a step from what earlier steps read and wrote. A step that reads exactly
+//! the blocks that an earlier one writes streams after it. A step that overwrites blocks waits for the whole
+//! of each step that reads them, since a reader that is run again needs its source intact. So an algorithm
+//! states the data flow only, and any further order by `send_after` and `recv_after`. The k-th send to a peer
+//! and the peer's k-th receive from this rank share edge k.
 //!
 //! MPI_IN_PLACE is an `Alias`: each byte gets one name, a copy onto itself vanishes, and a reduction onto an
 //! operand goes through scratch.
@@ -14,28 +14,28 @@ use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step}
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// By peer: the next edge number.
+/// The next edge number by peer.
 type Edges = HashMap<u32, u32, BuildHasherDefault<Mix>>;
 
-/// A step that others can be made to wait for.
+/// A step for which other steps can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(Option<u32>);
 
 impl Token {
-    /// Nothing to wait for.
+    /// The token of no step.
     pub const NOTHING: Token = Token(None);
 }
 
 /// How the user's two buffers overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
-    /// Not at all.
+    /// They do not overlap.
     None,
     /// They are one buffer, cut alike. Plans name it `Output`.
     Same,
-    /// `Input` is this block of `Output`. Plans name it so.
+    /// `Input` is this block of `Output`. Plans call it that.
     InputIsOutputBlock(u32),
-    /// `Output` is this block of `Input`. Plans name it so.
+    /// `Output` is this block of `Input`. Plans call it that.
     OutputIsInputBlock(u32),
     /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name
     /// both.
@@ -51,12 +51,13 @@ pub struct Builder {
     touched: Vec<Touched>,
     sent: Edges,
     received: Edges,
-    /// What the step being built waits for.
+    /// The waits of the step that is being built.
     waits: Vec<After>,
 }
 
 impl Builder {
-    /// A plan for `rank` of `size`, whose buffers are cut into so many blocks (0: the buffer is not used).
+    /// An empty plan for `rank` of `size`, whose buffers are cut into so many blocks (0: the buffer is not
+    /// used).
     pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Builder {
         let (scratch, steps, after) = (Vec::new(), Vec::new(), Vec::new());
         Builder {
@@ -76,8 +77,8 @@ impl Builder {
         self
     }
 
-    /// A new scratch buffer of `blocks` blocks, as long as those of `like` (a user's buffer) from `first` on,
-    /// cyclically.
+    /// Adds a scratch buffer of `blocks` blocks, as long as those of `like` (a user's buffer) from `first`
+    /// on, cyclically.
     pub fn scratch(&mut self, like: BufferId, first: u32, blocks: u32) -> BufferId {
         let like = self.named(like.block(first));
         let partition = match like.buffer {
@@ -96,7 +97,7 @@ impl Builder {
         self.send_after(to, from, &[])
     }
 
-    /// Lets `to` take the blocks once the steps in `after` are done.
+    /// Lets `to` take the blocks once the steps in `after` are finished.
     pub fn send_after(&mut self, to: u32, from: Blocks, after: &[Token]) -> Token {
         let from = self.named(from);
         self.wait(after);
@@ -110,7 +111,7 @@ impl Builder {
         self.recv_after(from, into, &[])
     }
 
-    /// Takes blocks from `from` once the steps in `after` are done.
+    /// Takes blocks from `from` once the steps in `after` are finished.
     pub fn recv_after(&mut self, from: u32, into: Blocks, after: &[Token]) -> Token {
         let into = self.named(into);
         self.wait(after);
@@ -119,7 +120,7 @@ impl Builder {
         self.push(Action::Recv { from, edge, into })
     }
 
-    /// Copies blocks; nothing where both are the same memory.
+    /// Copies blocks, unless both are the same memory.
     pub fn copy(&mut self, from: Blocks, into: Blocks) -> Token {
         let (from, into) = (self.named(from), self.named(into));
         if from == into || from.count == 0 {
@@ -130,7 +131,8 @@ impl Builder {
         self.push(Action::Copy { from, into })
     }
 
-    /// `into = left op right`; through scratch where `into` is an operand, so that the step can be run again.
+    /// Adds `into = left op right`, through scratch where `into` is an operand, so that the step can be run
+    /// again.
     pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
         let (left, right, into) = (self.named(left), self.named(right), self.named(into));
         if self.overlap(into, left) || self.overlap(into, right) {
@@ -144,7 +146,7 @@ impl Builder {
         self.push(Action::Reduce { left, right, into })
     }
 
-    /// The finished schedule. Scratch buffers end with the last block that is used.
+    /// Returns the finished schedule. Scratch buffers end with the last block that is used.
     pub fn finish(mut self) -> Schedule {
         match self.alias {
             Alias::Same | Alias::InputIsOutputBlock(_) => self.plan.input_blocks = 0,
@@ -157,7 +159,7 @@ impl Builder {
         self.plan
     }
 
-    /// The one name of blocks that have two.
+    /// The blocks by their one name, where they have two.
     fn named(&self, blocks: Blocks) -> Blocks {
         match (self.alias, blocks.buffer) {
             (Alias::Same, BufferId::Input) => Blocks { buffer: BufferId::Output, ..blocks },
@@ -171,7 +173,7 @@ impl Builder {
         }
     }
 
-    /// Index into `touched`, and the range there, for the blocks.
+    /// The index into `touched`, and the range there, of the blocks.
     fn place(&self, blocks: Blocks) -> (usize, u32, u32) {
         match (self.alias, blocks.buffer) {
             (Alias::Overlap, BufferId::Output) => (0, 0, self.plan.input_blocks),
@@ -227,12 +229,12 @@ struct TouchedRange {
     end: u32,
     /// The last step that wrote here, and exactly what it wrote.
     writer: Option<(u32, Blocks)>,
-    /// The steps that read it since.
+    /// The steps that have read it since.
     readers: Vec<u32>,
 }
 
 impl TouchedRange {
-    /// What an access to the blocks, which cover this range, waits for.
+    /// Adds the waits of an access to the blocks, which cover this range.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.
@@ -244,7 +246,7 @@ impl TouchedRange {
 }
 
 impl Touched {
-    /// Notes an access of `step` to `first..end`, and adds what it must wait for.
+    /// Notes an access of `step` to `first..end`, and adds the steps for which it must wait.
     fn touch(
         &mut self,
         first: u32,

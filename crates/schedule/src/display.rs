@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule as text: a line for the whole, then one per step.
+//! A schedule as text: a line for the whole, then a line for each step.
 //!
-//! `  3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~` : a step after `~` is streamed after.
+//!     3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~
+//!
+//! A `~` marks a step after which this one streams.
 use crate::{Action, Blocks, BufferId, Schedule};
 use std::fmt::{Display, Formatter, Result};
 

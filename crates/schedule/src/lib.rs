@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The plan of a collective operation as data: steps and what each waits for. Nothing here moves a byte.
+//! The plan of a collective operation as data: steps, and what each waits for. This crate moves no bytes.
 //!
 //! A schedule is one rank's part of one algorithm. It names buffers as buffers cut into blocks, so it holds
 //! neither addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and
@@ -7,10 +7,10 @@
 //!
 //! Invariants: a step waits only for earlier steps; (sender, receiver, edge) names one message of an
 //! operation; a `Reduce` never writes an operand, even with MPI_IN_PLACE, so any step can be run again after
-//! its executor died; two steps that are not ordered never write and read, or both write, the same block.
+//! its executor has died; of two unordered steps neither writes a block that the other reads or writes.
 //!
-//! Read next: `build.rs` (how a schedule is written), `algorithm/` (all of them), `order.rs` (in which order
-//! reductions combine), `side.rs` (what a DPU carries out), `verify.rs`, `simulate.rs`.
+//! Read next: `build.rs` (writing a schedule), `algorithm/`, `order.rs` (how reductions combine), `side.rs`
+//! (what a DPU carries out), `verify.rs`, `simulate.rs`.
 #![forbid(unsafe_code)]
 
 pub mod algorithm;
@@ -40,19 +40,19 @@ pub enum BufferId {
     Scratch(u8),
 }
 
-/// Consecutive blocks of a buffer. How long a block is, is known only when the schedule is started.
+/// Consecutive blocks of a buffer. The length of a block is known only when the schedule starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// Which buffer.
+    /// The buffer.
     pub buffer: BufferId,
     /// The first block.
     pub first: u32,
-    /// How many blocks; 0 is a message without bytes.
+    /// The number of blocks; 0 is a message without bytes.
     pub count: u32,
 }
 
 impl BufferId {
-    /// Block `block` of the buffer.
+    /// The one block `block` of the buffer.
     pub fn block(self, block: u32) -> Blocks {
         self.blocks(block, 1)
     }
@@ -64,7 +64,7 @@ impl BufferId {
 }
 
 impl Blocks {
-    /// No bytes: a message that only shows that its sender got there.
+    /// The blocks of a message without bytes, which only shows that its sender got there.
     pub const NONE: Blocks = Blocks { buffer: BufferId::Output, first: 0, count: 0 };
 
     /// The block after the last one.
@@ -87,33 +87,33 @@ pub enum Action {
     Reduce { left: Blocks, right: Blocks, into: Blocks },
 }
 
-/// One reason to wait.
+/// An earlier step for which a step waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct After {
     /// The earlier step.
     pub step: u32,
     /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one: the two, of equal length,
-    /// form a pipeline. Otherwise the whole earlier step must be done.
+    /// form a pipeline. Otherwise the whole earlier step must be finished.
     pub streaming: bool,
 }
 
-/// A step and the range of `Schedule::after` that it waits for.
+/// A step, and the range of `Schedule::after` with the steps that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// What to do.
+    /// The step's action.
     pub action: Action,
-    /// First index into `Schedule::after`.
+    /// The first index into `Schedule::after`.
     pub after_first: u32,
-    /// Number of entries.
+    /// The number of entries there.
     pub after_count: u32,
 }
 
 /// The user's buffer that gives the lengths of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partition {
-    /// As the blocks of `BufferId::Input`.
+    /// Blocks have the lengths of those of `BufferId::Input`.
     Input,
-    /// As the blocks of `BufferId::Output`.
+    /// Blocks have the lengths of those of `BufferId::Output`.
     Output,
 }
 
@@ -121,11 +121,11 @@ pub enum Partition {
 /// `n` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
-    /// Whose block lengths.
+    /// The user's buffer with these lengths.
     pub like: Partition,
-    /// The block there that block 0 is like.
+    /// The block of that buffer that is as long as block 0.
     pub first: u32,
-    /// Number of blocks.
+    /// The number of blocks.
     pub blocks: u32,
 }
 
@@ -134,22 +134,22 @@ pub struct Scratch {
 pub struct Schedule {
     /// The rank that runs it.
     pub rank: u32,
-    /// Ranks in the communicator.
+    /// The number of ranks in the communicator.
     pub size: u32,
-    /// Blocks that `BufferId::Input` is cut into (0: not used).
+    /// The number of blocks into which `BufferId::Input` is cut (0: it is not used).
     pub input_blocks: u32,
-    /// Blocks that `BufferId::Output` is cut into (0: not used).
+    /// The number of blocks into which `BufferId::Output` is cut (0: it is not used).
     pub output_blocks: u32,
     /// The scratch buffers.
     pub scratch: Vec<Scratch>,
     /// The steps, each after all that it waits for.
     pub steps: Vec<Step>,
-    /// What steps wait for, by ranges.
+    /// The steps for which steps wait, by ranges.
     pub after: Vec<After>,
 }
 
 impl Schedule {
-    /// What `step` waits for.
+    /// The steps for which `step` waits.
     pub fn after_of(&self, step: &Step) -> &[After] {
         &self.after[step.after_first as usize..][..step.after_count as usize]
     }

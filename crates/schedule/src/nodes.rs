@@ -9,15 +9,15 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMap {
     node_of: Box<[u32]>,
-    /// By node: its ranks, rising.
+    /// By node: its ranks, in rising order.
     members: Vec<Vec<u32>>,
-    /// By rank: its place among those of its node.
+    /// By rank: its position among the ranks of its node.
     places: Box<[u32]>,
     hash: u64,
 }
 
 impl NodeMap {
-    /// The map of ranks whose nodes have these names, of which equal ones mean one node.
+    /// The map of ranks whose nodes have these names. Equal names mean one node.
     pub fn new(names: impl IntoIterator<Item = u32>) -> NodeMap {
         let (mut numbers, mut members, mut places) = (HashMap::new(), Vec::<Vec<u32>>::new(), Vec::new());
         let mut node_of = Vec::new();
@@ -35,27 +35,27 @@ impl NodeMap {
         NodeMap { node_of: node_of.into(), members, places: places.into(), hash }
     }
 
-    /// So many ranks on one node.
+    /// The map of so many ranks on one node.
     pub fn one(ranks: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|_| 0))
     }
 
-    /// So many ranks on so many nodes, by node, as evenly as possible.
+    /// The map of so many ranks on so many nodes, node by node, as evenly as possible.
     pub fn by_node(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32))
     }
 
-    /// So many ranks on so many nodes, dealt out one by one.
+    /// The map of so many ranks that are dealt out to so many nodes one by one.
     pub fn round_robin(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| rank % nodes))
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn ranks(&self) -> u32 {
         self.node_of.len() as u32
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn nodes(&self) -> u32 {
         self.members.len() as u32
     }
@@ -65,22 +65,22 @@ impl NodeMap {
         self.node_of[rank as usize]
     }
 
-    /// A rank's place among those of its node.
+    /// A rank's position among the ranks of its node.
     pub fn place(&self, rank: u32) -> u32 {
         self.places[rank as usize]
     }
 
-    /// The ranks of a node, rising.
+    /// The ranks of a node, in rising order.
     pub fn members(&self, node: u32) -> &[u32] {
         &self.members[node as usize]
     }
 
-    /// The ranks of the smallest node.
+    /// The number of ranks of the smallest node.
     pub fn members_min(&self) -> u32 {
         self.members.iter().map(Vec::len).min().unwrap_or(0) as u32
     }
 
-    /// The ranks of the largest node.
+    /// The number of ranks of the largest node.
     pub fn members_max(&self) -> u32 {
         self.members.iter().map(Vec::len).max().unwrap_or(0) as u32
     }

@@ -10,18 +10,18 @@
 //! - Elsewhere only schedules do. The order is that of the algorithm, which `coll/choose.rs` picks by
 //!   collective, bytes, ranks, and by the placement on hosts if OUTBOARD_REPRODUCIBLE allows that.
 
-/// The ranks of one host among which every carrier combines in the order of ranks.
+/// The most ranks of one host among which every carrier combines in the order of ranks.
 pub const IN_RANKS_MAX: u32 = 16;
 
 /// How an algorithm combines contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// From left to right in the order of ranks: `((0 op 1) op 2) op 3`.
+    /// Contributions are combined from left to right in the order of ranks: `((0 op 1) op 2) op 3`.
     InRanks,
-    /// In the order of ranks, with other brackets.
+    /// Contributions are combined in the order of ranks, with other brackets.
     Kept,
-    /// The same where the ranks of each node are consecutive (`NodeMap::is_in_order`).
+    /// As `Kept`, if the ranks of each node are consecutive (`NodeMap::is_in_order`).
     KeptInOrder,
-    /// In another order: it is wrong for operators that are not commutative.
+    /// Contributions are combined in another order: this is wrong for operators that are not commutative.
     Lost,
 }

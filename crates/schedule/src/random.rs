@@ -2,7 +2,7 @@
 //! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash.
 use std::hash::Hasher;
 
-/// One stream of numbers.
+/// A stream of numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub u64);
 
@@ -18,14 +18,14 @@ impl Random {
     }
 }
 
-/// A bijection without visible pattern.
+/// Maps a word to another one, without visible pattern. Different words stay different.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// A hasher for maps by small numbers. No key comes from outside, so it need not resist attacks.
+/// A hasher for maps by small numbers. No key comes from outside, so the hasher need not resist attacks.
 #[derive(Default)]
 pub(crate) struct Mix(u64);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Which part of a schedule stays within a host, where proxies run on another computer (a DPU).
 //!
-//! An edge between two ranks of a host never passes the DPU's port: both ends are the host's, which carries
-//! it out in shared memory. An edge to another host is the DPU's. Copies and reductions are the host's until
-//! bytes from another host take part in them. So the leader of a host sums what its ranks have, DPUs exchange
-//! the sums of hosts, and the result comes back once per host.
+//! An edge between two ranks of a host never passes the DPU's port: both ends belong to the host, which
+//! carries it out in shared memory. An edge to another host belongs to the DPU. Copies and reductions belong
+//! to the host until bytes from another host take part in them. So the leader of a host sums what its ranks
+//! have, DPUs exchange the sums of hosts, and the result comes back once per host.
 
 use crate::{Action, Schedule, Step};
 
@@ -18,7 +18,7 @@ pub enum Side {
 }
 
 impl Schedule {
-    /// The side of each step; `is_here` says which ranks share this one's host.
+    /// The side of each step. `is_here` says which ranks share this rank's host.
     pub fn sides(&self, is_here: impl Fn(u32) -> bool) -> Vec<Side> {
         let mut sides: Vec<Side> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -31,7 +31,7 @@ impl Schedule {
         sides
     }
 
-    /// Whether a step follows one of the DPU that writes memory.
+    /// Whether a step follows a step of the DPU that writes memory.
     fn has_far_bytes(&self, step: &Step, sides: &[Side]) -> bool {
         self.after_of(step).iter().any(|after| {
             let earlier = &self.steps[after.step as usize];
@@ -105,7 +105,7 @@ mod tests {
             let all = reduced.iter().flat_map(|(schedule, sides)| schedule.steps.iter().zip(sides));
             all.filter(|(step, of)| **of == side && matches!(step.action, Action::Reduce { .. })).count()
         };
-        // Three contributions of each host to its leader's, and few sums of hosts.
+        // On each host three contributions join that of the leader, and there are few sums of hosts.
         assert_eq!(sums(Side::Host), 9);
         assert!((1..=6).contains(&sums(Side::Dpu)), "{}", sums(Side::Dpu));
     }

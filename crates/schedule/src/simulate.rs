@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The time of an algorithm on a model network, and what it needs, from 2 to a million ranks.
+//! The time of an algorithm on a model network, and the memory that it needs, from 2 to a million ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
-//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor,
-//! and a node one port each way, first come, first served. Within a node the receiver's processor copies,
-//! without a port. Proxies, if there are some, are the processors of their node's ranks; those on a DPU are
-//! the ones of what goes between nodes (`network::Dpu`). Approximations: a streaming step starts after the
-//! first `chunk_bytes` of the step that it follows, and ends a chunk after it at the earliest; overhead is
-//! charged per message; a port does not idle while its stream runs dry; data leaves as soon as it is valid,
-//! and its rank learns of that at once; blocks have their average length.
-//!
-//! Without skew, and where all ranks do the same (`Facts::symmetry`), one rank stands for all: exactly.
+//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
+//! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
+//! a port. Proxies on a host are the processors of its ranks; proxies on a DPU are those for what goes
+//! between nodes (`network::Dpu`). Approximations: a streaming step starts after the first `chunk_bytes` of
+//! the step that it follows, and ends a chunk after it at the earliest; a port does not idle while its stream
+//! runs dry; overhead is charged per message; data leaves as soon as it is valid, and its rank learns of that
+//! at once; blocks have their average length. Without skew, and where all ranks do the same
+//! (`Facts::symmetry`), one rank exactly stands for all.
 mod engine;
 mod network;
 mod template;
@@ -22,38 +21,38 @@ pub use network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
 use std::sync::Arc;
 use template::{Peers, Templates, is_vector};
 
-/// What a simulation found. `Display` is a row under `Report::HEADER`.
+/// The result of a simulation. `Display` is a row under `Report::HEADER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Bytes of the vector, or of one rank's block.
+    /// The bytes of the vector, or of one rank's block.
     pub bytes: u64,
-    /// From time 0 to the end of the last step of the last rank, in picoseconds.
+    /// The time from 0 to the end of the last step of the last rank, in picoseconds.
     pub time_ps: u64,
-    /// Messages of all ranks.
+    /// The messages of all ranks.
     pub messages: u64,
-    /// Bytes in them.
+    /// The bytes in these messages.
     pub message_bytes: u64,
-    /// Steps of the rank with most.
+    /// The steps of the rank with most.
     pub steps_max: u64,
-    /// A rank's schedule as words, at most and on average.
+    /// The bytes of a rank's schedule as words, at most.
     pub schedule_bytes_max: u64,
-    /// See `schedule_bytes_max`.
+    /// The same on average.
     pub schedule_bytes_mean: u64,
-    /// A rank's scratch, at most.
+    /// The bytes of a rank's scratch, at most.
     pub scratch_bytes_max: u64,
     /// Whether one rank stood for all.
     pub by_symmetry: bool,
-    /// What went which way; where one rank stood for all, of that one.
+    /// The bytes that went each way; where one rank stood for all, those of that rank.
     pub traffic: Traffic,
 }
 
-/// Simulates one operation on `ranks` ranks, root 0, each on a node of its own unless `nodes` says
-/// otherwise. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan, and otherwise the block of
-/// one rank for one other. `seed` chooses the skew.
+/// Simulates one operation on `ranks` ranks with root 0, each on a node of its own unless `nodes` says
+/// otherwise. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan, and otherwise the block of one
+/// rank for one other. `seed` chooses the skew.
 ///
 /// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
 /// (docs/measured/schedules.md). Panics where there is no rank or no chunk, or no map for proxies.
@@ -117,8 +116,8 @@ fn simulate_by(
     }
 }
 
-/// The time of messages to the six neighbours in a grid of ranks, periodic in three dimensions, and back;
-/// the ranks of a node are neighbours in the first. In picoseconds.
+/// The time of messages to the six neighbours in a grid of ranks, periodic in three dimensions, and back, in
+/// picoseconds. The ranks of a node are neighbours in the first dimension.
 pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u64) -> u64 {
     let ranks = nodes.ranks();
     let grid = grid(ranks);
@@ -181,7 +180,7 @@ mod tests {
     const O: u64 = 200_000;
     const G: u64 = 40;
 
-    /// Whole messages only, and only the network costs time.
+    /// A network of whole messages, in which only the network costs time.
     fn plain() -> Network {
         let between = Link { streams: true, ..Network::default().between };
         Network {

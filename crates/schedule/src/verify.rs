@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Does a set of schedules, one per rank, carry out its operation?
+//! Checks whether a set of schedules, one per rank, carries out its operation.
 //!
 //! `structure` looks at the steps alone: blocks are in bounds, steps wait only for earlier ones, every send
 //! has its receive, no step overwrites what another may still read or read again, no reduction writes an
@@ -7,8 +7,9 @@
 //! time, with executors that die in the middle of a step, and compares with the definition in the standard
 //! (MPI 5.0, chapter 6).
 //!
-//! A symbol stands for the list (order matters) or multiset of contributions to an element: a random word
-//! each, combined by a polynomial hash or a sum. Two different lists collide with a chance of about 2^-60.
+//! A symbol stands for the list (where order matters) or the multiset of contributions to an element: a
+//! random word each, combined by a polynomial hash or a sum. Two different lists collide with a chance of
+//! about 2^-60.
 mod operation;
 mod run;
 mod structure;
@@ -26,7 +27,7 @@ pub fn verify(
     seeds.into_iter().try_for_each(|seed| run(operation, schedules, seed))
 }
 
-/// Checks what can be seen without lengths.
+/// Checks the parts of schedules that do not depend on lengths.
 pub fn structure(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
     structure::check(operation, schedules)
 }

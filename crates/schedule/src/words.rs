@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule as flat words, to be copied to another process, and its validation: what arrives may be
-//! corrupt.
+//! A schedule as flat words, which are copied to another process, and their validation: the words that arrive
+//! may be corrupt.
 //!
 //! `[magic and version][rank, size][input_blocks, output_blocks][scratch, steps][after, words]`, then
 //! scratch, steps and waits, and last a hash of all before it.
@@ -41,7 +41,7 @@ impl Schedule {
         }
     }
 
-    /// The number of blocks of a buffer; none where there is no such buffer.
+    /// The number of blocks of a buffer, or None where there is no such buffer.
     pub fn buffer_blocks(&self, buffer: BufferId) -> Option<u32> {
         match buffer {
             BufferId::Input => Some(self.input_blocks),
@@ -116,7 +116,7 @@ impl Schedule {
         words
     }
 
-    /// How many words `to_words` makes.
+    /// The number of words that `to_words` makes.
     pub fn words(&self) -> usize {
         let of_step = |step: &Step| match step.action {
             Action::Reduce { .. } => 4,
@@ -127,7 +127,7 @@ impl Schedule {
         HEADER_WORDS + 2 * self.scratch.len() + steps + waits.div_ceil(2) + 1
     }
 
-    /// The schedule that `to_words` made these of. Anything else is refused.
+    /// The schedule of which `to_words` made these words. Errors: any other words.
     pub fn from_words(words: &[u64]) -> Result<Schedule, String> {
         let Some((&end, body)) = words.split_last().filter(|(_, body)| body.len() >= HEADER_WORDS) else {
             return Err(format!("{} words are too few for a schedule", words.len()));
@@ -142,7 +142,8 @@ impl Schedule {
         let ((rank, size), (input_blocks, output_blocks)) = (unpair(words[1]), unpair(words[2]));
         let (scratch_count, step_count) = unpair(words[3]);
         let mut reader = Reader(&body[HEADER_WORDS..]);
-        // Every entry takes at least half a word, so a wild count cannot allocate more than the words given.
+        // Every entry takes at least half a word, so a wild count cannot allocate more than the words that
+        // are given.
         if [scratch_count, step_count, waits / 2].iter().any(|&count| count as usize > words.len()) {
             return Err("more entries than words".into());
         }
@@ -170,14 +171,14 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// A hash of the whole schedule; the same on every machine.
+    /// A hash of the whole schedule, which is the same on every machine.
     pub fn hash64(&self) -> u64 {
         *self.to_words().last().expect("ends with its hash")
     }
 }
 
-/// `[kind: 2, waits: 28, three buffers: 10 each]`, a word for peer and edge of a message, a word for each
-/// operand.
+/// Appends a step: `[kind: 2, waits: 28, three buffers: 10 each]`, a word for peer and edge of a message, a
+/// word for each operand.
 fn push_step(words: &mut Vec<u64>, step: &Step) {
     assert!(step.after_count < 1 << 28, "a step waits for fewer than 2^28 others");
     let (kind, message, blocks) = match step.action {
@@ -294,7 +295,7 @@ mod tests {
             prop_assert!(Schedule::from_words(&words[..cut.index(words.len())]).is_err());
         }
 
-        /// Even with a hash that fits nothing panics, and what is accepted keeps the promises.
+        /// Goal: even with a hash that fits nothing panics, and what is accepted keeps the promises.
         #[test]
         fn forged_words_are_checked(
             plan in plans(), at: prop::sample::Index, flip in any::<u64>(), bit in 0..64u32

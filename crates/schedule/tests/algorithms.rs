@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Every algorithm, 1 to 33 ranks, every root, odd counts, in place, commutative and not: against the
-//! definition. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among them.
+//! Checks every algorithm against the definition: 1 to 33 ranks, every root, odd counts, in place,
+//! commutative and not. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among
+//! them.
 use outboard_schedule::verify::{Operation, run, structure};
 use outboard_schedule::{ALGORITHMS, Collective, Facts, NodeMap, Order};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
@@ -40,7 +41,7 @@ fn all_cases(facts: &Facts, size: u32, nodes: Option<Arc<NodeMap>>) {
     }
 }
 
-/// Every way to put up to 6 ranks on nodes; of 7 to 20 ranks some: by node, round robin, uneven.
+/// Every way to put up to 6 ranks on nodes, and some ways for 7 to 20 ranks: by node, round robin, uneven.
 fn node_maps() -> impl Iterator<Item = NodeMap> {
     // Each rank joins an earlier one's node or opens the next: all partitions of a set.
     let mut small: Vec<Vec<u32>> = vec![vec![0]];
@@ -116,8 +117,8 @@ collectives! {
     reduce_scatter_block ReduceScatterBlock reduce_scatter ReduceScatter scan Scan exscan Exscan
 }
 
-/// Between two groups of 1 to 8 ranks each: every root on either side, lengths that differ by direction and
-/// may be none.
+/// Checks algorithms between two groups of 1 to 8 ranks each: every root on either side, lengths that differ
+/// by direction and may be 0.
 #[test]
 fn between_groups() {
     for facts in ALGORITHMS.iter().filter(|facts| facts.inter) {

@@ -8,7 +8,7 @@ use outboard_schedule::simulate::{
 use outboard_schedule::{ALGORITHMS, Algorithm, NodeMap};
 use std::sync::Arc;
 
-/// Faster than anything.
+/// A DPU that is faster than anything.
 const INSTANT: Dpu = Dpu {
     cores: 64,
     slowness_percent: 0,
@@ -48,7 +48,7 @@ fn each_byte_passes_once() {
                 assert_eq!(traffic.out, at_ports, "{algorithm:?} {within:?}");
             }
         }
-        // All that leaves a node lies in its ranks' memory.
+        // All bytes that leave a node lie in its ranks' memory.
         let traffic =
             run(Algorithm::AlltoallLinear, &map, 9000, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic;
         assert_eq!(traffic.fetched, traffic.out);
@@ -62,7 +62,7 @@ fn short_values_travel_in_notes() {
         run(Algorithm::AllreduceDoubling, &map, bytes, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic.fetched
     };
     assert_eq!(fetched(Dpu::BLUEFIELD_2.inline_bytes), 0);
-    // What a DPU has received or reduced it need not fetch.
+    // A DPU need not fetch the bytes that it has received or reduced.
     assert_eq!(fetched(1000), 8 * 1000);
 }
 
@@ -82,7 +82,7 @@ fn an_instant_dpu_is_no_slower_than_ranks() {
         for algorithm in all() {
             let ranks = run(algorithm, &map, 60_000, &INSTANT.network()).time_ps;
             let dpu = run(algorithm, &map, 60_000, &with(INSTANT, Within::Ranks)).time_ps;
-            // First come, first served: now and then a processor that is free earlier takes the worse
+            // Processors serve in the order of arrival: now and then one that is free earlier takes the worse
             // order.
             assert!(dpu <= ranks + ranks / 8, "{algorithm:?} on {} nodes: {dpu} {ranks}", map.nodes());
         }
@@ -104,7 +104,7 @@ fn computation_hides_what_the_dpu_carries_and_nothing_else() {
         let hidden = alone.max(work_ps + own);
         assert!((hidden..=hidden + LINGER_PS).contains(&both), "{both}: {alone} beside {work_ps}");
     }
-    // On one node there is nothing for the DPU to do.
+    // On one node the DPU has nothing to do.
     let map = Arc::new(NodeMap::one(16));
     let of = |work_ps| {
         run(Algorithm::AlltoallLinear, &map, 60_000, &Network { work_ps, ..network.clone() }).time_ps
@@ -112,7 +112,7 @@ fn computation_hides_what_the_dpu_carries_and_nothing_else() {
     assert!(of(1_000_000_000) >= 1_000_000_000 + of(0) / 2);
 }
 
-/// How much of the time of computation, and of communication that takes ranks as long, a DPU saves.
+/// The part of the time of computation, and of communication that takes ranks as long, that a DPU saves.
 fn saved(ranks: u64, both: impl Fn(u64) -> u64) -> f64 {
     1.0 - both(ranks) as f64 / (2 * ranks) as f64
 }
@@ -126,8 +126,8 @@ fn saved_of_alltoall(dpu: Dpu, bytes: u64) -> f64 {
     })
 }
 
-/// 44 % at most (osu_ialltoall; BluesMPI, ISC 2021, abstract, whose DPU copies all bytes through its
-/// memory).
+/// The published saving is 44 % at most (osu_ialltoall; BluesMPI, ISC 2021, abstract, whose DPU copies all
+/// bytes through its memory).
 #[test]
 fn the_published_alltoall_lies_between_the_bounds() {
     let (least, most) = (

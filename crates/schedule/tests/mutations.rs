@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The verifier finds what is wrong: plans with one mistake in them are refused.
+//! Checks that the verifier finds what is wrong: it refuses plans with one mistake in them.
 use outboard_schedule::verify::{Operation, verify};
 use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, NodeMap, Order, Schedule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
@@ -128,7 +128,7 @@ fn no_wait_for_data() {
     });
 }
 
-/// Overwriting while the reader may still run, or run again.
+/// A step that overwrites while the reader may still run, or run again.
 #[test]
 fn streaming_over_a_reader() {
     all_refused(|plan, step, _| {
@@ -141,7 +141,7 @@ fn streaming_over_a_reader() {
                 Action::Send { from, .. } | Action::Copy { from, .. } => from == into,
                 _ => false,
             };
-            // It must matter alone: no other wait may replace it.
+            // This wait must matter alone: no other wait may replace it.
             if reads && count == 1 {
                 plan.after[at].streaming = true;
                 changed = true;
@@ -203,7 +203,7 @@ fn a_deadlock() {
     assert!(error.contains("never completes"), "{error}");
 }
 
-/// Other brackets: the right sum in other bits, on as many ranks as it takes to tell them apart.
+/// Plans with other brackets: the right sum in other bits, on as many ranks as it takes to tell them apart.
 #[test]
 fn another_order_of_combining() {
     let trees =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and loops, and
-//! with mistakes.
+//! Checks plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and
+//! loops, and with mistakes.
 use outboard_schedule::verify::{Operation, verify};
 use outboard_schedule::{Action, Collective, Neighbors};
 use rand::{Rng, SeedableRng, rngs::SmallRng, seq::SliceRandom};
@@ -69,7 +69,7 @@ fn grids() {
     }
 }
 
-/// Edges drawn with replacement, ordered at random on every rank.
+/// A graph of edges that are drawn with replacement, ordered at random on every rank.
 fn graph(random: &mut SmallRng) -> Vec<Neighbors> {
     let size = random.random_range(1..8);
     let alone = |rank| Neighbors { rank, size, to: vec![], from: vec![], paired: false };

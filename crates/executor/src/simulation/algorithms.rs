@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
+//! Runs every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
 //! proxies that die.
 
 use super::network::{End, Network, Packets};
@@ -20,24 +20,24 @@ struct Case {
     size: usize,
     root: usize,
     in_place: bool,
-    /// Elements (of 4 bytes) of a block or of the vector; v-collectives have up to two more.
+    /// The elements (of 4 bytes) of a block or of the vector; v-collectives have up to two more.
     elements: usize,
     seed: u32,
-    /// A buffer for each block instead of one for all.
+    /// Whether each block has a buffer of its own.
     pieces: bool,
     /// Where the members are.
     nodes: Option<Arc<NodeMap>>,
-    /// The bytes from which on edges between nodes are fetched.
+    /// The least bytes of an edge between nodes that is fetched.
     fetched_bytes_min: u64,
 }
 
-/// Data of blocks, in words.
+/// The data of blocks, in words.
 type Data = Vec<Vec<u32>>;
 
 /// One member's buffers.
 struct Side {
     input: Data,
-    /// The output before, and after; nothing where the standard leaves it open.
+    /// The output before, and after; None where the standard leaves it open.
     output: Data,
     expected: Vec<Option<Vec<u32>>>,
 }
@@ -67,7 +67,7 @@ impl Case {
         self.algorithm.collective()
     }
 
-    /// Elements that `from` gives to `to`, where blocks differ.
+    /// The number of elements that `from` gives to `to`, where blocks differ.
     fn count(&self, from: usize, to: usize) -> usize {
         use Collective::*;
         match self.collective() {
@@ -78,7 +78,7 @@ impl Case {
         }
     }
 
-    /// What `from` gives to `to`.
+    /// The elements that `from` gives to `to`.
     fn block(&self, from: usize, to: usize) -> Vec<u32> {
         let word =
             |i: usize| self.seed ^ ((from * 97 + to) as u32 * 65_537 + i as u32).wrapping_mul(0x85eb_ca6b);
@@ -195,7 +195,7 @@ fn place(
     (vec![buffer.clone()], Binding::Whole { buffer, cut })
 }
 
-/// What buffers hold once their operation has ended.
+/// The data in buffers once their operation has ended.
 const AFTER: u8 = 0xa5;
 
 struct Started {
@@ -238,7 +238,7 @@ fn start(
         place(job, rank, &side.output, plan.output_blocks, pieces, homes());
     let mut expected = side.expected;
     if scatters && in_place && inputs.is_empty() {
-        // One rank has its result already: the plan names no buffer.
+        // One rank has its result already: its plan names no buffer.
         expected.clear();
     } else if scatters && in_place {
         // The result replaces the beginning of the vector.
@@ -286,9 +286,9 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
 /// The hosts of a simulated job.
 #[derive(Clone, Copy)]
 enum Hosts {
-    /// One to three, whose proxies may run on other computers.
+    /// One to three hosts, whose proxies may run on other computers.
     Any,
-    /// Two or three, most of several ranks, whose proxies run on other computers and fetch all edges.
+    /// Two or three hosts, mostly of several ranks, whose proxies run on other computers and fetch all edges.
     WithDpus,
 }
 
@@ -308,15 +308,15 @@ impl Hosts {
     }
 }
 
-/// How many operations were recovered, divided, and carried out by proxies on other computers, and how many
-/// messages, packets and reads went between nodes.
+/// The numbers of operations that were recovered, divided, and carried out by proxies on other computers, and
+/// of messages, packets and reads between nodes.
 fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let (size, node_of, mut jobs) = hosts.make(rng);
     let mut network = Network::default();
     let bytes_max = *[64, 100, 1000, 16 << 10].choose(rng).unwrap();
     let mut packets = Packets { bytes_max, ..Packets::default() };
-    // Endpoints of dead proxies, and the nodes that have not heard of it.
+    // The endpoints of dead proxies, and the nodes that do not know of the death.
     let mut unheard: Vec<(usize, u32)> = vec![];
     let mut members: Vec<u32> = (0..size as u32).collect();
     members.shuffle(rng);
@@ -327,7 +327,7 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
         (0..cases.len()).flat_map(|c| (0..size).map(move |m| (c, m))).collect();
     waiting.shuffle(rng);
     let mut running: Vec<Started> = vec![];
-    // Buffers of operations that have ended.
+    // The buffers of operations that have ended.
     let mut free: Vec<(u32, Buffer)> = vec![];
     for _ in 0..400_000 {
         let is_quiet = |job: &Job| job.ranks.iter().all(|rank| rank.executor.is_quiet());
@@ -402,7 +402,7 @@ pub(super) fn give_some_dpus(jobs: &mut [Job], config: &Config, rng: &mut SmallR
     }
 }
 
-/// A node hears of a death, or a proxy gets its turn.
+/// Lets a node learn of a death, or gives a proxy its turn.
 pub(super) fn turn_node(
     jobs: &mut [Job],
     packets: &mut Packets,
@@ -415,7 +415,7 @@ pub(super) fn turn_node(
         return;
     }
     let job = jobs.choose_mut(rng).expect("there is a node");
-    // A rank takes its proxy on another computer for dead, which it may not be.
+    // A rank takes its proxy on another computer for dead, which may still live.
     if job.mirror.is_some() && rng.random_ratio(1, 2000) {
         let own = job.segment.proxy_endpoint(rng.random_range(0..job.proxies.len() as u32));
         if !job.segment.is_gone(own) {
@@ -429,7 +429,7 @@ pub(super) fn turn_node(
     }
 }
 
-/// A proxy of a node gets its turn, or begins to die. Returns its endpoint when it has died.
+/// Gives a proxy of a node its turn, or has it start to die. Returns its endpoint when it has died.
 fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Option<u32> {
     let index = rng.random_range(0..job.proxies.len());
     let own = job.segment.proxy_endpoint(index as u32);
@@ -440,7 +440,8 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
     if rng.random_ratio(1, 100) {
         proxy.light_fuse(rng.random_range(1..40));
     }
-    // From now on the kernel refuses it some ranks' private memory, also in the middle of an operation.
+    // From now on the kernel refuses the proxy the private memory of some ranks, also in the middle of an
+    // operation.
     if job.mirror.is_none() && rng.random_ratio(1, 300) {
         proxy.refuse(rng.random_range(0..1 << job.ranks.len()), 0);
     }
@@ -453,7 +454,7 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
     })
 }
 
-/// The sums of what `run` counts.
+/// The sums of the numbers that `run` returns.
 fn runs(seeds: std::ops::Range<u64>, hosts: Hosts) -> [u64; 6] {
     let mut sums = [0; 6];
     for seed in seeds {
@@ -487,8 +488,8 @@ fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
     assert!(recovered > 50, "only {recovered} operations were recovered");
 }
 
-/// A broadcast comes to the host of ranks 2 and 3 by its leader, rank 2. That makes no call after the one
-/// that starts it, and rank 3 has the bytes all the same, since the proxy publishes them.
+/// A broadcast comes to the host of ranks 2 and 3 by its leader, rank 2. The leader makes no call after the
+/// one that starts it. Rank 3 has the bytes all the same, since the proxy publishes them.
 #[test]
 fn nobody_waits_for_a_leader_that_computes() {
     let (config, node_of) = (Config::default(), [0, 0, 1, 1]);

@@ -25,7 +25,7 @@ impl Export for RankMemory {
 
     fn export(&mut self, span: Span) -> Option<ExportedRange> {
         let mut keys = self.keys.borrow_mut();
-        // Those that were taken back are not used again.
+        // Revoked keys are not used again.
         let key = keys.keys().max().unwrap_or(&0) + 1 + u64::from(self.rank);
         let range =
             ExportedRange { address: span.address() as u64, bytes: span.bytes() as u64, key, base: 7 };
@@ -60,7 +60,8 @@ impl ProxyMemory {
         ProxyMemory { keys: keys.clone(), under_way, lost, met, turn: 0 }
     }
 
-    /// Where a piece of what was exported lies, if it still is; the rank may have given it another address.
+    /// The address of a piece of an exported range, or None if it is not exported any more. The rank may have
+    /// given it another address.
     fn reaches(&mut self, rank: u32, range: ExportedRange, at: u64, bytes: u64) -> Option<usize> {
         let known = self.keys.borrow().get(&range.key).copied();
         let Some((_, known)) = known.filter(|known| known.0 == rank && !self.is_lost(rank)) else {
@@ -122,6 +123,6 @@ impl Import for ProxyMemory {
         self.deliver(usize::MAX);
     }
 
-    // Deaths are told otherwise here.
+    // The simulation reports deaths in another way.
     fn beat(&mut self) {}
 }

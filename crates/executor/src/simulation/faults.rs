@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Faults, and users' functions: one small job each.
+//! Tests of faults, and of users' functions: one small job each.
 
 use super::plans::{Kind, PlanBuilder, blocks, whole};
 use super::{Home, Job};
@@ -62,7 +62,7 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
 }
 
 /// While a proxy has many operations of a rank (partitions of a message), a round of progress looks at none
-/// of them: a word of the rank's page says whether any has ended since the round before, or came back.
+/// of them. A word of the rank's page says whether any has ended since the last round, or was returned.
 #[test]
 fn a_round_looks_at_no_operation_that_the_proxy_has() {
     let mut job = Job::new(2, 1, &Config::default());
@@ -76,7 +76,7 @@ fn a_round_looks_at_no_operation_that_the_proxy_has() {
     job.proxies[0].poll();
     let sender = &mut job.ranks[0].executor;
     assert!(sender.poll() == Poll::Idle && !sender.has_events());
-    // One that nobody has announced: the round has not looked.
+    // This operation was not reported, so the round has not looked at it.
     let local = job.segment.local(0).unwrap();
     let arena = job.segment.arena(local).unwrap();
     let directory = &job.segment.rank(local).directory[..];
@@ -85,7 +85,7 @@ fn a_round_looks_at_no_operation_that_the_proxy_has() {
     assert_eq!((sender.poll(), sender.has_events()), (Poll::Idle, false));
     job.segment.rank(local).scalars[crate::proxy::RETURNS].fetch_add(1, Ordering::Relaxed);
     assert_eq!((sender.poll(), sender.counters().recovered), (Poll::Progressed, 1));
-    // What has ended wakes the rank once, whether or not it asks for the outcome.
+    // An ended operation wakes the rank once, whether or not the rank asks for the outcome.
     for sequence in 2..100 {
         send(&mut job, sequence, 1);
     }
@@ -117,7 +117,7 @@ fn different_lengths_are_told_to_the_receiver_and_no_rank_hangs() {
         for (sent, expected) in [(64usize, 16usize), (16, 64), (0, 8), (8, 0)] {
             let mut job = Job::new(3, 1, &Config::default());
             let mut tickets = vec![];
-            // A pipeline: rank 1 passes on what it cannot receive, so that rank 2 does not hang.
+            // In this pipeline rank 1 passes on what it cannot receive, so that rank 2 does not hang.
             for (rank, bytes) in [sent, expected, expected].into_iter().enumerate() {
                 let buffer = job.ranks[rank].buffer(&vec![rank as u8; bytes], Home::Private);
                 let schedule = Kind::Bcast.schedule(rank as u32, 3);
@@ -216,7 +216,7 @@ fn a_users_function_gets_its_operands_in_order() {
             call.into.read(&mut b);
             let word = |bytes: &[u8; 8], at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
             call.into.write(&words([0, 4].map(|at| word(&a, at).wrapping_sub(word(&b, at)))));
-            // It is not asked for again while it is being called.
+            // The engine does not ask for the call again while it runs.
             assert!(!matches!(executor.poll(), Poll::Call(_)));
             executor.called(call);
             calls += 1;
@@ -232,12 +232,12 @@ fn a_users_function_gets_its_operands_in_order() {
 
 #[test]
 fn a_corrupt_peer_is_an_error_and_no_panic() {
-    // A word of rank 0's record or directory, and the wrong value.
+    // The words of rank 0's record or directory, and the wrong values.
     let spoils: [fn(&Job, u64); 5] = [
         |job, at| set(job, at + 8 * Head::SendsAt as u64, u64::MAX - 7),
         |job, at| set(job, at + 8 * Head::SendCount as u64, u64::MAX),
         |job, at| set(job, at + 8 * Head::Steps as u64, 1 << 40),
-        // The address of its first send; below, the bytes that it has published.
+        // The address of rank 0's first send; below, the bytes that it has published.
         |job, at| set(job, at + 8 * (24 + 2), 1 << 63 | (1 << 40)),
         |job, at| set(job, at + 8 * 24, 1 << 50),
     ];
@@ -339,7 +339,7 @@ fn any_word_of_the_parameters_may_be_spoiled() {
             if word / 2 + 1 < head(Head::ParametersWords) {
                 set(&job, head(Head::ParametersAt) + 8 * (word / 2), value);
             }
-            // It ends, right, wrong or with an error, without a panic.
+            // The operation ends, right, wrong or with an error, without a panic.
             outcomes(&mut job, &tickets);
         }
     }
@@ -474,7 +474,7 @@ fn refused(kind: Kind, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<err
     (job, ended)
 }
 
-/// Goal: nobody waits for a rank that cannot map its peers' arenas, and all learn why.
+/// Goal: nobody waits for a rank that cannot map its peers' arenas, and all ranks learn the reason.
 #[test]
 fn arenas_that_cannot_be_mapped_are_told_to_all() {
     for kind in [Kind::Bcast, Kind::Allreduce, Kind::Alltoall, Kind::Barrier] {
@@ -495,7 +495,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
                     assert_eq!((error.class, error.errno), (Class::NoMem, Some(12)), "{error}");
                     assert!(error.message.contains("cannot map") && error.message.contains("RLIMIT_AS"));
                 }
-                // Once they can, they go on.
+                // Once the ranks can map the arenas, they go on.
                 job.ranks.iter().for_each(|rank| rank.executor.refuse(0, 0));
                 for sequence in [2, 3] {
                     let tickets: Vec<_> = (0..3)
@@ -507,7 +507,8 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
                         })
                         .collect();
                     let ended = outcomes(&mut job, &tickets);
-                    // The first may fail once more, since a rank has yet to find that it can.
+                    // The first operation may fail once more, since a rank has not noticed yet that it can
+                    // map the arena.
                     assert!(sequence == 2 || ended.iter().all(|ended| ended.is_ok()), "{ended:?}");
                 }
             }
@@ -515,7 +516,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
     }
 }
 
-/// Goal: a copy for a reader that is refused needs room, and without it both sides say so.
+/// Goal: a copy for a reader that is refused needs room; without room both sides report that.
 #[test]
 fn a_copy_for_a_refused_reader_needs_room() {
     let (job, ended) = refused(Kind::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));

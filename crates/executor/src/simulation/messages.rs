@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages between two ranks, on one node and between nodes: receivers that are shorter or longer than the
-//! message, that withdraw at any time and are followed by another, senders that are abandoned, proxies that
-//! die.
+//! Tests of messages between two ranks, on one node and between nodes: receivers that are shorter or longer
+//! than the message, that withdraw at any time and are followed by another, senders that are abandoned,
+//! proxies that die.
 
 use super::algorithms::{give_some_dpus, some_nodes, turn_node};
 use super::network::{End, Packets};
@@ -23,9 +23,9 @@ const LENGTHS: [usize; 6] = [0, 1, 40, 128, 3000, 12_000];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Received,
-    /// Its receive is withdrawn if it has not begun; then another one is started.
+    /// The receive is withdrawn if it has not started; then another receive starts.
     Withdrawn,
-    /// No receive takes it. One may have been withdrawn.
+    /// No receive takes the message. A receive may have been withdrawn.
     Abandoned,
 }
 
@@ -90,7 +90,7 @@ impl Message {
         Side::Running(rank.executor.start(start).unwrap(), buffer)
     }
 
-    /// Something happens to it.
+    /// Takes the next step in the life of the message.
     fn step(&mut self, jobs: &mut [Job], node_of: &[u32], plans: &[Arc<Schedule>; 2], rng: &mut SmallRng) {
         let there = node_of[self.sender as usize] as usize;
         let here = node_of[self.receiver as usize] as usize;
@@ -169,8 +169,8 @@ impl Message {
     }
 }
 
-/// How many instances were recovered, how many packets went between nodes, and how many instances proxies on
-/// other computers have carried out.
+/// The numbers of recovered instances, of packets between nodes, and of instances that proxies on other
+/// computers have carried out.
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);

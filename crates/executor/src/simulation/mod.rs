@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests: whole jobs in one process, on a seeded scheduler that chooses the next process to go on, with
+//! Tests with whole jobs in one process, on a seeded scheduler that chooses the next process to go on, with
 //! proxies that die between any two memory operations. A failing run names its seed.
 
 mod algorithms;
@@ -20,7 +20,7 @@ use sys::memory::Map;
 use telemetry::Counter;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
-/// Bytes of a rank's private memory.
+/// The bytes of a rank's private memory.
 const PRIVATE_BYTES: usize = 8 << 20;
 
 /// A job whose ranks and proxies are all in this process.
@@ -28,7 +28,7 @@ pub struct Job {
     pub segment: Segment,
     pub ranks: Vec<Rank>,
     pub proxies: Vec<Proxy>,
-    /// That of the computer on which the proxies run, if it is another.
+    /// The segment on the computer on which the proxies run, if that is another.
     pub mirror: Option<Segment>,
 }
 
@@ -44,7 +44,7 @@ pub struct Rank {
 pub enum Home {
     Private,
     Arena,
-    /// With gaps, private or in the arena.
+    /// Elements with gaps, private or in the arena.
     Gaps,
     ArenaGaps,
 }
@@ -59,7 +59,7 @@ impl Job {
 
     pub fn new(ranks: u32, proxies: u32, config: &Config) -> Job {
         let (segment, _fd) = Segment::create(Shape { ranks, proxies, arena_bytes: 16 << 20 }).unwrap();
-        // Cross-memory attach recognises a process by words of it, and here jobs share one process.
+        // Cross-memory attach recognises a process by some of its words, and here jobs share one process.
         segment.job().id.store(1, Ordering::Relaxed);
         for rank in segment.places() {
             let page = segment.rank(rank);
@@ -67,7 +67,7 @@ impl Job {
             cma::publish(&segment, rank);
             page.set_state(State::Running);
         }
-        // No pid: a rank that would kill a proxy must not kill the test.
+        // The proxies have no pid: a rank that would kill a proxy must not kill the test.
         (0..proxies).for_each(|proxy| segment.proxy(proxy).set_state(State::Running));
         let rank = |rank| {
             let allocator = Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
@@ -84,7 +84,7 @@ impl Job {
         Job { segment, ranks, proxies, mirror: None }
     }
 
-    /// Has the proxies run on another computer; before anything starts.
+    /// Makes the proxies run on another computer. This must come before anything starts.
     pub fn add_dpu(&mut self, config: &Config) {
         let (mirror, _fd) = Segment::create(self.segment.shape()).unwrap();
         let job = self.segment.job();
@@ -114,13 +114,13 @@ impl Job {
         self.mirror = Some(mirror);
     }
 
-    /// Operations that proxies on another computer have carried out.
+    /// The number of operations that proxies on another computer have carried out.
     pub fn ended_elsewhere(&self) -> u64 {
         let Some(mirror) = &self.mirror else { return 0 };
         (0..mirror.shape().proxies).map(|proxy| mirror.proxy(proxy).counters.value(Counter::Instances)).sum()
     }
 
-    /// A proxy of some host has ended.
+    /// Notes that a proxy of some host has ended.
     pub fn hear(&self, endpoint: u32) {
         self.segment.set_endpoint(endpoint, &[]);
         self.mirror.iter().for_each(|mirror| mirror.set_endpoint(endpoint, &[]));
@@ -128,7 +128,7 @@ impl Job {
 }
 
 impl Rank {
-    /// Fresh memory.
+    /// Allocates memory that no buffer has used.
     pub fn span(&mut self, bytes: usize, arena: bool) -> Span {
         if arena {
             let at = self.executor.memory().alloc(bytes as u64).unwrap();
@@ -140,12 +140,12 @@ impl Rank {
         self.private.span().slice(at, bytes)
     }
 
-    /// A fresh buffer with these bytes of data.
+    /// Allocates a buffer with these bytes of data.
     pub fn buffer(&mut self, data: &[u8], home: Home) -> Buffer {
         let arena = matches!(home, Home::Arena | Home::ArenaGaps);
         let buffer = match home {
             Home::Private | Home::Arena => Buffer::from(self.span(data.len(), arena)),
-            // Elements of 4 bytes in an extent of 12.
+            // These are elements of 4 bytes in an extent of 12.
             Home::Gaps | Home::ArenaGaps if data.len().is_multiple_of(4) && !data.is_empty() => {
                 let span = self.span(data.len() * 3, arena);
                 Buffer::within(span, 0, data.len() / 4, &thirds()).unwrap()
@@ -178,7 +178,7 @@ impl Rank {
     }
 }
 
-/// 4 bytes of data, 8 bytes of gap.
+/// The layout of 4 bytes of data and a gap of 8 bytes.
 fn thirds() -> Arc<Layout> {
     // The words of a layout: size 4, bounds 0 and 12, one run.
     let mut words = Layout::contiguous(4).to_words();

@@ -17,7 +17,7 @@ type Key = (u32, u32, u64, i32);
 
 #[derive(Default)]
 pub struct Network {
-    /// What executors want: the rank, and its message.
+    /// The messages that executors need, with their ranks.
     wanted: Vec<(u32, Edge)>,
     under_way: Vec<(Key, Vec<u8>)>,
     /// Messages that have come.
@@ -30,17 +30,17 @@ fn key(rank: u32, edge: &Edge) -> Key {
 }
 
 impl Network {
-    /// Takes what a rank wants.
+    /// Takes the messages that a rank needs.
     pub fn take(&mut self, rank: u32, executor: &mut Executor) {
         self.wanted.extend(std::iter::from_fn(|| executor.next_edge()).map(|edge| (rank, edge)));
     }
 
-    /// Nothing is wanted, nothing under way.
+    /// Whether no message is needed or under way.
     pub fn is_idle(&self) -> bool {
         self.wanted.is_empty() && self.under_way.is_empty()
     }
 
-    /// A message leaves, or one comes, if the one that is chosen can.
+    /// Has a message leave or arrive, if the chosen one can.
     pub fn step<'a>(&mut self, rng: &mut SmallRng, executor: impl FnOnce(u32) -> &'a mut Executor) {
         if self.wanted.is_empty() {
             return;
@@ -70,20 +70,20 @@ impl Network {
     }
 }
 
-/// Packets of one process to another.
+/// The packets from one process to another.
 type Queue = VecDeque<(Header, Vec<u8>)>;
 
-/// Packets under way, by sender and receiver.
+/// The packets under way, by sender and receiver.
 #[derive(Default)]
 pub struct Packets {
     pub queues: BTreeMap<(u32, u32), Queue>,
     pub bytes_max: usize,
     /// Packets that have come.
     pub carried: u64,
-    /// What processes have exposed, by key.
+    /// The memory that processes have exposed, by key.
     pub exposed: Vec<(u32, Span, Weak<()>)>,
     pub pulls: Vec<UnderWay>,
-    /// Pulls whose bytes have come.
+    /// The pulls whose bytes have come.
     pub pulled: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct UnderWay {
     to: Span,
 }
 
-/// One process's end.
+/// The end of one process.
 pub struct End<'a> {
     pub packets: &'a mut Packets,
     pub own: u32,
@@ -104,7 +104,7 @@ pub struct End<'a> {
 }
 
 impl Packets {
-    /// A process has died: some of what it sent last never arrives, and nothing reaches it.
+    /// Ends a process: some of what it sent last never arrives, and nothing reaches it.
     pub fn lose(&mut self, dead: u32, rng: &mut SmallRng) {
         for ((from, to), queue) in &mut self.queues {
             if *from == dead && !queue.is_empty() {
@@ -120,7 +120,8 @@ impl Packets {
             .for_each(|exposed| exposed.2 = Weak::new());
     }
 
-    /// Some bytes of a pull come, or all; whether all have. What is exposed no more may have changed.
+    /// Delivers some bytes of a pull, or all. Returns whether all have come. Memory that is not exposed any
+    /// more may have changed.
     fn advance(&mut self, pull: &UnderWay, rng: &mut SmallRng) -> bool {
         let (_, span, lease) = &self.exposed[pull.key];
         let is_there = lease.strong_count() > 0 && rng.random_ratio(19, 20);

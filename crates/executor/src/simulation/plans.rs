@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Schedules written by hand, and what they compute.
+//! Schedules written by hand, and the results that they compute.
 
 use schedule::{Action, After, Blocks, BufferId, Neighbors, Partition, Schedule, Scratch, Step};
 
@@ -45,7 +45,7 @@ impl PlanBuilder {
     }
 }
 
-/// What the ranks compute together.
+/// The results that the ranks compute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Alltoall,
@@ -72,7 +72,7 @@ impl Kind {
     }
 }
 
-/// All ranks to all ranks at once.
+/// An exchange of all ranks with all ranks at once.
 fn alltoall(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, size, size);
     let block = |buffer, index| blocks(buffer, index, 1);
@@ -85,7 +85,7 @@ fn alltoall(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// From rank 0 along a pipeline.
+/// A pipeline from rank 0 on.
 fn bcast(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 0, 1);
     let all = blocks(BufferId::Output, 0, 1);
@@ -99,8 +99,8 @@ fn bcast(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A pipeline of reductions up to the last rank, and one of copies back. Right in place: the input is read
-/// before the result arrives, and reductions write scratch.
+/// A pipeline of reductions up to the last rank, and one of copies back. It is right in place: the input is
+/// read before the result arrives, and reductions write scratch.
 fn allreduce(rank: u32, size: u32) -> Schedule {
     let mut plan =
         PlanBuilder::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
@@ -132,7 +132,7 @@ fn allreduce(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// Around a ring.
+/// A ring in which every block passes all ranks.
 fn allgather(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 1, size);
     let block = |index| blocks(BufferId::Output, index, 1);
@@ -146,14 +146,14 @@ fn allgather(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// From rank 0 to the last one, as a message whose match has been made.
+/// A send from rank 0 to the last one, as a message whose match has been made.
 fn message(rank: u32, size: u32) -> Schedule {
     let ends = |is_end: bool, peer| if is_end && size > 1 { vec![Some(peer)] } else { Vec::new() };
     let (to, from) = (ends(rank == 0, size - 1), ends(rank + 1 == size, 0));
     Neighbors { rank, size, to, from, paired: false }.plan(false)
 }
 
-/// Dissemination: messages without bytes.
+/// A dissemination of messages without bytes.
 fn barrier(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 0, 0);
     let none = blocks(BufferId::Input, 0, 0);

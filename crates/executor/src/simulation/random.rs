@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
+//! Tests of random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
 
 use super::plans::{KINDS, Kind};
 use super::{Home, Job};
@@ -24,10 +24,10 @@ struct Comm {
 
 struct Operation {
     kind: Kind,
-    /// Elements (of 4 bytes) of a block.
+    /// The elements (of 4 bytes) of a block.
     elements: usize,
     in_place: bool,
-    /// A buffer as one buffer for each block.
+    /// The buffer as one buffer for each block.
     pieces: bool,
     seed: u64,
 }
@@ -52,11 +52,11 @@ struct Simulation {
     job: Job,
     comms: Vec<Comm>,
     members: Vec<Member>,
-    /// By kind, number in the comm, size and rank: comms share them.
+    /// The schedules by kind, number in the comm, size and rank: comms share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
-    /// Operations that started again with the buffers of an earlier one.
+    /// The number of operations that started again with the buffers of an earlier one.
     kills: u32,
-    /// The kernel refuses private memory one way, from some time on.
+    /// Whether the kernel refuses private memory one way, from some time on.
     refuses: bool,
 }
 
@@ -234,7 +234,8 @@ impl Simulation {
         }
     }
 
-    /// From now on some process cannot read some ranks' memory, its own rank's included if it is a proxy.
+    /// Has the kernel refuse the memory of some ranks to some process, its own rank's included if it is a
+    /// proxy.
     fn refuse(&mut self) {
         let ranks: u64 = self.rng.random_range(0..1 << self.members.len());
         let process = self.rng.random_range(0..self.members.len() + self.job.proxies.len());
@@ -265,7 +266,7 @@ impl Simulation {
         panic!("the job hangs");
     }
 
-    /// Nothing is left in the directories, and all blocks are idle.
+    /// Checks that nothing is left in the directories, and that all blocks are idle.
     fn check_end(&self) {
         for (rank, member) in self.job.ranks.iter().enumerate() {
             assert!(!member.executor.is_busy());
@@ -304,16 +305,17 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
 /// The seed of a failed run, to run it alone.
 const REPLAY: Option<u64> = None;
 
-/// Cross-memory attach in a job.
+/// Whether cross-memory attach works in a job.
 #[derive(Clone, Copy, PartialEq)]
 enum Attach {
     Works,
     Forbidden,
-    /// The kernel refuses it one way: for some from the beginning, for others in the middle of operations.
+    /// The kernel refuses it one way: for some ranks from the beginning, for others in the middle of
+    /// operations.
     OneWay,
 }
 
-/// Runs a job for every seed; the sums of the executors' counters.
+/// Runs a job for every seed. Returns the sums of the executors' counters.
 fn seeds(range: std::ops::Range<u64>, kinds: &[Kind], kill: bool, attach: Attach) -> crate::Counters {
     let mut sum = crate::Counters::default();
     for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
@@ -366,7 +368,8 @@ fn without_cross_memory_attach_everything_goes_through_arenas() {
     assert!(counters.refused > 0 && counters.offloaded > 0, "{counters:?}");
 }
 
-/// Goal: whoever cannot read a sender's memory gets the bytes by its arena, whenever that begins.
+/// Goal: a receiver that cannot read a sender's memory gets the bytes by the sender's arena, whenever that
+/// begins.
 #[test]
 fn one_way_refusals_of_cross_memory_attach_lose_nothing() {
     let counters = seeds(4000..4600, &KINDS, false, Attach::OneWay);

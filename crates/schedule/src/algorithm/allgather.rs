@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place: `Input` is this rank's
-//! block of `Output`; plans name only `Output`.
+//! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place `Input` is this rank's
+//! block of `Output`, and plans name only `Output`.
 use super::team::Nodes;
 use super::{Params, cyclic, powers_of_two_below, runs};
 use crate::build::{Alias, Builder};
@@ -21,9 +21,9 @@ fn builder(params: &Params) -> Builder {
     plan
 }
 
-/// Concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop` a rank has the
-/// blocks of the `hop` ranks from itself on, where they stay. A range that wraps around the last rank takes
-/// two messages.
+/// The concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop` a rank has
+/// the blocks of the `hop` ranks from itself on, where they stay. A range that wraps around the last rank
+/// takes two messages.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -44,7 +44,7 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Ring (Thakur et al. 2005): each block goes around once, streaming, so every link carries each byte once.
+/// A ring (Thakur et al. 2005): each block goes around once, streaming, so every link carries each byte once.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -57,7 +57,7 @@ pub fn ring(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// All ranks to all ranks at once.
+/// All ranks send to all ranks at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -69,8 +69,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// In each node to its leader, concatenation among the leaders as in `bruck`, and down a binomial tree in
-/// each node. Where the ranks of a node are not consecutive, a message for each piece.
+/// Blocks go to the leader of each node, by `bruck` among the leaders, and down a binomial tree in each node.
+/// Where the ranks of a node are not consecutive, each piece is a message.
 pub fn nodes(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let (team, whole) = (nodes.local_team(), Output.blocks(0, params.size));
@@ -101,8 +101,8 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The blocks of a node go around a ring of nodes, dealt out to its leaders, and each leader passes what
-/// comes to its node: each byte crosses once to each node, by all leaders at once.
+/// The blocks of a node go around a ring of nodes, dealt out to its leaders. Each leader passes the blocks
+/// that come to its node: each byte crosses once to each node, by all leaders at once.
 pub fn nodes_split(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Allreduce: `Input` and `Output` are the vector, cut alike. In place: plans name only `Output`. Every
+//! MPI_Allreduce: `Input` and `Output` are the vector, cut alike. In place plans name only `Output`. Every
 //! rank gets the same bits: both partners of an exchange combine with the lower rank's part on the left, or
 //! one rank computes for all.
 use super::Params;
@@ -19,7 +19,7 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// All whole vectors to all ranks, each of which combines them: one round.
+/// All ranks send their whole vectors to all ranks, and each rank combines them: one round.
 pub fn linear(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     for to in params.others() {
@@ -31,7 +31,7 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each rank combines its share of all vectors, and gives the sum to all: the least traffic at any n, in two
+/// Each rank combines its share of all vectors, and sends the sum to all: the least traffic at any n, in two
 /// rounds.
 pub fn split(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
@@ -39,7 +39,7 @@ pub fn split(params: &Params) -> Schedule {
     for to in params.others() {
         plan.send(to, Input.block(to));
     }
-    // In place, `Output` holds an operand. The sum goes on from where it lies: nobody waits for the copy.
+    // In place, `Output` holds an operand. The sum goes on from where it lies: no rank waits for the copy.
     let result = (!in_place).then_some(Output.block(rank));
     let sum = sum_in_order(&mut plan, 0..size, rank, Input.block(rank), result);
     for to in params.others() {
@@ -53,7 +53,7 @@ pub fn split(params: &Params) -> Schedule {
 }
 
 /// Recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector, two more where n is no
-/// power of two. Keeps the order.
+/// power of two. It keeps the order.
 pub fn doubling(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     doubling_among(&mut plan, &Team::all(params), Input.block(0), Output.block(0));
@@ -93,7 +93,7 @@ fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks)
 }
 
 /// Rabenseifner 2004: reduce-scatter by recursive halving, then allgather by recursive doubling. A rank sends
-/// about twice the vector in 2 log2(n) rounds. Keeps the order.
+/// about twice the vector in 2 log2(n) rounds. It keeps the order.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let mut plan = builder(params, params.size);
     let (mine, result) = (VectorPart::whole(Input), VectorPart::whole(Output));
@@ -133,8 +133,9 @@ fn rabenseifner_among(
     }
 }
 
-/// Up a binomial tree in each node, recursive doubling among the nodes' leaders, down the trees: between
-/// nodes as many messages as there are nodes, times log2 of that. Keeps the order if the nodes do.
+/// Vectors go up a binomial tree in each node, by recursive doubling among the nodes' leaders, and down the
+/// trees. Between nodes there are as many messages as nodes, times log2 of that. It keeps the order if the
+/// nodes do.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     let nodes = Nodes::of(params);
@@ -154,9 +155,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each leader of a node sums a share of the node's vectors, exchanges it with its like on the other nodes by
-/// Rabenseifner's algorithm, and gives the result to its node: between nodes each byte crosses about twice,
-/// by all leaders at once. Keeps the order if the nodes do.
+/// Each leader of a node sums a share of the node's vectors, exchanges the sum with its like on the other
+/// nodes by Rabenseifner's algorithm, and gives the result to its node. Between nodes each byte crosses about
+/// twice, by all leaders at once. It keeps the order if the nodes do.
 pub fn nodes_split(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let mut plan = builder(params, nodes.split_blocks());
@@ -176,8 +177,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Ring reduce-scatter, then ring allgather (Patarasuk, Yuan 2009), both streaming: the least traffic at any
-/// n, in 2 (n - 1) rounds. Block b is combined in cyclic order from rank b, so the operator must be
+/// A ring reduce-scatter, then a ring allgather (Patarasuk, Yuan 2009), both streaming: the least traffic at
+/// any n, in 2 (n - 1) rounds. Block b is combined in cyclic order from rank b, so the operator must be
 /// commutative.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
@@ -187,7 +188,7 @@ pub fn ring(params: &Params) -> Schedule {
         return plan.finish();
     }
     let (left, right) = ((rank + size - 1) % size, (rank + 1) % size);
-    // Nobody sends this rank its own block.
+    // No rank sends this rank its own block.
     let inbox = plan.scratch(Input, right, size - 1);
     // In place, `Output` holds the operand until the allgather.
     let sums = in_place.then(|| plan.scratch(Input, right, size - 1));
@@ -202,7 +203,7 @@ pub fn ring(params: &Params) -> Schedule {
         plan.reduce(inbox.block(place), Input.block(block), into);
         sum = into;
     }
-    // `sum` goes on from where it lies: nobody waits for the copy.
+    // `sum` goes on from where it lies: no rank waits for the copy.
     plan.send(right, sum);
     plan.copy(sum, Output.block(right));
     plan.recv(left, Output.block(rank));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place: both are one
-//! buffer, cut alike; plans name only `Output`.
+//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place both are one
+//! buffer, cut alike, and plans name only `Output`.
 use super::team::Nodes;
 use super::{Params, Piece, powers_of_two_below, runs};
 use crate::build::{Alias, Builder, Token};
@@ -10,7 +10,8 @@ use crate::{
     Schedule,
 };
 
-/// Rounds of `pairwise` that may be under way at once: the next one's latency hides behind this one's bytes.
+/// The rounds of `pairwise` that may be under way at once: the latency of the next round hides behind the
+/// bytes of this one.
 const ROUNDS_AT_ONCE: usize = 2;
 
 fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
@@ -18,7 +19,7 @@ fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan.alias(if in_place { Alias::Same } else { Alias::None })
 }
 
-/// All ranks to all ranks at once. In place, blocks to be sent are first copied to scratch.
+/// All ranks send to all ranks at once. In place, the blocks to be sent are first copied to scratch.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);
@@ -38,7 +39,7 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Pairwise exchange (Thakur et al. 2005): one partner per round, so that no receiver is overrun
+/// A pairwise exchange (Thakur et al. 2005): one partner per round, so that no receiver is overrun
 /// (MPI_Alltoall).
 pub fn pairwise(params: &Params) -> Schedule {
     if params.in_place {
@@ -73,8 +74,8 @@ pub fn pairwise_unequal(params: &Params) -> Schedule {
     pairwise(params)
 }
 
-/// In place: in round k two ranks exchange blocks if their sum is k modulo n. So a rank sends and overwrites
-/// the same block in a round.
+/// The exchange in place: in round k two ranks exchange blocks if their sum is k modulo n. So a rank sends
+/// and overwrites the same block in a round.
 fn exchange(
     params: &Params,
     scratch: impl Fn(&mut Builder) -> BufferId,
@@ -98,8 +99,8 @@ fn exchange(
     plan.finish()
 }
 
-/// Index operation of Bruck et al. 1997: log2(n) messages of about n/2 blocks. A block for the rank j further
-/// on makes a hop for each binary digit of j. For short and equal blocks.
+/// The index operation of Bruck et al. 1997: log2(n) messages of about n/2 blocks. A block for the rank j
+/// further on makes a hop for each binary digit of j. It is for short and equal blocks.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -132,8 +133,9 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Aggregated by node, for short and equal blocks: for each other node one rank collects what its node sends
-/// there, and exchanges it as one message. The pairs of nodes are dealt out to the ranks of a node.
+/// An exchange aggregated by node, for short and equal blocks: for each other node one rank collects the
+/// blocks that its node sends there, and exchanges them as one message. The pairs of nodes are dealt out to
+/// the ranks of a node.
 pub fn nodes(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);
@@ -141,7 +143,7 @@ pub fn nodes(params: &Params) -> Schedule {
     let (here, count, local) = (nodes.here, nodes.count(), nodes.local());
     let rows = local.len() as u32;
     plan.copy(Input.block(rank), Output.block(rank));
-    // In place the blocks to be sent are copied first, since what comes overwrites them.
+    // In place the blocks to be sent are copied first, since arriving blocks overwrite them.
     let mut source = Input;
     if params.in_place && params.size > 1 {
         source = plan.scratch(Output, 0, params.size);
@@ -154,7 +156,7 @@ pub fn nodes(params: &Params) -> Schedule {
         plan.recv(other, Output.block(other));
     }
     // Each pair of nodes that this rank carries has a part of these: blocks by sender, then by receiver, and
-    // what came once more, by receiver, then by sender.
+    // the blocks that came once more, by receiver, then by sender.
     let pairs = (1..count).map(|hop| (here + hop) % count);
     let carried = pairs.clone().filter(|&there| nodes.carrier(here, there) == rank);
     let all = carried.map(|there| rows * nodes.members(there).len() as u32).sum();

@@ -5,7 +5,7 @@ use super::{Params, Tree, powers_of_two_below};
 use crate::build::{Builder, Token};
 use crate::{Blocks, Schedule};
 
-/// Dissemination barrier (Hensgen, Finkel, Manber 1988). After round k a rank knows that 2^(k+1) ranks,
+/// A dissemination barrier (Hensgen, Finkel, Manber 1988). After round k a rank knows that 2^(k+1) ranks,
 /// itself included, have arrived.
 pub fn dissemination(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 0);
@@ -13,7 +13,7 @@ pub fn dissemination(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `dissemination` among a team, whose member has `heard` of others. What the last step tells.
+/// `dissemination` among a team, whose member has `heard` of others. Returns the messages of the last round.
 fn dissemination_among(plan: &mut Builder, team: &Team, mut heard: Vec<Token>) -> Vec<Token> {
     let (me, size) = (team.me, team.size());
     for hop in powers_of_two_below(size) {
@@ -23,7 +23,8 @@ fn dissemination_among(plan: &mut Builder, team: &Team, mut heard: Vec<Token>) -
     heard
 }
 
-/// Up a binomial tree in each node, dissemination among the nodes' leaders, down the trees.
+/// Messages go up a binomial tree in each node, by dissemination among the nodes' leaders, and down the
+/// trees.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 0);
     let nodes = Nodes::of(params);
@@ -44,7 +45,8 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Up a binomial tree, then down: twice the rounds of `dissemination`, but only 2 (n - 1) messages.
+/// Messages go up a binomial tree, then down: twice the rounds of `dissemination`, but only 2 (n - 1)
+/// messages.
 pub fn tree(&Params { rank, size, .. }: &Params) -> Schedule {
     let mut plan = Builder::new(rank, size, 0, 0);
     let tree = Tree::new(rank, size);

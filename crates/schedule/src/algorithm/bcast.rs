@@ -5,7 +5,7 @@ use super::{Params, Tree};
 use crate::build::Builder;
 use crate::{BufferId::Output, Schedule};
 
-/// Binomial tree: log2(n) rounds of the whole message, streaming through inner ranks.
+/// A binomial tree: log2(n) rounds of the whole message, streaming through inner ranks.
 pub fn binomial(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let tree = Tree::new(params.relative(), params.size);
@@ -18,8 +18,9 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial scatter, then ring allgather (van de Geijn; Thakur et al. 2005): every rank sends and receives
-/// the message about once, in n rounds. Blocks that the scatter gave to a rank are not sent to it again.
+/// A binomial scatter, then a ring allgather (van de Geijn; Thakur et al. 2005): every rank sends and
+/// receives the message about once, in n rounds. Blocks that the scatter gave to a rank are not sent to it
+/// again.
 pub fn scatter_ring(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, params.size);
     scatter_ring_among(&mut plan, &Team::all(params), params.root, 0);
@@ -50,7 +51,7 @@ fn scatter_ring_among(plan: &mut Builder, team: &Team, root: u32, base: u32) {
     }
 }
 
-/// Down a binomial tree of the nodes' leaders, then down one in each node.
+/// The message goes down a binomial tree of the nodes' leaders, then down a tree in each node.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let nodes = Nodes::of(params);
@@ -106,7 +107,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Pipelined chain: the least work per rank, n - 1 hops of latency.
+/// A pipelined chain: the least work per rank, n - 1 hops of latency.
 pub fn chain(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let me = params.relative();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` stays as it is. All
-//! algorithms keep the order of ranks. In place: plans name only `Output`.
+//! algorithms keep the order of ranks. In place plans name only `Output`.
 use super::reduce::sum_in_order;
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
@@ -30,7 +30,7 @@ pub fn linear(params: &Params) -> Schedule {
 }
 
 /// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks
-/// that end with itself, which it sends, and the same without its own part, which becomes the result.
+/// that end with itself, which it sends, and the sum without its own part, which becomes the result.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -70,7 +70,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Pipelined chain.
+/// A pipelined chain.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);

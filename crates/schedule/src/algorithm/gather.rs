@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only. In place
-//! (root only): the root's `Input` is its block of `Output`; its plan names only `Output`.
+//! (root only) the root's `Input` is its block of `Output`, and its plan names only `Output`.
 use super::team::Nodes;
 use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
@@ -15,7 +15,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::InputIsOutputBlock(rank) } else { Alias::None })
 }
 
-/// All ranks to the root at once.
+/// All ranks send to the root at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -30,8 +30,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial tree: log2(n) messages at the root. Inner ranks collect their subtree in scratch; the root
-/// receives into `Output`, so a subtree that wraps around the last rank comes as two messages.
+/// A binomial tree: log2(n) messages at the root. Inner ranks collect the blocks of their subtree in scratch.
+/// The root receives into `Output`, so a subtree that wraps around the last rank comes as two messages.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -64,8 +64,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// In each node to its leader, then up a binomial tree of the leaders, which sends the blocks of a subtree as
-/// one message.
+/// Blocks go to the leader of each node, then up a binomial tree of the leaders, which sends the blocks of a
+/// subtree as one message.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let mut plan = builder(params);

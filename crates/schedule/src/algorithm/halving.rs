@@ -2,18 +2,18 @@
 //! Recursive halving (Rabenseifner 2004) that keeps the order of ranks, for reduce, allreduce and
 //! reduce_scatter.
 //!
-//! A rank meets its nearest partner first, so it always combines parts of consecutive ranks, and the operator
+//! A rank meets its nearest partner first. So it always combines parts of consecutive ranks, and the operator
 //! need not be commutative. The price: blocks end in bit-reversed order, not with the rank of their number.
 use super::team::Team;
 use crate::build::Builder;
 use crate::{Blocks, BufferId};
 use std::ops::Range;
 
-/// A power of two of active members of a team, to all of which its numbers refer. Each pair of the first
-/// `2 * extra` members is folded into one active one.
+/// A fold of a team: a power of two of its members are active. Each pair of the first `2 * extra` members is
+/// folded into one active member. All numbers are members of the team.
 #[derive(Clone, Copy)]
 pub struct Fold {
-    /// Active ranks.
+    /// The number of active ranks.
     pub ranks: u32,
     extra: u32,
     /// A rank that must be active.
@@ -22,9 +22,9 @@ pub struct Fold {
 
 /// A rank's part in a fold.
 pub enum Role {
-    /// It takes part under this number.
+    /// The rank takes part under this number.
     Active(u32),
-    /// It gives its vector to this rank, the other one of its pair.
+    /// The rank gives its vector to this rank, the other one of its pair.
     Folded(u32),
 }
 
@@ -53,7 +53,7 @@ impl Fold {
         (rank < 2 * self.extra).then_some(rank ^ 1)
     }
 
-    /// 1, 2, 4, ... below the number of active ranks.
+    /// The distances 1, 2, 4, ... below the number of active ranks.
     pub fn hops(self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
@@ -92,7 +92,7 @@ pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     (range.start..middle, middle..range.end)
 }
 
-/// Memory for the blocks of the vector from `first` on, which begin at block `offset` of a buffer.
+/// The memory of the vector's blocks from `first` on, which begin at block `offset` of a buffer.
 #[derive(Clone, Copy)]
 pub struct VectorPart {
     pub buffer: BufferId,

@@ -17,7 +17,7 @@ use crate::{
 };
 use std::ops::Range;
 
-/// A rank and the two groups, as it sees them.
+/// A rank and the two groups, as the rank sees them.
 struct Groups {
     rank: u32,
     size: u32,
@@ -51,12 +51,12 @@ impl Groups {
         Builder::new(self.rank, self.size, input_blocks, output_blocks)
     }
 
-    /// Ranks of the remote group.
+    /// The number of ranks of the remote group.
     fn remote_size(&self) -> u32 {
         self.remote.end - self.remote.start
     }
 
-    /// Each remote rank with the number of its block; local ranks begin with different ones.
+    /// Each remote rank with the number of its block. Each local rank begins with another one.
     fn peers(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (remote_size, first, me) = (self.remote_size(), self.remote.start, self.rank - self.local.start);
         (0..remote_size).map(move |hop| (me + hop) % remote_size).map(move |block| (first + block, block))
@@ -67,8 +67,8 @@ impl Groups {
         Tree::new(self.rank - self.local.start, self.local.end - self.local.start)
     }
 
-    /// Combines the local group's vectors in the order of ranks: the sum at the leader; the others send
-    /// theirs on.
+    /// Combines the local group's vectors in the order of ranks. Returns the sum at the leader; the others
+    /// send theirs on.
     fn sum_up(&self, plan: &mut Builder, blocks: u32) -> Option<Blocks> {
         let tree = self.tree();
         let sum = sum_up(plan, &tree, |member| self.local.start + member, Input.blocks(0, blocks), None);
@@ -91,7 +91,7 @@ impl Groups {
     }
 }
 
-/// From the root to the remote leader, and down its tree.
+/// The message goes from the root to the remote leader, and down its tree.
 pub fn bcast(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(0, u32::from(groups.is_root() || groups.serves_root()));
@@ -103,7 +103,7 @@ pub fn bcast(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The remote ranks to the root at once.
+/// The remote ranks send to the root at once.
 pub fn gather(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let output_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
@@ -118,7 +118,7 @@ pub fn gather(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The root to the remote ranks at once.
+/// The root sends to the remote ranks at once.
 pub fn scatter(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let input_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
@@ -133,7 +133,7 @@ pub fn scatter(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Every rank to every rank of the remote group at once.
+/// Every rank sends to every rank of the remote group at once.
 pub fn allgather(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(1, groups.remote_size());
@@ -144,7 +144,7 @@ pub fn allgather(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Every rank to every rank of the remote group at once.
+/// Every rank sends to every rank of the remote group at once.
 pub fn alltoall(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(groups.remote_size(), groups.remote_size());
@@ -155,7 +155,7 @@ pub fn alltoall(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Up the remote group's tree, then to the root.
+/// Vectors go up the remote group's tree, then to the root.
 pub fn reduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(u32::from(groups.serves_root()), u32::from(groups.is_root()));
@@ -169,7 +169,7 @@ pub fn reduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Up both trees, across both ways, and down both.
+/// Vectors go up both trees, across both ways, and down both trees.
 pub fn allreduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(1, 1);
@@ -180,8 +180,8 @@ pub fn allreduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Up both trees and across both ways; then each leader sends the blocks to its group. Only the receiving
-/// group knows where it cuts the vector, so the vector crosses whole.
+/// Vectors go up both trees and across both ways; then each leader sends the blocks to its group. Only the
+/// receiving group knows where it cuts the vector, so the vector crosses whole.
 pub fn reduce_scatter(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let blocks = groups.local.end - groups.local.start;

@@ -2,7 +2,7 @@
 //! All collective algorithms: one file per collective, one function per algorithm, one table of all.
 //!
 //! A plan depends on the rank and on what MPI makes equal on all ranks. The head of each file says how
-//! buffers are cut into blocks; `Schedule::{input_blocks, output_blocks}` hold for that rank (0: the plan
+//! buffers are cut into blocks. `Schedule::{input_blocks, output_blocks}` hold for that rank (0: the plan
 //! does not name the buffer). Where a vector (bcast, reduce, allreduce) has `size` blocks, the executor cuts
 //! it into near-equal parts between elements; blocks may be empty.
 //!
@@ -34,27 +34,27 @@ use tree::{Tree, powers_of_two_below};
 use crate::NodeMap;
 use std::sync::Arc;
 
-/// What a plan depends on.
+/// The facts on which a plan depends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
     /// The rank whose plan it is.
     pub rank: u32,
-    /// Ranks in the comm.
+    /// The number of ranks in the comm.
     pub size: u32,
     /// The root; 0 where there is none.
     pub root: u32,
-    /// MPI_IN_PLACE was passed. Rooted collectives look at it on the root only.
+    /// Whether MPI_IN_PLACE was passed. Rooted collectives look at it on the root only.
     pub in_place: bool,
-    /// The operator may be applied in any order.
+    /// Whether the operator may be applied in any order.
     pub commutative: bool,
-    /// Ranks in the first group of an intercommunicator, which come first; 0 on an intracommunicator.
+    /// The ranks in the first group of an intercommunicator, which come first; 0 on an intracommunicator.
     pub first_group: u32,
-    /// Where the ranks are; nothing if all are on one node, or each on one of its own.
+    /// The nodes of the ranks; None if all are on one node, or each on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 
 impl Params {
-    /// Root 0, not in place, commutative, one group, no nodes.
+    /// The parameters with root 0, not in place, commutative, one group, no nodes.
     pub fn new(rank: u32, size: u32) -> Params {
         Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0, nodes: None }
     }
@@ -64,7 +64,7 @@ impl Params {
         (self.rank + self.size - self.root) % self.size
     }
 
-    /// All other ranks, from the next one on, so that not all begin with the same.
+    /// All other ranks, from the next one on, so that not all ranks begin with the same.
     fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |hop| (rank + hop) % size)
@@ -76,7 +76,8 @@ impl Params {
     }
 }
 
-/// A part of a list of blocks that are consecutive: `count` blocks from `first`, at `offset` of the list.
+/// A part of a list of blocks whose blocks are consecutive: `count` blocks from `first`, at `offset` of the
+/// list.
 struct Piece {
     offset: u32,
     first: u32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Neighborhood collectives (MPI 5.0, section 8.6): each rank exchanges with all its neighbours at once.
 //!
-//! `Input` is one block for all (the forms of MPI_Neighbor_allgather) or one for each destination; `Output`
-//! is one for each source. Several messages between two processes are told apart by their order.
+//! `Input` is one block for all destinations (the forms of MPI_Neighbor_allgather) or a block for each;
+//! `Output` is a block for each source. The order of several messages between two processes tells them apart.
 use crate::build::Builder;
 use crate::{
     BufferId::{Input, Output},
@@ -15,20 +15,20 @@ use std::collections::VecDeque;
 pub struct Neighbors {
     /// The rank itself.
     pub rank: u32,
-    /// Ranks in the comm.
+    /// The number of ranks in the comm.
     pub size: u32,
     /// Destinations.
     pub to: Vec<Option<u32>>,
     /// Sources.
     pub from: Vec<Option<u32>>,
-    /// Both are one list of pairs, the two neighbours in each dimension of a Cartesian grid. A block sent in
-    /// one direction arrives from the other, also where both neighbours are the same process. Otherwise the
-    /// k-th message to a process is the k-th that it receives from this rank.
+    /// Whether both lists are one list of pairs, the two neighbours in each dimension of a Cartesian grid. A
+    /// block sent in one direction arrives from the other, also where both neighbours are the same process.
+    /// Otherwise the k-th message to a process is the k-th that it receives from this rank.
     pub paired: bool,
 }
 
 impl Neighbors {
-    /// The rank's plan. `same`: all neighbours get the same block.
+    /// The rank's plan. With `same` all neighbours get the same block.
     pub fn plan(&self, same: bool) -> Schedule {
         let (all_to, all_from) = (self.to.len() as u32, self.from.len() as u32);
         let mut plan = Builder::new(self.rank, self.size, if same { 1 } else { all_to }, all_from);

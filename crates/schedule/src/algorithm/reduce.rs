@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only): the
-//! root's vector is `Output`; its plan names only that.
+//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only) the
+//! root's vector is `Output`, and its plan names only that.
 use super::halving::{self, Fold, Role, VectorPart};
 use super::team::{Nodes, Team};
 use super::{Params, Tree};
@@ -18,7 +18,7 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
 }
 
-/// All whole vectors to the root, which combines them.
+/// All ranks send their whole vectors to the root, which combines them.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -31,7 +31,7 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each rank combines its share of all vectors, and gives the sum to the root: a rank sends and receives
+/// Each rank combines its share of all vectors, and sends the sum to the root: a rank sends and receives
 /// about one vector, the root receives two.
 pub fn split(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
@@ -52,7 +52,7 @@ pub fn split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial tree: log2(n) rounds of the whole vector. Where order matters, rank 0 is the root of the tree,
+/// A binomial tree: log2(n) rounds of the whole vector. Where order matters, rank 0 is the root of the tree,
 /// and the result takes one more hop to the call's root.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, commutative, .. } = params;
@@ -72,8 +72,9 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Combines `mine`, the whole vector, with those of the children in the tree, in the order of the tree's
-/// members, whose ranks `rank_of` gives. The sum lies in `result`, if that is given and there are children.
+/// Combines `mine`, the whole vector, with the vectors of the children in the tree, in the order of the
+/// tree's members, whose ranks `rank_of` gives. The sum lies in `result`, if that is given and there are
+/// children.
 pub(super) fn sum_up(
     plan: &mut Builder,
     tree: &Tree,
@@ -101,7 +102,8 @@ pub(super) fn sum_up(
 }
 
 /// Takes `mine` of the vectors of these ranks, of which `rank` is this one, and combines them from left to
-/// right (`order.rs`). Returns where the sum lies: in `result` if there are several ranks and it is given.
+/// right (`order.rs`). Returns where the sum lies: in `result` if there are several ranks and `result` is
+/// given.
 pub(super) fn sum_in_order(
     plan: &mut Builder,
     ranks: impl ExactSizeIterator<Item = u32>,
@@ -110,7 +112,7 @@ pub(super) fn sum_in_order(
     result: Option<Blocks>,
 ) -> Blocks {
     let mut scratch = || plan.scratch(mine.buffer, mine.first, mine.count).blocks(0, mine.count);
-    // One process sums, so more of either would save nothing.
+    // One process sums, so more inboxes or sums would save nothing.
     let (inboxes, sums) = ([(); 2].map(|()| scratch()), [(); 2].map(|()| scratch()));
     let (many, mut sum) = (ranks.len(), None);
     for (at, from) in ranks.enumerate() {
@@ -130,8 +132,8 @@ pub(super) fn sum_in_order(
     sum.expect("there is a rank")
 }
 
-/// Sums the vectors of this node, the share of each leader at that leader, in the order of ranks: where this
-/// rank's sum lies, if it leads.
+/// Sums the vectors of this node, the share of each leader at that leader, in the order of ranks. Returns
+/// where this rank's sum lies, if it is a leader.
 pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
     let vector = VectorPart::whole(Input);
     let mine = (nodes.place < nodes.leaders()).then(|| nodes.share(nodes.place));
@@ -144,7 +146,8 @@ pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart
     Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
 
-/// Up a binomial tree in each node, then up one of the nodes' leaders. Where order matters, as in `binomial`.
+/// Vectors go up a binomial tree in each node, then up one of the nodes' leaders. Order matters as in
+/// `binomial`.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
@@ -172,8 +175,8 @@ pub fn nodes(params: &Params) -> Schedule {
 }
 
 /// Each leader of a node sums a share of the node's vectors, and reduces it with its like on the other nodes
-/// by Rabenseifner's algorithm to the root's node, which hands the shares to the root. Keeps the order if the
-/// nodes do.
+/// by Rabenseifner's algorithm to the root's node, whose ranks send the shares to the root. It keeps the
+/// order if the nodes do.
 pub fn nodes_split(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let nodes = Nodes::of(params);
@@ -199,7 +202,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Two pipelined chains that meet at the root: the least traffic, and the order is kept.
+/// Two pipelined chains that meet at the root: the least traffic. It keeps the order.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -229,7 +232,7 @@ pub fn chain(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Rabenseifner 2004: reduce-scatter by recursive halving, then a binomial gather to the root. Keeps the
+/// Rabenseifner 2004: reduce-scatter by recursive halving, then a binomial gather to the root. It keeps the
 /// order.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
@@ -258,8 +261,8 @@ fn rabenseifner_among(
     let vector = halving::fold_in(plan, fold, team, &all, mine);
     let Role::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
     let ranges = fold.ranges(active, all.clone());
-    // The gather undoes the rounds, the last one first. A rank sends in the round whose bit parts it from the
-    // root.
+    // The gather undoes the rounds, from the last one on. A rank sends in the round whose bit parts it from
+    // the root.
     let parting = (ranges.len() - 1).min((32 - (active ^ top).leading_zeros()) as usize);
     let held = &ranges[parting];
     let gathered = result.unwrap_or_else(|| VectorPart::scratch(plan, held));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one
-//! block. In place: `Output` is the start of `Input`, as long as this rank's block; plans name both, and
-//! write `Output` only after all of `Input` has been read.
+//! block. In place `Output` is the start of `Input`, as long as this rank's block; plans name both, and write
+//! `Output` only after all of `Input` has been read.
 use super::Params;
 use super::halving::{self, Fold, Role, VectorPart};
 use super::reduce::sum_in_order;
@@ -13,9 +13,9 @@ use crate::{
     Schedule,
 };
 
-/// Rounds of `pairwise` that may be under way at once.
+/// The rounds of `pairwise` that may be under way at once.
 const ROUNDS_AT_ONCE: usize = 2;
-/// Sums of `nodes` that may be under way at once.
+/// The sums of `nodes` that may be under way at once.
 const SUMS_AT_ONCE: u32 = 4;
 
 fn builder(params: &Params) -> Builder {
@@ -116,8 +116,9 @@ pub fn halving(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// In each node one rank for each destination sums what its node has for it, and sends the sum there: a node
-/// sends one block to each rank elsewhere. Keeps the order if the nodes do (MPI_Reduce_scatter_block).
+/// In each node one rank for each destination sums the blocks that its node has for it, and sends the sum
+/// there: a node sends one block to each rank elsewhere. It keeps the order if the nodes do
+/// (MPI_Reduce_scatter_block).
 pub fn nodes(params: &Params) -> Schedule {
     sums_by_node(params, |plan| plan.scratch(Output, 0, SUMS_AT_ONCE), |number, _| number % SUMS_AT_ONCE)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks. In
-//! place: plans name only `Output`.
+//! place plans name only `Output`.
 use super::reduce::sum_in_order;
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
@@ -50,7 +50,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Pipelined chain.
+/// A pipelined chain.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

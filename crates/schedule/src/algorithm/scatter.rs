@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block. In
-//! place (root only): the root's `Output` is its block of `Input`; its plan names only `Input`.
+//! place (root only) the root's `Output` is its block of `Input`, and its plan names only `Input`.
 use super::team::Nodes;
 use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
@@ -15,7 +15,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::OutputIsInputBlock(rank) } else { Alias::None })
 }
 
-/// The root to all ranks at once.
+/// The root sends to all ranks at once.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -30,7 +30,7 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Binomial tree: log2(n) messages at the root, two for a subtree that wraps around the last rank.
+/// A binomial tree: log2(n) messages at the root, two for a subtree that wraps around the last rank.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -60,8 +60,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Down a binomial tree of the nodes' leaders, with the blocks of a subtree as one message, then in each node
-/// from its leader.
+/// Blocks go down a binomial tree of the nodes' leaders, those of a subtree as one message, then in each node
+/// from its leader to the others.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let mut plan = builder(params);

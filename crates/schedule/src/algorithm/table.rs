@@ -26,7 +26,7 @@ pub enum Collective {
     Exscan,
 }
 
-/// One way to carry out a collective. The name says which: `AllreduceRing`.
+/// An algorithm of a collective. The name says which: `AllreduceRing`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Algorithm {
@@ -109,10 +109,10 @@ pub enum Algorithm {
     ReduceScatterInter,
 }
 
-/// How many steps the plans of all ranks have together.
+/// The number of steps that the plans of all ranks have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// At most n log n (and n times the ranks of a node): can be simulated for a million ranks.
+    /// At most n log n (and n times the ranks of a node): a million ranks can be simulated.
     Logarithmic,
     /// About n squared: each rank has about n steps.
     Linear,
@@ -121,28 +121,28 @@ pub enum Growth {
 /// A renumbering of ranks under which all ranks do the same, block numbers aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// No such renumbering.
+    /// There is no such renumbering.
     None,
-    /// Peers relative to the rank, modulo the number of ranks.
+    /// Peers are relative to the rank, modulo the number of ranks.
     Cyclic,
-    /// Peers by exclusive or with the rank, where the number of ranks is a power of two.
+    /// Peers are relative by exclusive or with the rank, where the number of ranks is a power of two.
     Xor,
 }
 
 /// Properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    /// Which it is.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// What it carries out.
+    /// The collective that it carries out.
     pub collective: Collective,
-    /// Its name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
+    /// The name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
-    /// How it combines contributions, and so for which operators it is right.
+    /// How the algorithm combines contributions, and so for which operators it is right.
     pub order: Order,
-    /// For the two groups of an intercommunicator; otherwise for an intracommunicator.
+    /// Whether it is for the two groups of an intercommunicator, not for an intracommunicator.
     pub inter: bool,
-    /// How its plans grow.
+    /// How the plans grow with the number of ranks.
     pub growth: Growth,
     /// Which ranks do the same (for commutative operators, not in place).
     pub symmetry: Symmetry,
@@ -152,7 +152,7 @@ pub struct Facts {
 }
 
 impl Collective {
-    /// All of them.
+    /// All collectives.
     pub const ALL: [Collective; 17] = [
         Collective::Barrier,
         Collective::Bcast,
@@ -202,7 +202,7 @@ impl Collective {
         matches!(self, Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce)
     }
 
-    /// Whether each member has a count, which not all know.
+    /// Whether each member has a count that not all members know.
     #[inline]
     pub fn has_counts(self) -> bool {
         use Collective::*;
@@ -220,12 +220,12 @@ impl Collective {
         !matches!(self, Collective::Barrier | Collective::Bcast)
     }
 
-    /// Its algorithms on an intracommunicator.
+    /// The algorithms of this collective on an intracommunicator.
     pub fn algorithms(self) -> impl Iterator<Item = &'static Facts> {
         ALGORITHMS.iter().filter(move |facts| facts.collective == self && !facts.inter)
     }
 
-    /// Its algorithm on an intercommunicator; scans have none (MPI 5.0, section 6.2.2).
+    /// The algorithm of this collective on an intercommunicator, or None for scans (MPI 5.0, section 6.2.2).
     pub fn between(self) -> Option<Algorithm> {
         ALGORITHMS.iter().find(|facts| facts.collective == self && facts.inter).map(|facts| facts.algorithm)
     }
@@ -237,22 +237,22 @@ impl Algorithm {
         collective.algorithms().find(|facts| facts.name == name).map(|facts| facts.algorithm)
     }
 
-    /// What is known of it.
+    /// The facts of this algorithm.
     pub fn facts(self) -> &'static Facts {
         &ALGORITHMS[self as usize]
     }
 
-    /// What it carries out.
+    /// The collective that this algorithm carries out.
     pub fn collective(self) -> Collective {
         self.facts().collective
     }
 
-    /// Its name in settings.
+    /// The name in settings.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Whether it is right for operators that commute or do not, among ranks on these nodes.
+    /// Whether the algorithm is right for operators that commute or do not, among ranks on these nodes.
     pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
         commutative
             || match self.facts().order {
@@ -262,7 +262,7 @@ impl Algorithm {
             }
     }
 
-    /// One rank's plan. Panics where `params` break the algorithm's constraints.
+    /// Makes one rank's plan. Panics where `params` break the algorithm's constraints.
     pub fn plan(self, params: &Params) -> Schedule {
         let facts = self.facts();
         assert!(params.rank < params.size && params.root < params.size, "{self:?}: {params:?}");
@@ -286,12 +286,12 @@ const fn row(
     Facts { algorithm, collective, name, order: Order::Kept, inter: false, growth, symmetry, summary, plan }
 }
 
-/// One that combines from left to right in the order of ranks.
+/// The facts of an algorithm that combines from left to right in the order of ranks.
 const fn in_ranks(facts: Facts) -> Facts {
     Facts { order: Order::InRanks, ..facts }
 }
 
-/// The algorithm of an intercommunicator.
+/// The facts of the algorithm of an intercommunicator.
 const fn between(
     algorithm: Algorithm,
     collective: Collective,

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Some ranks of a comm that exchange among themselves: all, those of a node, or a rank of each node.
+//! Some ranks of a comm that exchange among themselves: all ranks, the ranks of a node, or a rank of each
+//! node.
 use super::{Params, Tree};
 use crate::nodes::NodeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The ranks, and which of them this one is.
+/// The ranks, and which of them is this one.
 pub struct Team<'a> {
     ranks: Ranks<'a>,
     pub me: u32,
 }
 
 enum Ranks<'a> {
-    /// So many.
+    /// All ranks, so many.
     All(u32),
-    /// Those of a node.
+    /// The ranks of a node.
     Node(&'a [u32]),
     /// The leader of each node.
     Leaders(&'a Nodes, u32),
-    /// The rank at this place of each node.
+    /// The rank at this position in each node.
     Column(&'a Nodes, u32),
 }
 
@@ -28,7 +29,7 @@ impl Team<'_> {
         Team { ranks: Ranks::All(params.size), me: params.rank }
     }
 
-    /// How many they are.
+    /// The number of ranks.
     pub fn size(&self) -> u32 {
         match self.ranks {
             Ranks::All(size) => size,
@@ -47,12 +48,12 @@ impl Team<'_> {
         }
     }
 
-    /// This rank's place in a binomial tree with this member at the top.
+    /// This rank's position in a binomial tree with the member `top` at the top.
     pub fn tree(&self, top: u32) -> Tree {
         Tree::new((self.me + self.size() - top) % self.size(), self.size())
     }
 
-    /// The rank at a place in such a tree.
+    /// The rank at a position in such a tree.
     pub fn at(&self, top: u32, place: u32) -> u32 {
         self.rank((top + place) % self.size())
     }
@@ -64,7 +65,7 @@ pub struct Nodes {
     rank: u32,
     /// This rank's node.
     pub here: u32,
-    /// This rank's place among those of its node.
+    /// This rank's position among the ranks of its node.
     pub place: u32,
 }
 
@@ -75,7 +76,7 @@ impl Nodes {
         Nodes { map, rank: params.rank, here, place }
     }
 
-    /// How many nodes there are.
+    /// The number of nodes.
     pub fn count(&self) -> u32 {
         self.map.nodes()
     }
@@ -85,7 +86,7 @@ impl Nodes {
         self.map.of(rank)
     }
 
-    /// A rank's place among those of its node.
+    /// A rank's position among the ranks of its node.
     pub fn place_of(&self, rank: u32) -> u32 {
         self.map.place(rank)
     }
@@ -95,7 +96,7 @@ impl Nodes {
         self.map.members(node)
     }
 
-    /// The ranks of `count` nodes, cyclically from the one at `place` after `top` on, node by node.
+    /// The ranks of `count` nodes, node by node, cyclically from the node at `place` after `top` on.
     pub fn subtree(&self, top: u32, place: u32, count: u32) -> Vec<u32> {
         let nodes = (0..count).map(|at| (top + place + at) % self.count());
         nodes.flat_map(|node| self.members(node).iter().copied()).collect()
@@ -116,17 +117,17 @@ impl Nodes {
         Team { ranks: Ranks::Node(self.local()), me: self.place }
     }
 
-    /// How many ranks each node can give to share the traffic between nodes.
+    /// The number of ranks that each node can give to share the traffic between nodes.
     pub fn leaders(&self) -> u32 {
         self.map.members_min()
     }
 
-    /// The blocks of a vector that the leaders of a node share, one for each node in a share.
+    /// The number of a vector's blocks that the leaders of a node share, one for each node in a share.
     pub fn split_blocks(&self) -> u32 {
         self.leaders() * self.count()
     }
 
-    /// The blocks of the leader at this place of each node.
+    /// The blocks of the leader at this position in each node.
     pub fn share(&self, place: u32) -> Range<u32> {
         place * self.count()..(place + 1) * self.count()
     }
@@ -136,17 +137,17 @@ impl Nodes {
         (0..self.leaders()).map(|place| (self.local()[place as usize], self.share(place)))
     }
 
-    /// The rank that speaks for a node: `top` on its own node, elsewhere the first.
+    /// The rank that exchanges for a node: `top` on its own node, elsewhere the first.
     pub fn leader(&self, node: u32, top: u32) -> u32 {
         if self.node(top) == node { top } else { self.members(node)[0] }
     }
 
-    /// The leaders of all nodes, if this rank is one.
+    /// The leaders of all nodes as a team. This rank must be one.
     pub fn leaders_team(&self, top: u32) -> Team<'_> {
         Team { ranks: Ranks::Leaders(self, top), me: self.here }
     }
 
-    /// The ranks at this rank's place of each node, if that is less than `leaders`.
+    /// The ranks at this rank's position in each node, if that is less than `leaders`.
     pub fn column(&self) -> Team<'_> {
         Team { ranks: Ranks::Column(self, self.place), me: self.here }
     }

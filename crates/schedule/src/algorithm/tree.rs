@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set
-//! bit of `v`, and the subtree of each is the range up to the next child's.
+//! bit of `v`, and the subtree of each child is the range up to the next child.
 
-/// One rank's place in the tree.
+/// One rank's position in the tree.
 pub struct Tree {
     pub me: u32,
     pub parent: Option<u32>,
-    /// How many ranks, from `me` on, are in its subtree.
+    /// The number of ranks, from `me` on, in its subtree.
     pub span: u32,
 }
 
@@ -23,7 +23,7 @@ impl Tree {
         Tree { me, parent: (me > 0).then(|| me - low), span: low.min(size - me) }
     }
 
-    /// The nearest and smallest first.
+    /// The children, the nearest and smallest first.
     pub fn children(&self) -> impl DoubleEndedIterator<Item = Child> + use<> {
         let (me, span) = (self.me, self.span);
         let hops: Vec<u32> = powers_of_two_below(span).collect();
@@ -31,7 +31,7 @@ impl Tree {
     }
 }
 
-/// 1, 2, 4, ... below `end`.
+/// The powers of two 1, 2, 4, ... below `end`.
 pub fn powers_of_two_below(end: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(1u32), |hop| hop.checked_mul(2)).take_while(move |&hop| hop < end)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The events of a simulation: a step whose conditions are met, at the time of the last one. All its times
-//! are known when it starts, so there are no other events.
+//! The events of a simulation: a step whose conditions are met, at the time of the last condition. All times
+//! of the step are known when it starts, so there are no other events.
 use super::network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
 use super::template::{Kind, Step, Template, Templates};
 use crate::random::{Mix, Random, mix};
@@ -9,36 +9,36 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// What the ranks of a node share, and until when it is busy.
+/// What the ranks of a node share, and until when each is busy.
 #[derive(Clone, Copy, Default)]
 struct Node {
     /// The port, each way.
     out: u64,
     into: u64,
     memory: u64,
-    /// The memory of its DPU.
+    /// The memory of the node's DPU.
     staging: u64,
 }
 
-/// What went which way, in bytes.
+/// The bytes that went each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Through the ports, out and in.
+    /// The bytes through the ports, out and in.
     pub out: u64,
     pub into: u64,
-    /// Copied by a processor within a node.
+    /// The bytes that a processor copied within a node.
     pub within: u64,
-    /// Read by DPUs from the memory of their nodes.
+    /// The bytes that DPUs read from the memory of their nodes.
     pub fetched: u64,
 }
 
-/// A step some of whose conditions are met.
+/// A step of which some conditions are met.
 struct Pending {
-    /// Conditions not met yet.
+    /// The number of conditions that are not met yet.
     waits: u32,
-    /// When the last one so far was met, by a step of either side.
+    /// By side: when a step of that side met the last condition so far.
     ready: [u64; 2],
-    /// When the last byte of what it streams after is there.
+    /// When the last byte arrives of the step after which this one streams.
     last_byte: u64,
     /// For a receive: the sending step.
     send: u32,
@@ -50,14 +50,14 @@ pub struct Engine<'a> {
     nodes: Option<&'a NodeMap>,
     /// By rank, or by node and proxy: until when the processor is busy.
     processors: Vec<u64>,
-    /// By rank: whether it has left the call that starts the operation. No entries: nobody computes.
+    /// By rank: whether it has left the call that starts the operation. Without entries no rank computes.
     has_left: Vec<bool>,
     /// By node and core: the DPUs' processors.
     cores: Vec<u64>,
     /// By node.
     shared: Vec<Node>,
     pending: HashMap<u64, Pending, BuildHasherDefault<Mix>>,
-    /// Time, rank, step; the step `START` starts the rank.
+    /// The time, rank and step of each event. The step `START` starts the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     end: u64,
     traffic: Traffic,
@@ -96,7 +96,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs to the end; returns when that is, and what went which way.
+    /// Runs the simulation to its end. Returns when that is, and the bytes that went each way.
     pub fn run(mut self) -> (u64, Traffic) {
         while let Some(Reverse((now, rank, step))) = self.events.pop() {
             if step == START {
@@ -106,7 +106,7 @@ impl<'a> Engine<'a> {
             }
         }
         assert!(self.pending.is_empty(), "a step waits for ever");
-        // Who had nothing to do after the first call computes to the end all the same.
+        // A rank that had nothing to do after the first call computes to the end all the same.
         let working = |rank: usize| if self.has_left[rank] { 0 } else { self.network.work_ps };
         let computed = (0..self.has_left.len()).map(|rank| self.processors[rank] + working(rank)).max();
         (self.end.max(computed.unwrap_or(self.network.work_ps)), self.traffic)
@@ -117,7 +117,7 @@ impl<'a> Engine<'a> {
         &templates.all[templates.of[rank as usize] as usize]
     }
 
-    /// Starts a rank. A receive waits for its message, and anything for the start.
+    /// Starts a rank. A receive waits for its message, and any other step for the start.
     fn start(&mut self, rank: u32, now: u64) {
         self.end = self.end.max(now);
         self.wait_for_start(rank, now);
@@ -141,8 +141,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// The DPU takes the rank's note of the operation, if it carries out any of its steps; returns when it
-    /// has.
+    /// Has the DPU take the rank's note of the operation, if the DPU carries out any of its steps. Returns
+    /// when the DPU has taken it.
     fn note(&mut self, rank: u32, now: u64) -> u64 {
         let Some(dpu) = self.dpu() else { return now };
         if !self.template(rank).steps.iter().any(|step| self.side(rank, step, false) == Side::Dpu) {
@@ -153,14 +153,14 @@ impl<'a> Engine<'a> {
         self.cores[at]
     }
 
-    /// Conditions of a step: other steps; the message of a receive; the start, where it can be late and
-    /// nothing else is waited for.
+    /// The number of conditions of a step: other steps; the message of a receive; the start, where that can
+    /// be late and the step waits for nothing else.
     fn conditions(&self, step: &Step) -> u32 {
         let start = step.kind == Kind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == Kind::Recv) + u32::from(start)
     }
 
-    /// One condition of a step is met at `ready`; what it streams ends at `last_byte`.
+    /// Meets one condition of a step at `ready`. The step after which this one streams ends at `last_byte`.
     fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
         self.meet_from(rank, number, (side, ready), last_byte, None);
     }
@@ -185,7 +185,7 @@ impl<'a> Engine<'a> {
             let of_both = pending.ready;
             let carrier = self.side(rank, &step, of_both[Side::Dpu as usize] > 0);
             let other = if carrier == Side::Host { Side::Dpu } else { Side::Host };
-            // News of the other side's step takes half a round trip.
+            // The news of a step of the other side takes half a round trip.
             let news = self.dpu().map_or(0, |dpu| dpu.round_trip_ps / 2);
             let told = of_both[other as usize];
             let ready = of_both[carrier as usize].max(if told > 0 { told + news } else { 0 });
@@ -193,14 +193,14 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A step whose conditions are met takes its turn.
+    /// Gives a step whose conditions are met its turn.
     fn step(&mut self, rank: u32, number: u32, now: u64) {
         let step = self.template(rank).steps[number as usize];
         let pending = self.pending.remove(&(u64::from(rank) << 32 | u64::from(number)));
         let (last_byte, send) = pending.as_ref().map_or((0, 0), |pending| (pending.last_byte, pending.send));
         let met = |side: Side| pending.as_ref().is_some_and(|pending| pending.ready[side as usize] > 0);
         let side = self.side(rank, &step, met(Side::Dpu));
-        // What no step of the DPU made lies in the node's memory.
+        // Bytes that no step of the DPU has made lie in the node's memory.
         let is_fetched = side == Side::Dpu && (met(Side::Host) || pending.is_none());
         match step.kind {
             Kind::Send if side == Side::Dpu => self.send_by_dpu(rank, number, &step, now, is_fetched),
@@ -230,8 +230,8 @@ impl<'a> Engine<'a> {
         dpu_of(self.network)
     }
 
-    /// Who carries out a step, as `Schedule::sides` has it, but for copies: the model's ranks make them all.
-    /// A reduction of what the DPU has received or made is the DPU's.
+    /// Who carries out a step, as in `Schedule::sides`, except that the model's ranks make all copies. A
+    /// reduction of what the DPU has received or made is the DPU's.
     fn side(&self, rank: u32, step: &Step, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
@@ -251,8 +251,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// When that can begin something, at `now` at the earliest. A rank without work in the call that starts
-    /// the operation leaves it, and computes before it takes up more.
+    /// When that processor can start something, at `now` at the earliest. A rank without work in the call
+    /// that starts the operation leaves the call, and computes before it takes up more.
     fn turn(&mut self, rank: u32, now: u64) -> u64 {
         let at = self.processor(rank);
         let idle = self.processors[at] + LINGER_PS;
@@ -305,7 +305,8 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
     }
 
-    /// By the DPU: it fetches the bytes, if it has not got them, and sends what is there already meanwhile.
+    /// Sends by the DPU, which fetches the bytes if it does not have them, and sends those that are already
+    /// there at the same time.
     fn send_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
@@ -327,7 +328,7 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Dpu, last), last, Some(number));
     }
 
-    /// Takes bytes through the DPU's memory; returns when the last is through.
+    /// Takes bytes through the DPU's memory. Returns when the last byte is through.
     fn stage(&mut self, node: usize, now: u64, bytes: u64, dpu: Dpu) -> u64 {
         let staging = &mut self.shared[node].staging;
         *staging = (*staging).max(now) + bytes * dpu.staged_per_byte_ps;
@@ -359,7 +360,7 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Host, done, done);
     }
 
-    /// By the DPU: what arrives is written into the node's memory.
+    /// Receives by the DPU, which writes what arrives into the node's memory.
     fn recv_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
@@ -377,7 +378,8 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Dpu, done, done);
     }
 
-    /// When a processor of the node has copied or reduced bytes, from `now` on: all share its memory.
+    /// When a processor of the node has copied or reduced bytes, from `now` on. All processors share its
+    /// memory.
     fn copied(&mut self, rank: u32, now: u64, bytes: u64, per_byte: u64) -> u64 {
         let node = self.node(rank);
         let memory = &mut self.shared[node].memory;
@@ -415,8 +417,8 @@ impl<'a> Engine<'a> {
         self.finish(rank, number, side, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Tells the steps that wait for a step when its first chunk is there and when it is done. The rank
-    /// learns of what the DPU has done half a round trip later.
+    /// Reports to the steps that wait for a step when its first chunk is there and when it is finished. The
+    /// rank learns what the DPU has done half a round trip later.
     fn finish(&mut self, rank: u32, number: u32, side: Side, first: u64, done: u64) {
         let news = self.dpu().filter(|_| side == Side::Dpu).map_or(0, |dpu| dpu.round_trip_ps / 2);
         self.end = self.end.max(done + news);
@@ -434,7 +436,8 @@ fn dpu_of(network: &Network) -> Option<Dpu> {
     }
 }
 
-/// How many proxies on each node carry out the steps of its ranks, as far as they are the node's.
+/// The number of proxies on each node that carry out the steps of its ranks, as far as these belong to the
+/// node.
 fn hosts_proxies(network: &Network) -> Option<u32> {
     match network.proxies {
         Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),

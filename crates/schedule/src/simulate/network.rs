@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The model network: two levels, between nodes and within them.
 
-/// What a message costs on one level. Times are picoseconds.
+/// The costs of a message on one level. Times are picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// On the way.
+    /// The time on the way.
     pub latency_ps: u64,
-    /// Of a processor, to send or to receive a message.
+    /// The time of a processor to send or to receive a message.
     pub overhead_ps: u64,
-    /// Between the starts of two messages at a port, at least.
+    /// The least time between the starts of two messages at a port.
     pub gap_ps: u64,
-    /// Of a port, or within a node of the receiver's processor.
+    /// The time of a port for a byte; within a node, of the receiver's processor.
     pub per_byte_ps: u64,
-    /// Whether bytes pass on before the whole message is there. As the executor's edges are, they do within
+    /// Whether bytes pass on before the whole message is there. As with the executor's edges, they do within
     /// a node, and not between nodes.
     pub streams: bool,
 }
@@ -20,35 +20,36 @@ pub struct Link {
 /// A network and the processors at it. Times are picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Between nodes.
+    /// The links between nodes.
     pub between: Link,
-    /// Within a node.
+    /// The links within a node.
     pub within: Link,
-    /// Of a processor that copies.
+    /// The time of a processor to copy a byte.
     pub copy_per_byte_ps: u64,
-    /// Of a processor that reduces.
+    /// The time of a processor to reduce a byte.
     pub reduce_per_byte_ps: u64,
-    /// What passes between streaming steps at once; not 0.
+    /// The bytes that pass between streaming steps at once; not 0.
     pub chunk_bytes: u64,
-    /// Ranks start at random times before this.
+    /// The time before which ranks start, each at random.
     pub skew_ps: u64,
-    /// Of the memory of a node, for what its processors copy and reduce: at least this for each byte of all
-    /// together; 0: it keeps up with them.
+    /// The least time of a node's memory for each byte that its processors copy and reduce, all together; 0:
+    /// the memory keeps up with them.
     pub memory_per_byte_ps: u64,
-    /// Who carries out the steps of a node's ranks; nothing: each rank its own.
+    /// The proxies that carry out the steps of a node's ranks; None: each rank carries out its own.
     pub proxies: Option<Proxies>,
     /// The computation of each rank between the call that starts the operation and the one that ends it. A
-    /// rank carries out steps inside these two only; it leaves the first when nothing of its own has been
+    /// rank carries out steps inside these two only. It leaves the first when no step of its own has been
     /// ready for `LINGER_PS`.
     pub work_ps: u64,
 }
 
-/// The proxies of each node. One serves every so manieth rank of its node.
+/// The proxies of each node. Of n proxies each serves every n-th rank of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxies {
-    /// So many on the node itself; not 0.
+    /// So many proxies on the node itself; not 0.
     Host(u32),
-    /// One on each core of a data processing unit, and who carries out the steps between ranks of one node.
+    /// One proxy on each core of a data processing unit, and who carries out the steps between ranks of one
+    /// node.
     Dpu(Dpu, Within),
 }
 
@@ -59,7 +60,7 @@ pub enum Within {
     Ranks,
     /// So many proxies on the node itself, in shared memory; not 0.
     Proxies(u32),
-    /// The DPU: what stays within the node passes its port, too.
+    /// The DPU: bytes that stay within the node pass its port, too.
     Dpu,
 }
 
@@ -67,19 +68,19 @@ pub enum Within {
 /// into its own, sends them on, and writes what arrives into the node's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dpu {
-    /// Its cores, which carry out the steps; not 0.
+    /// The cores, which carry out the steps; not 0.
     pub cores: u32,
-    /// How long they take, as a percentage of what a processor of the node takes.
+    /// The time that the cores take, as a percentage of that of a processor of the node.
     pub slowness_percent: u64,
-    /// There and back between the node and the DPU.
+    /// The time from the node to the DPU and back.
     pub round_trip_ps: u64,
-    /// Of its memory, for each byte that passes through it one way: written once and read once.
+    /// The time of its memory for each byte that passes through it one way: written once and read once.
     pub staged_per_byte_ps: u64,
-    /// Of its port: of the node's, which is the same.
+    /// The time of its port for a byte. It is the node's port.
     pub port_per_byte_ps: u64,
-    /// A core's work on the note that starts an operation of a rank, if a processor of the node did it.
+    /// The work on the note that starts an operation of a rank, as the time of a processor of the node.
     pub note_ps: u64,
-    /// Values of up to so many bytes travel in notes: nothing is fetched.
+    /// The most bytes of values that travel in notes, so that nothing is fetched.
     pub inline_bytes: u64,
 }
 
@@ -116,13 +117,13 @@ impl Dpu {
         Network { between, memory_per_byte_ps: 5, ..network }
     }
 
-    /// The same, if it moves bytes from memory of one host to that of another without a copy of its own
+    /// This DPU, if it moves bytes from memory of one host to that of another without a copy of its own
     /// (Cross-GVMI), or if its copies never leave its caches.
     pub fn direct(self) -> Dpu {
         Dpu { staged_per_byte_ps: 0, ..self }
     }
 
-    /// Of a core of the DPU, what takes a processor of the node so long.
+    /// The time of a core of the DPU for what takes a processor of the node so long.
     pub(super) fn slowed(&self, time_ps: u64) -> u64 {
         time_ps * self.slowness_percent / 100
     }
@@ -132,7 +133,7 @@ impl Dpu {
 pub const LINGER_PS: u64 = 1_000_000;
 
 impl Default for Network {
-    /// About a cluster of today: between nodes 1 us, 25 GB/s; within a node 150 ns, 20 GB/s.
+    /// A network about like a cluster of today: between nodes 1 us, 25 GB/s; within a node 150 ns, 20 GB/s.
     fn default() -> Network {
         let between = Link {
             latency_ps: 1_000_000,

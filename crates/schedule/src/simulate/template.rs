@@ -8,9 +8,9 @@ use std::collections::HashMap;
 /// How peers are numbered relative to a rank.
 #[derive(Clone, Copy, Debug)]
 pub enum Peers {
-    /// Modulo the number of ranks.
+    /// Numbers are relative modulo the number of ranks.
     Cyclic(u32),
-    /// By exclusive or.
+    /// Numbers are relative by exclusive or.
     Xor,
 }
 
@@ -49,11 +49,11 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub kind: Kind,
-    /// Relative; 0 for a copy or a reduction.
+    /// The relative peer; 0 for a copy or a reduction.
     pub peer: u32,
     pub edge: u32,
     pub bytes: u64,
-    /// How many steps it waits for.
+    /// The number of steps for which it waits.
     pub waits: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Template {
     pub steps: Vec<Step>,
-    /// The steps that wait for a step, twice their number, plus 1 if streaming; by ranges.
+    /// The steps that wait for a step, by ranges: twice their number, plus 1 if they stream.
     waiting: Vec<u32>,
     waiting_first: Vec<u32>,
     /// The receives, by peer and edge.
@@ -98,7 +98,7 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// The plans of the first so many ranks. Cuts `bytes` into blocks if they are a vector.
+    /// Makes the plans of the first so many ranks. Cuts `bytes` into blocks if they are a vector.
     pub fn new(
         plan: &dyn Fn(u32) -> Schedule,
         (bytes, vector): (u64, bool),
@@ -145,7 +145,7 @@ impl Templates {
     }
 }
 
-/// Whether `bytes` are cut into blocks, rather than being one.
+/// Whether `bytes` are a vector that is cut into blocks, not one block.
 pub fn is_vector(collective: Collective) -> bool {
     use Collective::*;
     matches!(collective, Bcast | Reduce | Allreduce | Scan | Exscan)
@@ -192,7 +192,7 @@ impl Lengths<'_> {
     }
 }
 
-/// Equal for ranks that do the same.
+/// A number that is equal for ranks that do the same.
 fn fingerprint(schedule: &Schedule, steps: &[Step]) -> u64 {
     let steps = steps.iter().flat_map(|s| {
         [(s.kind as u64) << 32 | u64::from(s.peer), u64::from(s.edge) << 32 | u64::from(s.waits), s.bytes]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The operation by its definition (MPI 5.0, chapter 6), and what schedules say they do.
+//! The operation by its definition (MPI 5.0, chapter 6), and the accesses and messages of schedules.
 
 use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, NodeMap, Params, Schedule};
 use std::ops::Range;
@@ -8,9 +8,9 @@ use std::sync::Arc;
 /// An operation that a set of schedules is to carry out.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Which.
+    /// The collective.
     pub collective: Collective,
-    /// Ranks.
+    /// The number of ranks.
     pub size: u32,
     /// The root; 0 where there is none.
     pub root: u32,
@@ -20,18 +20,18 @@ pub struct Operation {
     pub commutative: bool,
     /// Whether contributions are to be combined from left to right (`Order::InRanks`).
     pub in_ranks: bool,
-    /// Ranks in the first group of an intercommunicator; 0 on an intracommunicator.
+    /// The ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
-    /// Numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a block of
-    /// gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in gatherv,
-    /// scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r * size +
-    /// s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of `[0]`
-    /// and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened so
-    /// that both vectors have one length.
+    /// The numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a
+    /// block of gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in
+    /// gatherv, scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r *
+    /// size + s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of
+    /// `[0]` and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened
+    /// so that both vectors have one length.
     pub counts: Vec<u32>,
-    /// Of a neighborhood collective: the neighbours of every rank; `collective` is then the one among
-    /// neighbours. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]` to neighbour k.
-    /// Otherwise empty.
+    /// The neighbours of every rank in a neighborhood collective, where `collective` is the one among
+    /// neighbours; otherwise empty. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]`
+    /// to neighbour k.
     pub neighbors: Vec<Neighbors>,
     /// Where the ranks are, as in `Params`.
     pub nodes: Option<Arc<NodeMap>>,
@@ -110,7 +110,7 @@ impl Operation {
         }
     }
 
-    /// Elements in block `block` of `blocks` of a rank's user buffer, whether or not it exists there.
+    /// The elements in block `block` of `blocks` of a rank's user buffer, whether or not it exists there.
     pub(super) fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         if !self.neighbors.is_empty() {
@@ -136,7 +136,8 @@ impl Operation {
         }
     }
 
-    /// The blocks that a rank's user buffer has by the definition; a vector is one. 0: there is none.
+    /// The number of blocks that a rank's user buffer has by the definition: 1 for a vector, 0 if there is
+    /// none.
     pub(super) fn blocks(&self, buffer: BufferId, rank: u32) -> u32 {
         use Collective::*;
         if let Some(neighbors) = self.neighbors.get(rank as usize) {
@@ -168,7 +169,7 @@ impl Operation {
         offsets
     }
 
-    /// Elements in a user buffer.
+    /// The elements in a user buffer.
     pub(super) fn elements(&self, buffer: BufferId, rank: u32) -> u32 {
         *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
     }
@@ -185,8 +186,8 @@ impl Operation {
         }
     }
 
-    /// The right output of a rank: for each element its contributions (rank, element of its input), or
-    /// nothing where the standard leaves it open.
+    /// The right output of a rank: for each element its contributions (rank, element of its input), and no
+    /// contributions where the standard leaves it open.
     pub(super) fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
         let all = self.elements(BufferId::Output, rank);
@@ -232,7 +233,7 @@ impl Operation {
     }
 }
 
-/// What a step reads, and what it writes.
+/// The blocks that a step reads, and those that it writes.
 pub(super) fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>) {
     match *action {
         Action::Send { from, .. } => ([Some(from), None], None),

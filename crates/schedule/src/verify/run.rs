@@ -8,7 +8,7 @@ use crate::{Action, Blocks, BufferId, Partition, Schedule};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
     contributions: u64,
-    /// The factor for what stands to the left, where order matters.
+    /// The factor for the contributions to the left, where order matters.
     weight: u64,
     /// The expression that made it: equal expressions give equal bits.
     bits: u64,
@@ -32,7 +32,7 @@ fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
     Symbol { contributions, weight: left.weight.wrapping_mul(right.weight), bits }
 }
 
-/// A step with addresses.
+/// A step with its addresses.
 struct Task {
     rank: u32,
     step: u32,
@@ -43,7 +43,7 @@ struct Task {
     /// The task at the other end of a message.
     partner: usize,
     done: u32,
-    /// Of a send: what its receiver may take, and whether that is all.
+    /// The elements of a send that its receiver may take, and whether these are all.
     published: Option<(u32, bool)>,
     complete: bool,
     queued: bool,
@@ -139,7 +139,7 @@ impl<'a> Replay<'a> {
         &schedules[rank as usize].steps[step as usize].action
     }
 
-    /// How many elements a task may work on so far, and whether that is all; none if it may not start.
+    /// The elements on which a task may work so far, and whether these are all; None if it may not start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
         let Task { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
@@ -202,7 +202,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The executor dies in the middle of a task: what it was writing is garbage, and the task is run again.
+    /// Has the executor die in the middle of a task: what it was writing is garbage, and the task is run
+    /// again.
     fn die(&mut self, task: usize) {
         let Task { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
@@ -273,7 +274,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Where the blocks of a rank's buffers lie: input, output, then scratch. One address more than blocks.
+/// Where the blocks of a rank's buffers lie: input, output, then scratch. Each has one address more than
+/// blocks.
 struct Addresses(Vec<Vec<u32>>);
 
 impl Addresses {
@@ -325,7 +327,7 @@ impl Addresses {
         memory
     }
 
-    /// Address and length of blocks.
+    /// The address and the length of blocks.
     fn place(&self, blocks: Blocks) -> (u32, u32) {
         if blocks.count == 0 {
             return (0, 0);

@@ -23,7 +23,7 @@ pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String
     let mut everywhere = None;
     for (rank, schedule) in (0..).zip(schedules) {
         for (earlier, later) in Rank::new(operation, schedule).unordered()? {
-            // Seldom needed: these two are ordered by other ranks' steps only.
+            // This is seldom needed: these two steps are ordered by steps of other ranks only.
             let order = everywhere.get_or_insert_with(|| Order::new(schedules, &messages));
             if !order.before((rank, earlier), (rank, later)) && !order.before((rank, later), (rank, earlier))
             {
@@ -53,8 +53,8 @@ fn match_messages(schedules: &[Schedule]) -> Result<Messages, String> {
     Ok(messages)
 }
 
-/// No rank leaves a barrier before all have entered: a chain of waits leads from each rank's start to each
-/// rank's end.
+/// Checks that no rank leaves a barrier before all have entered: a chain of waits leads from each rank's
+/// start to each rank's end.
 fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     let size = schedules.len();
     let mut heard: Vec<Vec<Vec<bool>>> = Vec::new();
@@ -101,8 +101,8 @@ impl<'a> Rank<'a> {
         Rank { schedule, in_place, collective: operation.collective }
     }
 
-    /// In place each byte has one name, except in reduce_scatter, where any two blocks of the user may
-    /// overlap.
+    /// Checks that in place each byte has one name, except in reduce_scatter, where any two blocks of the
+    /// user may overlap.
     fn names(&self) -> Result<(), String> {
         use Collective::*;
         let hidden = match self.collective {
@@ -134,7 +134,7 @@ impl<'a> Rank<'a> {
         two_names || (a.buffer == b.buffer && a.first < b.end() && b.first < a.end())
     }
 
-    /// Pairs of steps that touch the same memory, one writing, where the later one does not wait for the
+    /// The pairs of steps that touch the same memory, one writing, where the later one does not wait for the
     /// whole earlier one. Streaming is enough for a step that reads exactly what the other writes.
     fn unordered(&self) -> Result<Vec<(u32, u32)>, String> {
         let steps = &self.schedule.steps;
@@ -211,7 +211,8 @@ impl Done {
     }
 }
 
-/// The order of all steps of all ranks: a node for the start and one for the end of each.
+/// The order of all steps of all ranks, as a graph with a node for the start and one for the end of each
+/// step.
 struct Order {
     first: Vec<usize>,
     next: Vec<Vec<usize>>,
