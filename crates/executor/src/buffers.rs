@@ -94,7 +94,7 @@ pub struct Spot {
 pub struct Buffers {
     /// The parts of Input, Output and the scratch buffers, in this order.
     parts: Vec<Vec<BufferPart>>,
-    /// By step.
+    /// The spots of the operands, by step.
     pub spots: Vec<Spot>,
     /// The operator.
     pub reduction: Option<Reduction>,
@@ -122,7 +122,7 @@ impl Buffers {
         Some((&part.region, at - part.start, part.end - at))
     }
 
-    /// As `locate`, for a byte that must exist. A fault: it does not.
+    /// Finds a byte as `locate` does. A fault: the byte does not exist.
     pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
         self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }

@@ -56,7 +56,7 @@ pub struct Execution {
     /// The version of the parameters that a proxy decoded.
     pub version: u64,
     states: Vec<StepState>,
-    /// By step: where a receive last found its send, as the peer's program and the step there.
+    /// Where each receive last found its send: the peer's program and the step there, by step.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,

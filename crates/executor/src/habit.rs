@@ -120,7 +120,7 @@ pub struct Trial {
 
 #[derive(Debug)]
 enum Phase {
-    /// No measurement; so many calls start before the next one.
+    /// There is no measurement; this many calls start before the next one.
     Rest(u64),
     /// A window of the present choice: when each call ended, counted from the end of the first ones.
     Present(Vec<u64>),

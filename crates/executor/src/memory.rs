@@ -93,7 +93,7 @@ pub struct Reach {
     /// The memory of ranks that this proxy on another computer has imported.
     pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    /// By rank: the process whose private memory this process has reached.
+    /// The process whose private memory this process has reached, by rank.
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,

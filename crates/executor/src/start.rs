@@ -159,7 +159,7 @@ pub struct Pending {
 pub struct Edge {
     /// The operation.
     pub ticket: InstanceTicket,
-    /// Its step.
+    /// The step that needs the message.
     pub step: u32,
     /// The other rank.
     pub peer: u32,
@@ -178,7 +178,7 @@ pub struct Edge {
 /// How a message to or from a rank of another host ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeOutcome {
-    /// So many bytes came or were sent.
+    /// This many bytes came or were sent.
     Moved(u64),
     /// More came than this rank expects.
     Longer,
@@ -203,7 +203,7 @@ pub enum Poll {
 pub struct UserCall {
     /// The operation.
     pub ticket: InstanceTicket,
-    /// Its step.
+    /// The step that needs the call.
     pub step: u32,
     /// `Reduction::User::token`.
     pub token: u64,

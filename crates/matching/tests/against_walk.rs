@@ -14,7 +14,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The result that `Posted::exact` must have.
+    /// Counts like `Posted::exact`.
     fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let fitting = || self.posted.iter().filter(|(pattern, _)| pattern.fits(envelope));
         let is_exact = |(pattern, _): &(Pattern, u32)| pattern.source.is_some() && pattern.tag.is_some();

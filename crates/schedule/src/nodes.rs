@@ -9,9 +9,9 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMap {
     node_of: Box<[u32]>,
-    /// By node: its ranks, in rising order.
+    /// The ranks of each node, in rising order.
     members: Vec<Vec<u32>>,
-    /// By rank: its position among the ranks of its node.
+    /// The position of each rank among the ranks of its node.
     places: Box<[u32]>,
     hash: u64,
 }

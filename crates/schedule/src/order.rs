@@ -20,7 +20,7 @@ pub enum Order {
     InRanks,
     /// Contributions are combined in the order of ranks, with other brackets.
     Kept,
-    /// As `Kept`, if the ranks of each node are consecutive (`NodeMap::is_in_order`).
+    /// Like `Kept`, if the ranks of each node are consecutive (`NodeMap::is_in_order`).
     KeptInOrder,
     /// Contributions are combined in another order: this is wrong for operators that are not commutative.
     Lost,

@@ -40,7 +40,7 @@ pub struct Report {
     pub steps_max: u64,
     /// The bytes of a rank's schedule as words, at most.
     pub schedule_bytes_max: u64,
-    /// The same on average.
+    /// The bytes of a rank's schedule as words, on average.
     pub schedule_bytes_mean: u64,
     /// The bytes of a rank's scratch, at most.
     pub scratch_bytes_max: u64,

@@ -42,7 +42,7 @@ pub(super) struct Share {
     side: Side,
     /// The roles by step.
     roles: Box<[Role]>,
-    /// By step: whether a step of the other driver follows.
+    /// Whether a step of the other driver follows, by step.
     is_awaited: Box<[bool]>,
     /// Whether two drivers are at work. A rank may also drive an instance alone.
     is_on: bool,
@@ -92,7 +92,7 @@ impl Execution {
         self.share.is_some()
     }
 
-    /// As `restart`, for this driver's share if the steps are divided.
+    /// Prepares like `restart`, for this driver's share if the steps are divided.
     pub fn restart_share(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         let Some(share) = &mut self.share else { return };

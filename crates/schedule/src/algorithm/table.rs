@@ -112,7 +112,7 @@ pub enum Algorithm {
 /// The number of steps that the plans of all ranks have together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// At most n log n (and n times the ranks of a node): a million ranks can be simulated.
+    /// The number is at most n log n (and n times the ranks of a node): a million ranks can be simulated.
     Logarithmic,
     /// About n squared: each rank has about n steps.
     Linear,

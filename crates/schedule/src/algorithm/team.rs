@@ -13,7 +13,7 @@ pub struct Team<'a> {
 }
 
 enum Ranks<'a> {
-    /// All ranks, so many.
+    /// All of this many ranks.
     All(u32),
     /// The ranks of a node.
     Node(&'a [u32]),

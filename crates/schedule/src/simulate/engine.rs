@@ -36,7 +36,7 @@ pub struct Traffic {
 struct Pending {
     /// The number of conditions that are not met yet.
     waits: u32,
-    /// By side: when a step of that side met the last condition so far.
+    /// When a step of each side met the last condition so far.
     ready: [u64; 2],
     /// When the last byte arrives of the step after which this one streams.
     last_byte: u64,
@@ -48,13 +48,13 @@ pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
     nodes: Option<&'a NodeMap>,
-    /// By rank, or by node and proxy: until when the processor is busy.
+    /// Until when each processor is busy, by rank, or by node and proxy.
     processors: Vec<u64>,
-    /// By rank: whether it has left the call that starts the operation. Without entries no rank computes.
+    /// Whether each rank has left the call that starts the operation. Without entries no rank computes.
     has_left: Vec<bool>,
-    /// By node and core: the DPUs' processors.
+    /// Until when each core of a DPU is busy, by node and core.
     cores: Vec<u64>,
-    /// By node.
+    /// The shared parts of each node.
     shared: Vec<Node>,
     pending: HashMap<u64, Pending, BuildHasherDefault<Mix>>,
     /// The time, rank and step of each event. The step `START` starts the rank.

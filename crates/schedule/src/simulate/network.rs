@@ -46,7 +46,7 @@ pub struct Network {
 /// The proxies of each node. Of n proxies each serves every n-th rank of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxies {
-    /// So many proxies on the node itself; not 0.
+    /// This many proxies on the node itself; not 0.
     Host(u32),
     /// One proxy on each core of a data processing unit, and who carries out the steps between ranks of one
     /// node.
@@ -58,7 +58,7 @@ pub enum Proxies {
 pub enum Within {
     /// The ranks, in shared memory, in the calls that start and end the operation.
     Ranks,
-    /// So many proxies on the node itself, in shared memory; not 0.
+    /// This many proxies on the node itself, in shared memory; not 0.
     Proxies(u32),
     /// The DPU: bytes that stay within the node pass its port, too.
     Dpu,

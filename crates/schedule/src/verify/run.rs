@@ -55,7 +55,7 @@ struct Replay<'a> {
     /// The number of a rank's first task.
     first: Vec<usize>,
     tasks: Vec<Task>,
-    /// By task: the tasks that wait for it.
+    /// The tasks that wait for each task.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
     /// Tasks that might go on.
