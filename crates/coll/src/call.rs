@@ -149,13 +149,13 @@ impl CallBuffer {
             CallBuffer::One { buffer, .. } if blocks == 1 => whole_block(buffer),
             CallBuffer::One { buffer, element_bytes } => {
                 let elements = buffer.bytes() as u64 / element_bytes.max(1);
-                Binding::Whole { buffer, cut: Cut::Near { elements, element_bytes } }
+                Binding::Whole { buffer, cut: Cut::NearEqual { elements, element_bytes } }
             }
             CallBuffer::PerRank(buffer) => {
                 let block_bytes = buffer.bytes() as u64 / u64::from(blocks);
                 Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
             }
-            CallBuffer::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::At(at) },
+            CallBuffer::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::Bounds(at) },
             CallBuffer::Each(buffers) => Binding::Blocks(buffers),
         }
     }

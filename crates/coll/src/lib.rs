@@ -45,7 +45,7 @@ use cache::{CacheKey, ScheduleCache};
 use carrier::{CallFacts, CallMode, Carrier, CarrierFacts, Moved, Policy, Slots, choose};
 use datatype::Buffer;
 use error::{Class, Result, fail};
-use executor::{Edge, EdgeOutcome, EdgePort, Executor, InstanceTicket, Poll, Start, UserCall};
+use executor::{EdgeMessage, EdgeOutcome, EdgePort, Executor, InstanceTicket, Poll, Start, UserCall};
 use flat::FlatSets;
 use message::MessageSchedules;
 use nodes::NodeMaps;
@@ -136,7 +136,7 @@ impl Coll {
     /// far; and a record for `message_ended` when the message is over, if this message is measured.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
-        let (pays, begun) = self.executor.judge_message(group);
+        let (pays, begun) = self.executor.start_measured_message(group);
         (pays, begun.map(|begun| MeasuredMessage { group, begun }))
     }
 
@@ -147,7 +147,7 @@ impl Coll {
 
     /// Ends the measurement of a message that is over.
     pub fn message_ended(&mut self, MeasuredMessage { group, begun }: MeasuredMessage) {
-        self.executor.judged_message(group, begun);
+        self.executor.end_measured_message(group, begun);
     }
 
     /// Starts this rank's side of a message.
@@ -485,10 +485,10 @@ impl Coll {
         &mut self.executor
     }
 
-    /// Whether there are orders for a proxy on another computer (`Executor::has_orders`).
+    /// whether notes wait for a proxy on another computer (`Executor::has_urgent_notes`).
     #[inline]
-    pub fn has_orders(&self) -> bool {
-        self.executor.has_orders()
+    pub fn has_urgent_notes(&self) -> bool {
+        self.executor.has_urgent_notes()
     }
 
     /// Exchanges notes with drivers on other hosts (`Executor::exchange`).
@@ -497,12 +497,12 @@ impl Coll {
     }
 
     /// The next message that a collective has for, or expects from, a rank on another host.
-    pub fn next_edge(&mut self) -> Option<Edge> {
+    pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.executor.next_edge()
     }
 
     /// Reports how a message of `next_edge` has ended.
-    pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
+    pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         self.executor.edge_ended(edge, outcome);
     }
 
@@ -548,7 +548,7 @@ impl Coll {
     }
 
     /// All collectives under way.
-    pub fn pending(&self) -> Vec<executor::Pending> {
+    pub fn pending(&self) -> Vec<executor::PendingOperation> {
         self.executor.pending()
     }
 

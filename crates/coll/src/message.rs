@@ -3,7 +3,7 @@
 //! carry it out. Nothing is matched here.
 
 use datatype::Buffer;
-use executor::{Begun, Binding, Cut, Offload, Start};
+use executor::{MeasuredStart, Binding, Cut, Offload, Start};
 use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub struct MessageInstance {
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredMessage {
     pub(crate) group: (u64, u32),
-    pub(crate) begun: Begun,
+    pub(crate) begun: MeasuredStart,
 }
 
 /// The group in which messages are measured together: those of the same comm and of about the same length.

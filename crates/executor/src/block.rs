@@ -8,7 +8,7 @@ use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
 use crate::fault::Fault;
 use crate::habit::{Habit, Trial};
-use crate::imported::{ARENA, Submission, VALUES_BYTES_MAX, Value};
+use crate::imported::{ARENA, InlineValue, Submission, VALUES_BYTES_MAX};
 use crate::memory::{Reach, Region};
 use crate::peer::Peer;
 use crate::record::{self, Field, Head, IN_ARENA, InstanceRecord, MESSAGE, STAGED};
@@ -77,7 +77,7 @@ pub struct InstanceBlock {
     /// Whether the instance is one message between two ranks.
     pub message: bool,
     /// The peers of the latest start, as `run` has them.
-    stated: Option<Arc<[u32]>>,
+    start_peers: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
     parameters: Option<(u64, u64)>,
     /// The number of the parameters in the arena, 0 if these are out of date.
@@ -141,7 +141,7 @@ impl Program {
 
     /// A free block: the one with these parameters if there is one.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
-        if let Some(index) = self.idle.iter().rposition(|block| block.suits(start)) {
+        if let Some(index) = self.idle.iter().rposition(|block| block.fits(start)) {
             return Ok(self.idle.swap_remove(index));
         }
         if let Some(block) = self.idle.pop() {
@@ -158,7 +158,7 @@ impl Program {
         record.head(Head::SendCount).store(self.plan.sends.len() as u64, Ordering::Relaxed);
         Ok(Box::new(InstanceBlock {
             run: Execution::new(self.plan.clone(), executor.rank, record, Arc::from([]), Buffers::default()),
-            stated: None,
+            start_peers: None,
             moved_bytes: 0,
             message: false,
             private_bytes: 0,
@@ -244,7 +244,7 @@ impl Program {
         extents: Vec<u64>,
         ranges: Vec<ExportedRange>,
     ) -> Submission {
-        let values = block.values(self.plan.writes_output);
+        let values = block.inline_values(self.plan.writes_output);
         let stamp = block.run.record.head(Head::Stamp).load(Ordering::Relaxed);
         let steps = block.run.steps() as u32;
         Submission { stamp, program: self.id, version: block.version, steps, extents, values, ranges }
@@ -258,7 +258,7 @@ impl InstanceBlock {
     }
 
     /// The user's bytes that no step changes, if they are few.
-    fn values(&self, writes_output: bool) -> Vec<Value> {
+    fn inline_values(&self, writes_output: bool) -> Vec<InlineValue> {
         let [input, output] = bindings_of(&self.bound);
         let mut written = Vec::new();
         let (mut all, mut bytes) = (Vec::new(), 0);
@@ -274,7 +274,7 @@ impl InstanceBlock {
             let span = buffer.contiguous().filter(|span| bytes + span.bytes() <= VALUES_BYTES_MAX);
             if let Some(span) = span.filter(|span| span.bytes() > 0 && !is_written(*span)) {
                 bytes += span.bytes();
-                all.push(Value { address: span.address() as u64, bytes: span.to_vec() });
+                all.push(InlineValue { address: span.address() as u64, bytes: span.to_vec() });
             }
         });
         all
@@ -318,7 +318,7 @@ impl InstanceBlock {
         self.bound = None;
     }
 
-    fn suits(&self, start: &Start) -> bool {
+    fn fits(&self, start: &Start) -> bool {
         self.bound.as_ref().is_some_and(|bound| {
             same_peers(&bound.peers, &start.peers)
                 && bound.reduction == start.reduction
@@ -331,7 +331,7 @@ impl InstanceBlock {
     /// Takes a start's parameters and measures them. Addresses are chosen later.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
-        if self.suits(start) && self.for_remote_proxy == for_remote_proxy {
+        if self.fits(start) && self.for_remote_proxy == for_remote_proxy {
             return Ok(());
         }
         self.for_remote_proxy = for_remote_proxy;
@@ -363,10 +363,10 @@ impl InstanceBlock {
         });
         self.partitions = Some(partitions);
         self.run.buffers.reduction = start.reduction;
-        if !self.stated.as_ref().is_some_and(|stated| same_peers(stated, &start.peers)) {
+        if !self.start_peers.as_ref().is_some_and(|start_peers| same_peers(start_peers, &start.peers)) {
             let segment = &executor.reach.segment;
             self.run.peers = start.peers.iter().map(|&peer| Peer::of(peer, segment)).collect();
-            self.stated = Some(start.peers.clone());
+            self.start_peers = Some(start.peers.clone());
         }
         if for_remote_proxy {
             self.run.divide(Side::Host);
@@ -524,7 +524,7 @@ impl InstanceBlock {
     }
 
     /// Makes the record findable as an instance.
-    pub fn enter(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
+    pub fn link(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         let record = &self.run.record;
         record.reset();

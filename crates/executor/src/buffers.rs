@@ -5,7 +5,7 @@
 use crate::checked::{CheckedSchedule, operands};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, RemoteLayout};
-use crate::parameters::{Gaps, Parameters, Part, Place};
+use crate::parameters::{Gaps, Parameters, PartLocation, PartParameters};
 use crate::peer::Peer;
 use crate::{Binding, Cut, Reduction};
 use datatype::{Buffer, Layout};
@@ -28,9 +28,11 @@ impl Lengths {
         let count = u64::from(blocks);
         let total = match &cut {
             Cut::Even { block_bytes } => block_bytes.checked_mul(count)?,
-            Cut::Near { elements, element_bytes } if blocks > 0 => elements.checked_mul(*element_bytes)?,
-            Cut::Near { .. } => 0,
-            Cut::At(at) => {
+            Cut::NearEqual { elements, element_bytes } if blocks > 0 => {
+                elements.checked_mul(*element_bytes)?
+            }
+            Cut::NearEqual { .. } => 0,
+            Cut::Bounds(at) => {
                 let rising = at.windows(2).all(|pair| pair[0] <= pair[1]);
                 if at.len() != blocks as usize + 1 || at[0] != 0 || !rising {
                     return None;
@@ -45,14 +47,14 @@ impl Lengths {
     fn start(&self, index: u64) -> u64 {
         match &self.cut {
             Cut::Even { block_bytes } => index * block_bytes,
-            Cut::Near { elements, element_bytes } => {
+            Cut::NearEqual { elements, element_bytes } => {
                 if self.blocks == 0 {
                     return 0;
                 }
                 let (each, more) = (elements / self.blocks, elements % self.blocks);
                 (index * each + index.min(more)) * element_bytes
             }
-            Cut::At(at) => at[index as usize],
+            Cut::Bounds(at) => at[index as usize],
         }
     }
 
@@ -101,7 +103,7 @@ pub struct Buffers {
 }
 
 /// The index of a buffer in `Buffers::parts`.
-fn number(buffer: BufferId) -> usize {
+fn buffer_index(buffer: BufferId) -> usize {
     match buffer {
         BufferId::Input => 0,
         BufferId::Output => 1,
@@ -113,7 +115,7 @@ impl Buffers {
     /// The region of the byte at packed offset `at` of a buffer, the offset there, and how many bytes follow
     /// in the region.
     pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
-        let parts = self.parts.get(number(buffer))?;
+        let parts = self.parts.get(buffer_index(buffer))?;
         let index = match parts.len() {
             1 => 0,
             _ => parts.partition_point(|part| part.end <= at),
@@ -214,7 +216,7 @@ fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
                 end += buffer.bytes() as u64;
                 end
             });
-            (Cut::At(std::iter::once(0).chain(ends).collect()), None)
+            (Cut::Bounds(std::iter::once(0).chain(ends).collect()), None)
         }
     };
     match Lengths::new(blocks, cut) {
@@ -286,8 +288,8 @@ pub fn parameters(
     let mut place = |region: &Region| match region {
         Region::Local(span) if span.bytes() > 0 => {
             match arena.offset_of(span.address(), span.bytes() as u64).filter(|_| !for_remote_proxy) {
-                Some(offset) => Place::Arena(offset),
-                None => Place::Private(span.address() as u64),
+                Some(offset) => PartLocation::Arena(offset),
+                None => PartLocation::Private(span.address() as u64),
             }
         }
         Region::LocalGaps(buffer) => {
@@ -299,13 +301,18 @@ pub fn parameters(
             });
             let inside = base_inside(arena, buffer).filter(|_| !for_remote_proxy);
             let base = inside.unwrap_or(buffer.base()) as u64;
-            Place::Gaps(Gaps { mapped: inside.is_some(), base, layout: number as u64, skip: skip as u64 })
+            PartLocation::Gaps(Gaps {
+                mapped: inside.is_some(),
+                base,
+                layout: number as u64,
+                skip: skip as u64,
+            })
         }
-        _ => Place::Arena(0),
+        _ => PartLocation::Arena(0),
     };
-    let mut of = |buffer: usize| -> Vec<Part> {
+    let mut of = |buffer: usize| -> Vec<PartParameters> {
         let parts = buffers.parts.get(buffer).into_iter().flatten();
-        parts.map(|part| Part { end: part.end, place: place(&part.region) }).collect()
+        parts.map(|part| PartParameters { end: part.end, place: place(&part.region) }).collect()
     };
     let parts = [of(0), of(1)];
     Parameters {
@@ -357,12 +364,12 @@ pub fn bind_remote(
     let arena = reach.arena(rank).ok()?;
     for (parts, lengths) in parameters.parts.iter().zip([&partitions.input, &partitions.output]) {
         let mut start = 0;
-        let mut bind = |part: &Part| {
+        let mut bind = |part: &PartParameters| {
             let bytes = part.end.checked_sub(start)?;
             let region = match part.place {
-                Place::Arena(offset) => Region::Local(arena.span(offset, bytes).ok()?),
-                Place::Private(address) => Region::Remote { rank, address: address as usize },
-                Place::Gaps(gaps) => with_gaps(gaps, part.end, &parameters.layouts, rank)?,
+                PartLocation::Arena(offset) => Region::Local(arena.span(offset, bytes).ok()?),
+                PartLocation::Private(address) => Region::Remote { rank, address: address as usize },
+                PartLocation::Gaps(gaps) => with_gaps(gaps, part.end, &parameters.layouts, rank)?,
             };
             Some(BufferPart { start: std::mem::replace(&mut start, part.end), end: part.end, region })
         };

@@ -5,9 +5,9 @@
 //! | an instance | its driver | who changes that |
 //! |---|---|---|
 //! | `driven` holds it | the rank | `end()`, when it has ended |
-//! | `choice.is_proxy()` | the proxy, and the rank its share | `submit()`; `take_over()` back to the rank |
+//! | `choice.is_proxy()` | the proxy, and the rank its share | `submit()`; `take_back_instances()` back to the rank |
 //! | `is_retiring` | as before | `outcome()`, when it is locally complete; `end()` |
-//! | `owed` holds it | none | `end()`, after a fault; `start()`, once receivers saw it |
+//! | `unseen_failures` holds it | none | `end()`, after a fault; `start()`, once receivers saw it |
 
 mod ends;
 mod export;
@@ -15,17 +15,20 @@ mod policy;
 mod submit;
 
 use crate::block::{ExecutorParts, InstanceBlock, Program};
-use crate::engine::{Execution, Progress, Wanted};
-use crate::far::FarEdges;
+use crate::engine::{Execution, Progress, WantedMessage};
 use crate::fault::Fault;
-use crate::habit::{Begun, MessageHabit, Waits};
+use crate::habit::{MeasuredStart, MessageHabit, Waits};
 use crate::imported::RemoteProxy;
 use crate::memory::{Driver, Reach};
-use crate::note::{EdgePort, Kind, Taken};
+use crate::note::{EdgePort, NoteKind, NoteOutcome};
 use crate::proxy;
 use crate::record::{COMPLETE, Field, Head};
+use crate::remote_edges::RemoteEdges;
 use crate::watch::ProxyWatch;
-use crate::{Config, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall};
+use crate::{
+    Config, EdgeMessage, EdgeOutcome, InstanceTicket, Offload, PendingOperation, Poll, Reduction, Start,
+    UserCall,
+};
 use error::{Class, Result, fail};
 use rustc_hash::FxHashMap;
 use schedule::Schedule;
@@ -77,11 +80,11 @@ pub struct Executor {
     /// The instances that this rank drives, by index.
     driven: Vec<u32>,
     /// The number of instances that the proxy drives.
-    away: usize,
+    offloaded: usize,
     /// The number of instances that retire, and the bytes of their scratch and staging.
     retiring: usize,
     retiring_bytes: u64,
-    /// The number of instances that the proxy had ended at the last `poll`, and returned when `look_after`
+    /// The number of instances that the proxy had ended at the last `poll`, and returned when `check_proxy`
     /// last looked at them all.
     ended: u64,
     returns: u64,
@@ -95,12 +98,12 @@ pub struct Executor {
     tickets: u32,
     idle_bytes: u64,
     /// The messages with ranks of other hosts that instances need.
-    edges: Vec<Edge>,
-    far: FarEdges,
+    edges: Vec<EdgeMessage>,
+    far: RemoteEdges,
     /// The rank's proxy, if it runs on another computer.
     remote_proxy: Option<RemoteProxy>,
     /// Instances that have ended and stay findable, because a receiver has not seen yet that they failed.
-    owed: Vec<(usize, Box<InstanceBlock>)>,
+    unseen_failures: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
@@ -118,11 +121,11 @@ struct Instance {
     /// instance has ended.
     is_retiring: bool,
     /// The start of the measurement, if the operation tells whether the rank computes beside it.
-    begun: Option<Begun>,
+    started: Option<MeasuredStart>,
     /// The ranges exported for the instance to a proxy on another computer.
     exported: Vec<ExportedRange>,
     /// Whether such a proxy knows that this rank drives the instance.
-    kept: bool,
+    is_owned: bool,
     /// Whether such a proxy knows that the rank does not want the message any more.
     withdrawal: Withdrawal,
 }
@@ -164,7 +167,7 @@ impl Executor {
             by_schedule: FxHashMap::default(),
             outstanding: Slab::new(),
             driven: Vec::new(),
-            away: 0,
+            offloaded: 0,
             retiring: 0,
             retiring_bytes: 0,
             ended: scalar(proxy::ENDED),
@@ -179,9 +182,9 @@ impl Executor {
             tickets: 0,
             idle_bytes: 0,
             edges: Vec::new(),
-            far: FarEdges::default(),
+            far: RemoteEdges::default(),
             remote_proxy: None,
-            owed: Vec::new(),
+            unseen_failures: Vec::new(),
             warnings: VecDeque::new(),
             warned_unreachable: false,
             counters: Counters::default(),
@@ -205,10 +208,10 @@ impl Executor {
     /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
     pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
-        for at in (0..self.owed.len()).rev() {
-            if !self.owed[at].1.run.record.is_owed() {
-                let (program, block) = self.owed.swap_remove(at);
-                self.leave(program, block);
+        for at in (0..self.unseen_failures.len()).rev() {
+            if !self.unseen_failures[at].1.run.record.has_unseen_failure() {
+                let (program, block) = self.unseen_failures.swap_remove(at);
+                self.release(program, block);
             }
         }
         let has_nodes = self.reach.segment.has_nodes();
@@ -232,20 +235,21 @@ impl Executor {
         self.programs[key].used = self.counters.started;
         let proxy = self.reach.segment.proxy_of(self.rank).filter(|_| choice.is_proxy());
         let driver = proxy.map_or(0, |proxy| 1 + u64::from(proxy));
-        block.enter(start.context, start.sequence, driver, &parts!(self));
+        block.link(start.context, start.sequence, driver, &parts!(self));
         let mut exported = Vec::new();
         if choice.is_proxy() && !self.submit(key, &block, &start, &mut exported) {
             choice = Choice::Full;
         }
-        let away = choice.is_proxy();
-        let kept = block.run.fetches() && !away && self.remote_proxy.is_some();
-        if kept {
-            self.say_kept(Kind::Keep, (start.context, start.sequence));
+        let is_offloaded = choice.is_proxy();
+        let is_owned = block.run.fetches() && !is_offloaded && self.remote_proxy.is_some();
+        if is_owned {
+            self.send_owned(NoteKind::Own, (start.context, start.sequence));
         }
         self.tickets = self.tickets.wrapping_add(1);
         let ticket = self.tickets;
-        let is_judged = has_nodes && self.judges_messages(&block, &start) || self.is_judged(&block, &start);
-        let begun = is_judged.then(|| self.waits.begin());
+        let is_measured =
+            has_nodes && self.measures_messages(&block, &start) || self.is_measured(&block, &start);
+        let started = is_measured.then(|| self.waits.start());
         let instance = Instance {
             program: key,
             block,
@@ -253,15 +257,15 @@ impl Executor {
             choice,
             finished: false,
             is_retiring: false,
-            begun,
+            started,
             exported,
-            kept,
+            is_owned,
             withdrawal: Withdrawal::None,
         };
         let index = self.outstanding.insert(instance) as u32;
-        self.away += usize::from(away);
+        self.offloaded += usize::from(is_offloaded);
         let run = &mut self.outstanding[index as usize].block.run;
-        if !away {
+        if !is_offloaded {
             run.restart(start.context, start.sequence);
             self.driven.push(index);
         } else if self.remote_proxy.is_some() && run.is_divided() {
@@ -287,7 +291,7 @@ impl Executor {
 
     fn poll_all(&mut self) -> Poll {
         let mut progressed = false;
-        let mut watches = self.away > 0;
+        let mut watches = self.offloaded > 0;
         let ended = self.scalar(proxy::ENDED);
         if std::mem::replace(&mut self.ended, ended) != ended {
             self.end_retired();
@@ -297,14 +301,24 @@ impl Executor {
             let instance = &mut self.outstanding[index as usize];
             let polled = instance.block.run.poll(&self.reach);
             while let Some(wanted) = instance.block.run.next_wanted() {
-                let Wanted { step, peer, is_send, context, tag, span } = wanted;
+                let WantedMessage { step, peer, is_send, context, tag, span } = wanted;
                 let ticket = InstanceTicket { index, generation: instance.ticket };
-                let is_overlapped = instance.begun.is_some() && self.programs[instance.program].habit.works();
-                self.edges.push(Edge { ticket, step, peer, is_send, context, tag, span, is_overlapped });
+                let is_overlapped =
+                    instance.started.is_some() && self.programs[instance.program].habit.works();
+                self.edges.push(EdgeMessage {
+                    ticket,
+                    step,
+                    peer,
+                    is_send,
+                    context,
+                    tag,
+                    span,
+                    is_overlapped,
+                });
             }
-            self.far.hear(std::iter::from_fn(|| instance.block.run.next_said()), &self.reach);
+            self.far.take_outgoing(std::iter::from_fn(|| instance.block.run.next_outgoing()), &self.reach);
             if let Some(remote) = &self.remote_proxy {
-                instance.say_steps(remote.endpoint, &mut self.far.orders);
+                instance.send_steps(remote.endpoint, &mut self.far.notes_out);
             }
             watches |= instance.block.run.fetches();
             match polled {
@@ -339,7 +353,7 @@ impl Executor {
             }
         }
         if watches {
-            progressed |= self.look_after();
+            progressed |= self.check_proxy();
         }
         if progressed { Poll::Progressed } else { Poll::Idle }
     }
@@ -348,29 +362,29 @@ impl Executor {
     /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
-        let moved = far.exchange(port, reach, |news, reads| {
-            let run = |index: &u32| outstanding[*index as usize].block.run.is_of(news.note());
+        let moved = far.exchange(port, reach, |event, reads| {
+            let run = |index: &u32| outstanding[*index as usize].block.run.is_of(event.note());
             if let Some(&index) = driven.iter().find(|index| run(index)) {
                 // A rank's engine stores every fault in its step; only a test's driver dies.
                 return outstanding[index as usize]
                     .block
                     .run
-                    .take_news(news, reach, reads)
-                    .unwrap_or(Taken::No);
+                    .take_event(event, reach, reads)
+                    .unwrap_or(NoteOutcome::Ignored);
             }
-            Taken::Early
+            NoteOutcome::Early
         })?;
-        self.take_orders();
+        self.take_proxy_notes();
         Ok(moved)
     }
 
     /// The next message with a rank of another host that an operation needs. `edge_ended` reports its end.
-    pub fn next_edge(&mut self) -> Option<Edge> {
+    pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.edges.pop()
     }
 
     /// Ends a message of `next_edge`.
-    pub fn edge_ended(&mut self, edge: &Edge, outcome: EdgeOutcome) {
+    pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         let peer = edge.peer;
         let outcome = match outcome {
             EdgeOutcome::Moved(bytes) => Ok(bytes),
@@ -393,17 +407,17 @@ impl Executor {
         }
     }
 
-    /// Withdraws the receive of a message, unless its bytes have begun to come. Its buffer is then free,
+    /// Withdraws the receive of a message, unless its bytes have started to come. Its buffer is then free,
     /// although the operation has yet to end. Returns None while a proxy on another computer has not
     /// answered: ask again.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
-        let Some(run) = self.known(ticket) else { return Some(false) };
+        let Some(run) = self.run_of(ticket) else { return Some(false) };
         let answer = match self.is_exported(ticket) {
             true => run.record.claim(),
             false => Some(run.record.withdraw() || run.record.is_withdrawn()),
         };
         match answer {
-            None => self.say_withdrawn(ticket, Withdrawal::Asked),
+            None => self.send_withdrawn(ticket, Withdrawal::Asked),
             Some(_) => self.outstanding[ticket.index as usize].withdrawal = Withdrawal::Answered,
         }
         self.nudge();
@@ -413,14 +427,14 @@ impl Executor {
     /// Ends the send of a message that no receive will take.
     pub fn abandon(&mut self, ticket: InstanceTicket) {
         if self.is_exported(ticket) {
-            self.say_withdrawn(ticket, Withdrawal::Answered);
+            self.send_withdrawn(ticket, Withdrawal::Answered);
         }
-        let Some(run) = self.known(ticket) else { return };
+        let Some(run) = self.run_of(ticket) else { return };
         run.record.step(0, Field::Done).store(COMPLETE, Ordering::Release);
         self.nudge();
     }
 
-    fn known(&self, ticket: InstanceTicket) -> Option<&Execution> {
+    fn run_of(&self, ticket: InstanceTicket) -> Option<&Execution> {
         let instance = self.outstanding.get(ticket.index as usize)?;
         (instance.ticket == ticket.generation).then_some(&instance.block.run)
     }
@@ -471,13 +485,13 @@ impl Executor {
     }
 
     /// All operations under way.
-    pub fn pending(&self) -> Vec<Pending> {
+    pub fn pending(&self) -> Vec<PendingOperation> {
         let one = |(_, instance): (usize, &Instance)| {
             let run = &instance.block.run;
             let steps = run.steps() as u32;
             let done =
                 |step: &u32| run.record.step(*step, Field::Done).load(Ordering::Relaxed) & COMPLETE != 0;
-            Pending {
+            PendingOperation {
                 context: run.context,
                 sequence: run.sequence,
                 steps,
@@ -488,7 +502,7 @@ impl Executor {
                     .filter(|peer| self.is_absent(run, **peer))
                     .map(|peer| peer.number())
                     .collect(),
-                away: instance.choice.is_proxy(),
+                is_offloaded: instance.choice.is_proxy(),
             }
         };
         self.outstanding.iter().map(one).collect()

@@ -7,7 +7,7 @@ use telemetry::Choice;
 
 /// The facts of an operation on which the choice of its executor depends.
 #[derive(Clone, Copy, Debug)]
-pub struct Terms {
+pub struct OffloadTerms {
     /// What OUTBOARD_OFFLOAD says.
     pub setting: Offload,
     /// What the start of the operation asks for.
@@ -22,7 +22,7 @@ pub struct Terms {
     pub is_reached: bool,
 }
 
-impl Terms {
+impl OffloadTerms {
     /// Whether the setting and the start of the operation ask for a proxy.
     pub fn asks(&self) -> Choice {
         match (self.setting, self.start) {
@@ -37,7 +37,7 @@ impl Terms {
 
 /// Decides who executes an operation, the rank or its proxy, and why. `refuses` is called only where a proxy
 /// is wanted. It returns why the proxy does not get the operation, or None.
-pub fn execute(terms: &Terms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
+pub fn execute(terms: &OffloadTerms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
     match terms.asks() {
         asked if !asked.is_proxy() => asked,
         _ if !terms.has_steps => Choice::Empty,
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_proxy_gets_what_is_asked_pays_and_is_possible() {
-        let terms = Terms {
+        let terms = OffloadTerms {
             setting: Offload::Auto,
             start: Offload::Auto,
             bytes: 100,
@@ -61,20 +61,20 @@ mod tests {
             has_steps: true,
             is_reached: true,
         };
-        let with = |terms: Terms| execute(&terms, || None);
+        let with = |terms: OffloadTerms| execute(&terms, || None);
         for (terms, choice) in [
             (terms, ProxyLong),
-            (Terms { bytes: 99, ..terms }, Short),
-            (Terms { bytes: 99, setting: Offload::On, ..terms }, ProxyAlways),
-            (Terms { bytes: 99, start: Offload::On, ..terms }, ProxyAlways),
-            (Terms { start: Offload::Off, setting: Offload::On, ..terms }, Blocking),
-            (Terms { setting: Offload::Off, start: Offload::On, ..terms }, Off),
-            (Terms { has_steps: false, ..terms }, Empty),
-            (Terms { is_reached: false, ..terms }, OtherHosts),
+            (OffloadTerms { bytes: 99, ..terms }, Short),
+            (OffloadTerms { bytes: 99, setting: Offload::On, ..terms }, ProxyAlways),
+            (OffloadTerms { bytes: 99, start: Offload::On, ..terms }, ProxyAlways),
+            (OffloadTerms { start: Offload::Off, setting: Offload::On, ..terms }, Blocking),
+            (OffloadTerms { setting: Offload::Off, start: Offload::On, ..terms }, Off),
+            (OffloadTerms { has_steps: false, ..terms }, Empty),
+            (OffloadTerms { is_reached: false, ..terms }, OtherHosts),
         ] {
             assert_eq!(with(terms), choice, "{terms:?}");
         }
         assert_eq!(execute(&terms, || Some(NoProxy)), NoProxy);
-        assert_eq!(execute(&Terms { bytes: 0, ..terms }, || unreachable!("it is not asked")), Short);
+        assert_eq!(execute(&OffloadTerms { bytes: 0, ..terms }, || unreachable!("it is not asked")), Short);
     }
 }

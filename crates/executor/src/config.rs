@@ -12,7 +12,7 @@ pub struct Config {
     /// The least bytes that the rank's steps move for which `Offload::Auto` takes a proxy.
     pub offload_bytes_min: u64,
     /// Whether `Offload::Auto` takes a proxy only if the rank computes while such operations are under way.
-    pub judges: bool,
+    pub measures: bool,
     /// The most bytes that a step moves before other steps and instances get their turn.
     pub chunk_bytes: u64,
     /// A send of private memory up to this length is staged in the arena, so that its receiver needs no
@@ -39,7 +39,7 @@ impl Config {
         Config {
             offload: settings.offload.into(),
             offload_bytes_min: settings.offload_bytes_min,
-            judges: true,
+            measures: true,
             chunk_bytes: settings.chunk_bytes,
             inline_bytes_max: tuning.get(INLINE_BYTES_MAX),
             proxy_timeout_ms: settings.proxy_timeout_ms,
@@ -64,7 +64,7 @@ impl Default for Config {
         Config {
             offload: Offload::Auto,
             offload_bytes_min: 16 << 10,
-            judges: false,
+            measures: false,
             chunk_bytes: 256 << 10,
             inline_bytes_max: 1 << 20,
             far_copy_bytes_max: 512 << 10,

@@ -16,7 +16,7 @@ mod remote;
 mod send;
 mod share;
 
-pub(crate) use remote::Wanted;
+pub(crate) use remote::WantedMessage;
 
 use crate::Reduction;
 use crate::buffers::Buffers;
@@ -26,7 +26,7 @@ use crate::memory::{Driver, Reach, Region, Stop};
 use crate::peer::Peer;
 use crate::record::{self, BYTES, COMPLETE, Field, GIVEN_UP, Head, IN_ARENA, InstanceRecord, LOCAL, Lookup};
 use schedule::Action;
-use share::Role;
+use share::StepRole;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -63,7 +63,7 @@ pub struct Execution {
     /// The number of steps for which the user's buffers still have to wait.
     open: usize,
     /// Whether the record already reports that no such step is left.
-    said_local: bool,
+    reported_local: bool,
     /// Whether a fault has made the bytes void that the rank would pass on.
     is_void: bool,
     /// The driver's processor time when it started the instance, where operations are timed.
@@ -86,7 +86,7 @@ struct StepState {
     /// The bytes that a send has published.
     published: u64,
     /// Whether a send has published all, or a fetched receive has all bytes.
-    said_all: bool,
+    is_complete: bool,
     /// Whether the step has finished.
     finished: bool,
     /// Whether followers may go on: the step is finished, or a send whose bytes are staged.
@@ -133,10 +133,10 @@ pub enum Progress {
 }
 
 /// The result of driving one step.
-enum Did {
-    Nothing,
-    Something,
-    All,
+enum StepProgress {
+    Idle,
+    Moved,
+    Finished,
     Stage,
     Call { left: Span, into: Span, blocks: Range<u64> },
 }
@@ -164,7 +164,7 @@ impl Execution {
             active: Vec::with_capacity(steps),
             unfinished: 0,
             open: 0,
-            said_local: false,
+            reported_local: false,
             is_void: false,
             taken_cpu: 0,
             remote: None,
@@ -180,11 +180,11 @@ impl Execution {
         if telemetry::timed() {
             self.taken_cpu = sys::clock::thread_cpu();
         }
-        self.unite();
+        self.drive_alone();
         self.active.clear();
         self.fetches.iter_mut().for_each(|fetches| fetches.restart());
         self.unfinished = self.states.len();
-        (self.open, self.said_local, self.is_void) = (self.states.len(), false, false);
+        (self.open, self.reported_local, self.is_void) = (self.states.len(), false, false);
         for (index, state) in self.states.iter_mut().enumerate() {
             *state = StepState { waits: self.plan.waits[index], ..StepState::default() };
             if state.waits == 0 {
@@ -210,11 +210,11 @@ impl Execution {
                 waits: waits.count() as u32,
                 done: (done & BYTES).min(total),
                 published: (published & BYTES).min(total),
-                said_all: published & COMPLETE != 0,
+                is_complete: published & COMPLETE != 0,
                 finished: done & COMPLETE != 0 || published & GIVEN_UP != 0,
                 ..StepState::default()
             };
-            let (is_free, is_local) = match (state.finished, state.said_all) {
+            let (is_free, is_local) = match (state.finished, state.is_complete) {
                 (true, _) => (true, true),
                 (_, true) => self.is_sent(step, false),
                 _ => (false, false),
@@ -242,26 +242,26 @@ impl Execution {
         let mut moved = false;
         let mut index = 0;
         while let Some(&step) = self.active.get(index) {
-            let begun = telemetry::start_time();
+            let started = telemetry::begin();
             let did = self.drive(step, reach);
-            let is_own = self.role(step) == Role::Own;
-            if begun != 0 && is_own && matches!(did, Ok(Did::Something | Did::All)) {
-                self.trace(step, begun);
+            let is_own = self.role(step) == StepRole::Own;
+            if started != 0 && is_own && matches!(did, Ok(StepProgress::Moved | StepProgress::Finished)) {
+                self.trace(step, started);
             }
             match did {
-                Ok(Did::Nothing) => index += 1,
-                Ok(Did::Something) => {
+                Ok(StepProgress::Idle) => index += 1,
+                Ok(StepProgress::Moved) => {
                     moved = true;
                     index += 1;
                 }
-                Ok(Did::All) => {
+                Ok(StepProgress::Finished) => {
                     reach.count(Counter::Steps, is_own.into());
                     moved = true;
                     self.active.swap_remove(index);
                     self.finish(step);
                 }
-                Ok(Did::Stage) => return Ok(Progress::Stage { step }),
-                Ok(Did::Call { left, into, blocks }) => {
+                Ok(StepProgress::Stage) => return Ok(Progress::Stage { step }),
+                Ok(StepProgress::Call { left, into, blocks }) => {
                     return Ok(Progress::Call { step, left, into, blocks });
                 }
                 Err(Stop::Fault(fault)) => {
@@ -289,10 +289,10 @@ impl Execution {
             return Ok(Progress::Finished);
         }
         // The rank relies on this report, and a fault may come until all steps are finished.
-        let may_say = !self.said_local && self.fetches.is_some() && !is_host_share;
-        if self.open == 0 && may_say && self.record.fault().is_none() {
+        let may_report = !self.reported_local && self.fetches.is_some() && !is_host_share;
+        if self.open == 0 && may_report && self.record.fault().is_none() {
             reach.fault_point()?;
-            self.said_local = true;
+            self.reported_local = true;
             if telemetry::timed() {
                 self.account(reach);
             }
@@ -317,11 +317,11 @@ impl Execution {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
             match self.role(step) {
-                Role::Own => {}
-                Role::Watched => return self.has_come_further(step),
-                Role::Announced | Role::Ignored => return false,
+                StepRole::Own => {}
+                StepRole::Watched => return self.has_advanced(step),
+                StepRole::Announced | StepRole::Ignored => return false,
             }
-            if self.has_ended(step) || self.fetches.as_ref().is_some_and(|it| it.has_news(step)) {
+            if self.has_ended(step) || self.fetches.as_ref().is_some_and(|it| it.has_answer(step)) {
                 return true;
             }
             match (self.plan.schedule.steps[step as usize].action, &state.source) {
@@ -329,7 +329,7 @@ impl Execution {
                     let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
                     done & COMPLETE != 0 || done & BYTES != state.done || self.must_stage(step, done) || {
                         let to = self.peers[to as usize].local();
-                        reach.shut_out_by(self.rank, to).is_some()
+                        reach.unmapped_by(self.rank, to).is_some()
                     }
                 }
                 (Action::Recv { .. }, Some(source)) if source.asked => {
@@ -370,7 +370,7 @@ impl Execution {
     }
 
     #[cold]
-    fn trace(&self, step: u32, begun: u64) {
+    fn trace(&self, step: u32, started: u64) {
         let (kind, peer) = match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, .. } => ("send", self.peers[to as usize]),
             Action::Recv { from, .. } => ("recv", self.peers[from as usize]),
@@ -379,20 +379,20 @@ impl Execution {
         };
         let bytes = self.states[step as usize].done;
         let (rank, context, sequence) = (Peer::Local(self.rank).number(), self.context, self.sequence);
-        telemetry::end(begun, Event::Step { kind, rank, peer: peer.number(), context, sequence, bytes });
+        telemetry::end(started, Event::Step { kind, rank, peer: peer.number(), context, sequence, bytes });
     }
 
-    fn drive(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+    fn drive(&mut self, step: u32, reach: &Reach) -> Result<StepProgress, Stop> {
         match self.role(step) {
-            Role::Own => {}
-            Role::Announced => return self.announce(step, reach),
-            Role::Watched | Role::Ignored => return Ok(self.watch(step)),
+            StepRole::Own => {}
+            StepRole::Announced => return self.announce(step, reach),
+            StepRole::Watched | StepRole::Ignored => return Ok(self.watch(step)),
         }
         match self.plan.schedule.steps[step as usize].action {
             Action::Send { to, from, edge } => match self.peers[to as usize] {
                 Peer::Local(peer) => self.send(step, Some(peer), from, reach),
                 Peer::Remote(peer) if self.is_message(step) => {
-                    self.exchange(step, peer, edge, from, true, reach)
+                    self.drive_message(step, peer, edge, from, true, reach)
                 }
                 Peer::Remote(_) => self.send(step, None, from, reach),
             },
@@ -402,7 +402,7 @@ impl Execution {
                 }
                 Peer::Local(peer) => self.recv(step, peer, edge, into, reach),
                 Peer::Remote(peer) if self.is_message(step) => {
-                    self.exchange(step, peer, edge, into, false, reach)
+                    self.drive_message(step, peer, edge, into, false, reach)
                 }
                 Peer::Remote(peer) => self.fetch(step, peer, edge, reach),
             },
@@ -438,7 +438,7 @@ impl Execution {
             for &follower in self.plan.followers(step) {
                 // A driver that died may have ended the follower: it may have died before it stored what it
                 // had published.
-                let is_driven = matches!(self.role(follower), Role::Own | Role::Announced);
+                let is_driven = matches!(self.role(follower), StepRole::Own | StepRole::Announced);
                 if !is_driven || self.states[follower as usize].finished {
                     continue;
                 }
@@ -462,18 +462,18 @@ impl Execution {
         state.finished = true;
         state.done = self.buffers.spots[step as usize].bytes;
         state.source = None;
-        self.note_end(step);
-        self.tell_later(step);
+        self.add_ended(step);
+        self.settle_later(step);
     }
 
     /// Makes a fetched step wait until the server knows that it is finished. Until then the instance does not
     /// end.
-    fn tell_later(&mut self, step: u32) {
+    fn settle_later(&mut self, step: u32) {
         if self.fetches.is_some()
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
             && self.peers[from as usize].local().is_none()
             && !self.is_message(step)
-            && self.role(step) == Role::Own
+            && self.role(step) == StepRole::Own
         {
             self.states[step as usize].settling = true;
             self.unfinished += 1;
@@ -505,7 +505,7 @@ impl Execution {
             return Ok(());
         }
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
-        reach.tell(self.rank, &self.record, step);
+        reach.write_done(self.rank, &self.record, step);
         reach.fault_point()?;
         if let (Action::Recv { from, .. }, Some(source)) = (action, &self.states[step as usize].source) {
             source.record.step(source.step, Field::Done).store(COMPLETE, Ordering::Release);
@@ -515,7 +515,7 @@ impl Execution {
             self.peers[from as usize]
                 .local()
                 .into_iter()
-                .for_each(|peer| reach.shut_out(self.rank, peer, fault));
+                .for_each(|peer| reach.report_unmapped(self.rank, peer, fault));
         }
         Ok(())
     }
@@ -529,13 +529,13 @@ impl Execution {
     }
 
     /// Stores the progress of a step without a peer.
-    fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<Did, Stop> {
+    fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<StepProgress, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
-        reach.tell(self.rank, &self.record, step);
+        reach.write_done(self.rank, &self.record, step);
         reach.fault_point()?;
         self.states[step as usize].done = done;
-        Ok(if complete { Did::All } else { Did::Something })
+        Ok(if complete { StepProgress::Finished } else { StepProgress::Moved })
     }
 }
 

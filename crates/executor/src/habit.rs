@@ -28,7 +28,7 @@ impl Habit {
         self.0 > SURE / 2
     }
 
-    fn saw(&mut self, works: bool) {
+    fn update(&mut self, works: bool) {
         self.0 = if works { (self.0 + 1).min(SURE) } else { self.0.saturating_sub(1) };
     }
 }
@@ -40,12 +40,12 @@ pub struct Waits {
     since: u64,
     sum: u64,
     /// The operations under way that are being measured.
-    judged: u32,
+    measured: u32,
 }
 
 /// The start of a measured operation: the time, and the time that the rank had waited by then.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct MeasuredStart {
     at: u64,
     waited: u64,
 }
@@ -61,29 +61,29 @@ impl Waits {
 
     /// The time, if a round of progress that starts now counts as a wait of its own.
     pub fn step(&self) -> Option<u64> {
-        (self.judged > 0 && self.since == 0).then(now)
+        (self.measured > 0 && self.since == 0).then(now)
     }
 
     /// Ends the round of progress that `step` started.
-    pub fn stepped(&mut self, begun: Option<u64>) {
-        if let Some(begun) = begun {
-            self.sum += now() - begun;
+    pub fn stepped(&mut self, started: Option<u64>) {
+        if let Some(started) = started {
+            self.sum += now() - started;
         }
     }
 
-    pub fn begin(&mut self) -> Begun {
-        self.judged += 1;
+    pub fn start(&mut self) -> MeasuredStart {
+        self.measured += 1;
         let at = now();
-        Begun { at, waited: self.waited(at) }
+        MeasuredStart { at, waited: self.waited(at) }
     }
 
     /// Ends the measurement of an operation of which the rank has just learned that it has ended.
-    pub fn judge(&mut self, begun: Begun, habit: &mut Habit) {
-        self.judged -= 1;
+    pub fn measure(&mut self, started: MeasuredStart, habit: &mut Habit) {
+        self.measured -= 1;
         let now = now();
-        let waited = self.waited(now) - begun.waited;
-        let worked = (now - begun.at).saturating_sub(waited);
-        habit.saw(worked.saturating_mul(WAITING_PER_WORK) >= waited);
+        let waited = self.waited(now) - started.waited;
+        let worked = (now - started.at).saturating_sub(waited);
+        habit.update(worked.saturating_mul(WAITING_PER_WORK) >= waited);
     }
 
     fn waited(&self, at: u64) -> u64 {
@@ -111,7 +111,7 @@ pub struct Trial {
     other: bool,
     phase: Phase,
     /// When the last call started; 0 before the first.
-    begun: u64,
+    started: u64,
     /// The calls from one measurement to the next.
     look: u64,
     /// Whether the rank computes beside these operations.
@@ -131,7 +131,7 @@ enum Phase {
 
 impl Default for Trial {
     fn default() -> Trial {
-        Trial { other: false, phase: Phase::Rest(0), begun: 0, look: LOOK_MIN, works: true }
+        Trial { other: false, phase: Phase::Rest(0), started: 0, look: LOOK_MIN, works: true }
     }
 }
 
@@ -142,7 +142,7 @@ impl Trial {
         if works != self.works {
             *self = Trial { works, ..Trial::default() };
         }
-        let took = now.saturating_sub(std::mem::replace(&mut self.begun, now));
+        let took = now.saturating_sub(std::mem::replace(&mut self.started, now));
         match &mut self.phase {
             Phase::Rest(0) => self.phase = Phase::Present(Vec::with_capacity(WINDOW)),
             Phase::Rest(left) => *left -= 1,
@@ -182,7 +182,7 @@ pub struct MessageHabit {
 impl MessageHabit {
     /// Whether a proxy is to carry one more message, which starts at this time. The messages that are under
     /// way together go one way, since they belong to one step of the program.
-    pub fn begin(&mut self, now: u64) -> bool {
+    pub fn start(&mut self, now: u64) -> bool {
         if self.under_way == 0 {
             self.is_slower = self.trial.next(now, self.habit.works());
         }
@@ -190,10 +190,10 @@ impl MessageHabit {
         self.pays()
     }
 
-    /// Notes that a message has ended. `judge` tells the habit whether the rank computed beside it.
-    pub fn end(&mut self, judge: impl FnOnce(&mut Habit)) {
+    /// Notes that a message has ended. `measure` tells the habit whether the rank computed beside it.
+    pub fn end(&mut self, measure: impl FnOnce(&mut Habit)) {
         self.under_way = self.under_way.saturating_sub(1);
-        judge(&mut self.habit);
+        measure(&mut self.habit);
     }
 
     /// Whether a proxy is to carry the messages that are under way.
@@ -210,16 +210,16 @@ mod tests {
     fn messages_of_one_step_go_one_way_and_the_faster_way_stays() {
         let (mut habit, mut now, mut late) = (MessageHabit::default(), 1_000_000, 0);
         for step in 0..100 {
-            let ways: Vec<bool> = (0..6).map(|_| habit.begin(now)).collect();
+            let ways: Vec<bool> = (0..6).map(|_| habit.start(now)).collect();
             assert!(ways.iter().all(|way| *way == ways[0]) && habit.pays() == ways[0]);
             // The proxy is slow.
             now += if ways[0] { 9000 } else { 1000 };
             late += u32::from(ways[0] && step > 2 * WINDOW);
-            (0..6).for_each(|_| habit.end(|habit| habit.saw(true)));
+            (0..6).for_each(|_| habit.end(|habit| habit.update(true)));
         }
         assert_eq!(late, 0);
-        habit.end(|habit| (0..SURE).for_each(|_| habit.saw(false)));
-        assert!(!habit.begin(now), "the rank only waits");
+        habit.end(|habit| (0..SURE).for_each(|_| habit.update(false)));
+        assert!(!habit.start(now), "the rank only waits");
     }
 
     /// Plays calls whose steps take as long as `step` says by the number of the call and the way. Returns how
@@ -275,45 +275,45 @@ mod tests {
     }
 
     /// Measures an operation that lasted so long, and at whose end the rank waited for so long.
-    fn judge(habit: &mut Habit, lasted: u64, waited: u64) {
+    fn measure(habit: &mut Habit, lasted: u64, waited: u64) {
         let mut waits = Waits::default();
         let at = now() - lasted;
-        waits.judged = 1;
+        waits.measured = 1;
         waits.wait(true, at + lasted - waited);
-        waits.judge(Begun { at, waited: 0 }, habit);
+        waits.measure(MeasuredStart { at, waited: 0 }, habit);
     }
 
     #[test]
     fn a_rank_that_only_waits_carries_its_operations_out_itself_until_it_works_again() {
         let (mut habit, second) = (Habit::default(), 1_000_000_000);
-        judge(&mut habit, 1000 * second, 999 * second);
+        measure(&mut habit, 1000 * second, 999 * second);
         assert!(habit.works(), "one exception");
-        judge(&mut habit, 1000 * second, 999 * second);
+        measure(&mut habit, 1000 * second, 999 * second);
         assert!(!habit.works());
-        judge(&mut habit, 1000 * second, 0);
+        measure(&mut habit, 1000 * second, 0);
         assert!(habit.works(), "it was not sure yet");
-        (0..9).for_each(|_| judge(&mut habit, 1000 * second, 900 * second));
-        judge(&mut habit, 1000 * second, 500 * second);
+        (0..9).for_each(|_| measure(&mut habit, 1000 * second, 900 * second));
+        measure(&mut habit, 1000 * second, 500 * second);
         assert!(!habit.works(), "one exception");
-        judge(&mut habit, 1000 * second, 500 * second);
+        measure(&mut habit, 1000 * second, 500 * second);
         assert!(habit.works());
     }
 
     #[test]
     fn waits_of_other_operations_and_steps_count() {
         let mut waits = Waits::default();
-        assert!(waits.step().is_none(), "nothing is judged");
-        let begun = waits.begin();
+        assert!(waits.step().is_none(), "nothing is measured");
+        let started = waits.start();
         let step = waits.step();
         assert!(step.is_some());
         waits.stepped(step.map(|at| at - 5_000_000_000));
-        assert!(waits.waited(now()) - begun.waited >= 5_000_000_000);
+        assert!(waits.waited(now()) - started.waited >= 5_000_000_000);
         waits.wait(true, 1_000);
         assert!(waits.step().is_none(), "the wait counts already");
         waits.wait(false, 3_000);
-        assert!(waits.waited(now()) - begun.waited >= 5_000_002_000);
+        assert!(waits.waited(now()) - started.waited >= 5_000_002_000);
         let mut habit = Habit::default();
-        waits.judge(begun, &mut habit);
-        assert_eq!((waits.judged, habit.0), (0, SURE - 1));
+        waits.measure(started, &mut habit);
+        assert_eq!((waits.measured, habit.0), (0, SURE - 1));
     }
 }

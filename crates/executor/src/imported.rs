@@ -115,12 +115,12 @@ pub(crate) struct RemoteProxy {
 /// The memory that ranks have exported to this proxy.
 pub(crate) struct ImportedMemory {
     importer: RefCell<Box<dyn Import>>,
-    ranks: RefCell<HashMap<LocalRank, Known>>,
+    ranks: RefCell<HashMap<LocalRank, RankExports>>,
 }
 
 /// What one rank has exported.
 #[derive(Default)]
-struct Known {
+struct RankExports {
     exports: Vec<InstanceExport>,
 }
 
@@ -129,17 +129,17 @@ struct InstanceExport {
     /// The offset of the instance's record.
     at: u64,
     ranges: Vec<ExportedRange>,
-    values: Vec<Value>,
+    values: Vec<InlineValue>,
 }
 
 /// A few bytes of the user's that no step changes, and their address in the rank's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Value {
+pub(crate) struct InlineValue {
     pub address: u64,
     pub bytes: Vec<u8>,
 }
 
-impl Value {
+impl InlineValue {
     /// The bytes of a piece of memory, or None if this value does not have them.
     fn find(&self, (address, bytes): (usize, usize)) -> Option<&[u8]> {
         let at = usize::try_from((address as u64).checked_sub(self.address)?).ok()?;
@@ -154,7 +154,7 @@ impl ImportedMemory {
 
     /// Lets a rank join. Returns false if its words make no sense.
     pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
-        self.ranks.borrow_mut().insert(rank, Known::default());
+        self.ranks.borrow_mut().insert(rank, RankExports::default());
         self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
     }
 
@@ -165,8 +165,8 @@ impl ImportedMemory {
 
     /// Adds the ranges that a rank exports for the instance whose record lies at `at`. Returns false if the
     /// rank has not joined, or if the instance has some already.
-    pub fn bind(&self, rank: LocalRank, at: u64, submission: &Submission) -> bool {
-        let Some(mut known) = self.known(rank) else { return false };
+    pub fn add_instance(&self, rank: LocalRank, at: u64, submission: &Submission) -> bool {
+        let Some(mut known) = self.exports_of(rank) else { return false };
         let is_new = known.exports.iter().all(|export| export.at != at);
         if is_new {
             known.exports.push(InstanceExport {
@@ -181,7 +181,7 @@ impl ImportedMemory {
     /// Forgets the values of an instance: the user may use its buffers again, whose bytes change then, and a
     /// later instance may have the same buffers.
     pub fn forget_values(&self, rank: LocalRank, at: u64) {
-        if let Some(mut known) = self.known(rank) {
+        if let Some(mut known) = self.exports_of(rank) {
             known
                 .exports
                 .iter_mut()
@@ -191,8 +191,8 @@ impl ImportedMemory {
     }
 
     /// Forgets the ranges of an instance that has ended.
-    pub fn release(&self, rank: LocalRank, at: u64) {
-        if let Some(mut known) = self.known(rank) {
+    pub fn remove_instance(&self, rank: LocalRank, at: u64) {
+        if let Some(mut known) = self.exports_of(rank) {
             known.exports.retain(|export| export.at != at);
         }
     }
@@ -205,21 +205,21 @@ impl ImportedMemory {
     /// Reads pieces of a rank's memory: addresses in its process, and lengths.
     pub fn read(&self, rank: LocalRank, pieces: &[(usize, usize)], to: Span) -> Result<(), Fault> {
         if let &[piece] = pieces
-            && let Some(known) = self.known(rank)
+            && let Some(known) = self.exports_of(rank)
             && let Some(value) =
                 known.exports.iter().flat_map(|export| &export.values).find_map(|value| value.find(piece))
         {
             to.write(value);
             return Ok(());
         }
-        let places = self.places(rank, pieces)?;
-        self.answer(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
+        let places = self.find_ranges(rank, pieces)?;
+        self.check_reached(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
     }
 
     /// Writes pieces of a rank's memory.
     pub fn write(&self, rank: LocalRank, pieces: &[(usize, usize)], from: Span) -> Result<(), Fault> {
-        let places = self.places(rank, pieces)?;
-        self.answer(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
+        let places = self.find_ranges(rank, pieces)?;
+        self.check_reached(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
     }
 
     /// Copies a part of a rank's arena to the same offset in the mirror.
@@ -235,30 +235,30 @@ impl ImportedMemory {
 
     /// Writes a step's `done` to the rank, after the bytes that it counts, and before those of steps that
     /// follow.
-    pub fn tell(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
+    pub fn write_done(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
         if record.fault().is_some() {
-            self.report(rank, record)?;
+            self.write_report(rank, record)?;
         }
         let done = record.step(step, Field::Done).load(Ordering::Relaxed);
-        self.write_at(rank, record.place(step, Field::Done), &done.to_ne_bytes())
+        self.write_at(rank, record.offset_of(step, Field::Done), &done.to_ne_bytes())
     }
 
     /// Writes what a send within the host has published to its rank, after the bytes.
-    pub fn publish(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
+    pub fn write_published(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
         let published = record.step(step, Field::Published).load(Ordering::Relaxed);
-        self.write_at(rank, record.place(step, Field::Published), &published.to_ne_bytes())
+        self.write_at(rank, record.offset_of(step, Field::Published), &published.to_ne_bytes())
     }
 
     /// Writes to the rank why an instance fails, if it does, and what it took. Without a fault here, a fault
     /// of the rank's own steps stays.
-    pub fn report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
+    pub fn write_report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
-        let bytes: Vec<u8> = record.report(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let bytes: Vec<u8> = record.words_from(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.write_at(rank, record.at() + 8 * first as u64, &bytes)
     }
 
     /// Writes the claim of the receive of a message to the rank, before the first byte.
-    pub fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
+    pub fn write_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let claim = record.head(Head::Claim).load(Ordering::Relaxed);
         self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
     }
@@ -284,19 +284,19 @@ impl ImportedMemory {
         self.write(rank, &[(address as usize, bytes.len())], Block::of(bytes).span())
     }
 
-    fn known(&self, rank: LocalRank) -> Option<RefMut<'_, Known>> {
+    fn exports_of(&self, rank: LocalRank) -> Option<RefMut<'_, RankExports>> {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
     /// The exported ranges that hold these pieces. A fault: none does.
-    fn places(
+    fn find_ranges(
         &self,
         rank: LocalRank,
         pieces: &[(usize, usize)],
     ) -> Result<Vec<(ExportedRange, u64, usize)>, Fault> {
         // EFAULT.
         let not_exported = Fault::Unreachable { peer: rank.peer(), code: 14 };
-        let known = self.known(rank).ok_or(not_exported)?;
+        let known = self.exports_of(rank).ok_or(not_exported)?;
         let find = |&(address, bytes): &(usize, usize)| {
             let all = known.exports.iter().flat_map(|export| &export.ranges);
             let place =
@@ -306,13 +306,13 @@ impl ImportedMemory {
         pieces.iter().map(find).collect()
     }
 
-    fn answer(&self, rank: LocalRank, is_done: bool) -> Result<(), Fault> {
+    fn check_reached(&self, rank: LocalRank, is_done: bool) -> Result<(), Fault> {
         // ECONNRESET.
         if is_done { Ok(()) } else { Err(Fault::Unreachable { peer: rank.peer(), code: 104 }) }
     }
 }
 
-/// The words of `Kind::Join`: the rank's endpoint for memory, and where the heartbeat goes.
+/// The words of `NoteKind::Join`: the rank's endpoint for memory, and where the heartbeat goes.
 pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
@@ -331,7 +331,7 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     Some((to_bytes(name, bytes as usize), heartbeat))
 }
 
-/// The words of `Kind::Submit`, by which a rank submits an instance.
+/// The words of `NoteKind::Submit`, by which a rank submits an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
     /// The record's stamp, and the numbers of its program and parameters.
@@ -341,7 +341,7 @@ pub(crate) struct Submission {
     pub steps: u32,
     /// Where the extents of the rank's arena end. The mirror has the same.
     pub extents: Vec<u64>,
-    pub values: Vec<Value>,
+    pub values: Vec<InlineValue>,
     pub ranges: Vec<ExportedRange>,
 }
 
@@ -369,7 +369,7 @@ impl Submission {
             let (&[address, bytes], after) = rest.split_first_chunk()?;
             let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes <= VALUES_BYTES_MAX)?;
             let (words, after) = after.split_at_checked(bytes.div_ceil(8))?;
-            values.push(Value { address, bytes: to_bytes(words, bytes) });
+            values.push(InlineValue { address, bytes: to_bytes(words, bytes) });
             rest = after;
         }
         let ranges: Option<Vec<ExportedRange>> =
@@ -404,7 +404,10 @@ mod tests {
             assert_eq!(read_join(&words[..cut]), None, "{cut} words");
         }
         let (stamp, program, version, steps) = (1, 2, 3, 4);
-        let values = vec![Value { address: 64, bytes: vec![7; 11] }, Value { address: 5, bytes: Vec::new() }];
+        let values = vec![
+            InlineValue { address: 64, bytes: vec![7; 11] },
+            InlineValue { address: 5, bytes: Vec::new() },
+        ];
         let submission = Submission {
             stamp,
             program,

@@ -19,18 +19,18 @@ mod caller;
 mod checked;
 mod choice;
 mod config;
+mod delayed;
 mod engine;
-mod far;
 mod fault;
 mod habit;
 mod imported;
-mod later;
 mod memory;
 mod note;
 mod parameters;
 mod peer;
 pub mod proxy;
 mod record;
+mod remote_edges;
 mod server;
 #[cfg(test)]
 mod simulation;
@@ -41,11 +41,12 @@ mod watch;
 
 pub use caller::{Counters, Executor};
 pub use checked::CheckedSchedule;
-pub use choice::{Terms, execute};
+pub use choice::{OffloadTerms, execute};
 pub use config::Config;
-pub use habit::Begun;
+pub use habit::MeasuredStart;
 pub use imported::{Export, Import};
 pub use note::EdgePort;
 pub use start::{
-    Binding, Cut, Edge, EdgeOutcome, InstanceTicket, Offload, Pending, Poll, Reduction, Start, UserCall,
+    Binding, Cut, EdgeMessage, EdgeOutcome, InstanceTicket, Offload, PendingOperation, Poll, Reduction,
+    Start, UserCall,
 };

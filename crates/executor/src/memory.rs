@@ -6,7 +6,7 @@
 
 use crate::fault::{Corruption, Fault};
 use crate::imported::ImportedMemory;
-use crate::note::{Kind, Note};
+use crate::note::{Note, NoteKind};
 use crate::record::{IN_ARENA, InstanceRecord, STAGED, record_bytes};
 use datatype::{Buffer, Layout};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -221,7 +221,7 @@ impl Reach {
     }
 
     /// The region of the bytes of a send of `rank`, by its words.
-    pub fn lies(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
+    pub fn region_of_send(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
         if bytes == 0 {
             return Ok(Region::NOTHING);
         }
@@ -232,7 +232,7 @@ impl Reach {
     }
 
     /// Reports to `peer` that `rank` cannot map its arena, and so will not take what it sends to it.
-    pub(crate) fn shut_out(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
+    pub(crate) fn report_unmapped(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
         let Fault::Unmapped { bytes, code, .. } = fault else { return };
         let page = self.segment.rank(rank);
         page.scalars[UNMAPPED_BYTES].store(bytes, Ordering::Relaxed);
@@ -252,8 +252,8 @@ impl Reach {
         }
     }
 
-    /// Withdraws the report of `shut_out`: `rank` has mapped `peer`'s arena.
-    pub(crate) fn let_in(&self, rank: LocalRank, peer: LocalRank) {
+    /// Withdraws the report of `report_unmapped`: `rank` has mapped `peer`'s arena.
+    pub(crate) fn clear_unmapped(&self, rank: LocalRank, peer: LocalRank) {
         if self.segment.job().unmapped.load(Ordering::Relaxed) != 0 {
             self.segment.rank(rank).unmapped.remove(peer.peer());
         }
@@ -261,7 +261,7 @@ impl Reach {
 
     /// Why `to` will not take what `rank` sends to it, or None if it has reported nothing.
     #[inline]
-    pub(crate) fn shut_out_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
+    pub(crate) fn unmapped_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
         if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
             return None;
         }
@@ -305,35 +305,35 @@ impl Reach {
     }
 
     /// Writes a step's `done` to a rank on another computer. If the write is lost, all that follows fails.
-    pub(crate) fn tell(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
+    pub(crate) fn write_done(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
-            let _ = imported.tell(rank, record, step);
+            let _ = imported.write_done(rank, record, step);
         }
     }
 
-    /// Writes what a send within the host has published to its rank, on another computer, as `tell` writes
+    /// Writes what a send within the host has published to its rank, on another computer, as `write_done` writes
     /// `done`.
-    pub(crate) fn publish(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
+    pub(crate) fn write_published(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
-            let _ = imported.publish(rank, record, step);
+            let _ = imported.write_published(rank, record, step);
         }
     }
 
     /// Whether the driver of a receive may start to write. The rank learns of that before the first byte.
     pub(crate) fn claim(&self, rank: LocalRank, record: &InstanceRecord) -> bool {
         let is_first = record.claim().is_none();
-        let may_begin = record.begin();
+        let may_start = record.start_receive();
         // Only messages have one step.
         if is_first && record.steps() == 1 {
-            self.tell_claim(rank, record);
+            self.write_claim(rank, record);
         }
-        may_begin
+        may_start
     }
 
     /// Writes the claim of the receive of a message to its rank, on another computer.
-    pub(crate) fn tell_claim(&self, rank: LocalRank, record: &InstanceRecord) {
+    pub(crate) fn write_claim(&self, rank: LocalRank, record: &InstanceRecord) {
         if let Some(imported) = &self.imported {
-            let _ = imported.tell_claim(rank, record);
+            let _ = imported.write_claim(rank, record);
         }
     }
 
@@ -348,11 +348,11 @@ impl Reach {
 
     /// Whether a note reports progress that its rank does not know of, and that this process cannot write to
     /// it any more.
-    pub(crate) fn must_not_tell(&self, note: &Note) -> bool {
+    pub(crate) fn reports_unknown(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
-            Kind::Done => note.receiver,
-            Kind::Known => note.sender,
+            NoteKind::Done => note.receiver,
+            NoteKind::Known => note.sender,
             _ => return false,
         };
         self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
@@ -388,7 +388,7 @@ impl Reach {
                 self.count(Counter::CmaBytes, into.bytes() as u64);
                 self.attach(*rank, |pid| remote::read(pid, &[piece], &[into]))?;
             }
-            Region::RemoteGaps(far) => self.far(far, offset, into, Transfer::Fetch)?,
+            Region::RemoteGaps(far) => self.access_gaps(far, offset, into, Transfer::Fetch)?,
         }
         Ok(())
     }
@@ -418,7 +418,7 @@ impl Reach {
                 self.count(Counter::CmaBytes, from.bytes() as u64);
                 self.attach(*rank, |pid| remote::write(pid, &[piece], &[from]))?;
             }
-            Region::RemoteGaps(far) => self.far(far, offset, from, Transfer::Put)?,
+            Region::RemoteGaps(far) => self.access_gaps(far, offset, from, Transfer::Put)?,
         }
         Ok(())
     }
@@ -486,7 +486,7 @@ impl Reach {
         })
     }
 
-    fn far(&self, far: &RemoteLayout, offset: u64, span: Span, way: Transfer) -> Result<(), Fault> {
+    fn access_gaps(&self, far: &RemoteLayout, offset: u64, span: Span, way: Transfer) -> Result<(), Fault> {
         let mut pieces = self.pieces.borrow_mut();
         pieces.clear();
         far.layout.pieces_at(far.base, far.skip + offset as usize, span.bytes(), |address, bytes| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The notes about edges that executors of different hosts exchange (`far.rs`), as packets.
+//! The notes about edges that executors of different hosts exchange (`remote_edges.rs`), as packets.
 //!
-//! The tables at `Note` and `Kind` give the format: the fields, and who sends and answers each kind.
+//! The tables at `Note` and `NoteKind` give the format: the fields, and who sends and answers each kind.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl EdgePort for transport::route_fabric::Port {
 /// | `Again` | R, S | send the bytes from `offset` on, whatever was sent before | | those of S below |
 /// | `Data` | S, R | bytes from `offset` on | the bytes | `Done` after the last |
 /// | `Copied` | S, R | as `Data`, but the sender's operation does not wait for R | the bytes | `Done` |
-/// | `Place` | S, R | R can read all bytes below `offset` | a `Place` | `Done` after the last |
+/// | `Exposed` | S, R | R can read all bytes below `offset` | an `ExposedSend` | `Done` after the last |
 /// | `Failed` | S, R | the send fails | a `Fault` | |
 /// | `Elsewhere` | S, R | the sending rank drives the instance, and answers for it | | R asks the rank |
 /// | `Done` | R, S | R has all bytes | | `Known` or `Elsewhere` |
@@ -120,20 +120,20 @@ impl EdgePort for transport::route_fabric::Port {
 /// | `Refused` | R, S | R had no room for what came unasked | | as `Fetch`, once R asks |
 /// | `Join` | K, P | K joins its proxy | `join_words` | `Welcome` |
 /// | `Submit` | K, P | drive the instance with the record at `offset` in K's arena | `Submission` | `Over` |
-/// | `Keep` | K, P | K drives an instance itself | | |
-/// | `End` | K, P | an instance of `Keep` has ended | | |
+/// | `Own` | K, P | K drives an instance itself | | |
+/// | `OwnEnded` | K, P | an instance of `Own` has ended | | |
 /// | `Step` | K, P | `step` has ended with `done` = `total`; failed if `edge` is 1 | scratch or `Fault` | |
 /// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | `Over` |
 /// | `Welcome` | P, K | K has joined | | |
 /// | `Over` | P, K | wakes K: an instance has ended or advanced, as its record says | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum NoteKind {
     Fetch = transport::route::EDGE,
     Again,
     Data,
     Copied,
-    Place,
+    Exposed,
     Failed,
     Done,
     Known,
@@ -142,15 +142,15 @@ pub(crate) enum Kind {
     Refused,
     Join,
     Submit,
-    Keep,
-    End,
+    Own,
+    OwnEnded,
     Step,
     Withdraw,
     Welcome,
     Over,
 }
 
-const _: () = assert!((Kind::Over as u8) < transport::route::EDGE + transport::route::EDGES);
+const _: () = assert!((NoteKind::Over as u8) < transport::route::EDGE + transport::route::EDGES);
 
 /// A note about one edge, or about an instance as a whole. All numbers are in the host's byte order.
 ///
@@ -168,7 +168,7 @@ const _: () = assert!((Kind::Over as u8) < transport::route::EDGE + transport::r
 /// | `total` | 32..40 | bytes | the edge's length, as the sender of the note knows it |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
-    pub kind: Kind,
+    pub kind: NoteKind,
     /// The instance, with `sequence`.
     pub context: u64,
     /// See `context`.
@@ -190,17 +190,17 @@ pub(crate) struct Note {
 
 /// What became of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    Yes,
+pub(crate) enum NoteOutcome {
+    Accepted,
     /// The note has nothing that the instance needs.
-    No,
+    Ignored,
     /// The step has not started.
     Early,
 }
 
 /// What the driver of an instance has to report to another host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Said {
+pub(crate) enum Outgoing {
     /// A note to an endpoint, and whether its receiver waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
     /// A send has published its first bytes. The note is like the question of its receiver.
@@ -209,7 +209,7 @@ pub(crate) enum Said {
 
 /// Where the bytes of a send can be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ExposedSend {
     /// The exposed memory of its server.
     pub far: RemoteRange,
     /// The offset in the edge of the memory's first byte.
@@ -218,7 +218,7 @@ pub(crate) struct Place {
     pub name: Arc<[u8]>,
 }
 
-impl Place {
+impl ExposedSend {
     /// The place as words: four numbers, the length of the name, and the name, padded.
     pub fn words(&self) -> Vec<u64> {
         let RemoteRange { key, base, bytes } = self.far;
@@ -227,11 +227,11 @@ impl Place {
     }
 
     /// The place that words encode, or None.
-    pub fn from_words(words: &[u64]) -> Option<Place> {
+    pub fn from_words(words: &[u64]) -> Option<ExposedSend> {
         let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
         let length = usize::try_from(length).ok().filter(|length| length.div_ceil(8) <= name.len())?;
         let name = to_bytes(name, length).into();
-        Some(Place { far: RemoteRange { base, key, bytes }, start, name })
+        Some(ExposedSend { far: RemoteRange { base, key, bytes }, start, name })
     }
 }
 
@@ -256,10 +256,10 @@ impl Note {
 
     /// A note, and the data behind it. Returns None for other packets.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
-        use Kind::*;
+        use NoteKind::*;
         let kinds = [
-            Fetch, Again, Data, Copied, Place, Failed, Done, Known, Leave, Elsewhere, Refused, Join, Submit,
-            Keep, End, Step, Withdraw, Welcome, Over,
+            Fetch, Again, Data, Copied, Exposed, Failed, Done, Known, Leave, Elsewhere, Refused, Join,
+            Submit, Own, OwnEnded, Step, Withdraw, Welcome, Over,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
@@ -286,7 +286,7 @@ impl Note {
     }
 
     /// A note about an instance as a whole, from a rank or to a rank.
-    pub fn order(kind: Kind, rank: u32, context: u64, sequence: u32, offset: u64) -> Note {
+    pub fn of_instance(kind: NoteKind, rank: u32, context: u64, sequence: u32, offset: u64) -> Note {
         Note {
             kind,
             context,
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn notes_come_back_and_nonsense_is_none() {
-        let kind = Kind::Data;
+        let kind = NoteKind::Data;
         let note = Note {
             kind,
             context: 1 << 60,
@@ -370,13 +370,13 @@ mod tests {
         let far = RemoteRange { key: u64::MAX, base: 5, bytes: 6 };
         for bytes in [0, 1, 8, 28] {
             let name = (0..bytes).collect();
-            let place = Place { far, start: 7, name };
+            let place = ExposedSend { far, start: 7, name };
             let words = place.words();
-            assert_eq!(Place::from_words(&words), Some(place));
-            assert_eq!(Place::from_words(&words[..words.len() - 1]), None);
+            assert_eq!(ExposedSend::from_words(&words), Some(place));
+            assert_eq!(ExposedSend::from_words(&words[..words.len() - 1]), None);
         }
-        assert_eq!(Place::from_words(&[1, 2, 3, 4, u64::MAX, 0]), None);
-        for kind in [0, transport::route::EDGE - 1, Kind::Over as u8 + 1, u8::MAX] {
+        assert_eq!(ExposedSend::from_words(&[1, 2, 3, 4, u64::MAX, 0]), None);
+        for kind in [0, transport::route::EDGE - 1, NoteKind::Over as u8 + 1, u8::MAX] {
             assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
         }
     }

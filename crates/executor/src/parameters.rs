@@ -18,7 +18,7 @@ pub struct Parameters {
     /// How input and output are cut into blocks.
     pub cuts: [Cut; 2],
     /// The parts of input and output.
-    pub parts: [Vec<Part>; 2],
+    pub parts: [Vec<PartParameters>; 2],
     /// Where the scratch buffers lie in the arena.
     pub scratch: Vec<u64>,
     /// The layouts of parts with gaps.
@@ -29,16 +29,16 @@ pub struct Parameters {
 
 /// A part of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PartParameters {
     /// Packed bytes of the buffer up to its end.
     pub end: u64,
     /// Where the part lies.
-    pub place: Place,
+    pub place: PartLocation,
 }
 
 /// Where a part lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PartLocation {
     /// The offset in the rank's arena.
     Arena(u64),
     /// The address in the rank's process.
@@ -82,8 +82,8 @@ impl Parameters {
         for cut in &self.cuts {
             match cut {
                 Cut::Even { block_bytes } => words.extend([EVEN, *block_bytes]),
-                Cut::Near { elements, element_bytes } => words.extend([NEAR, *elements, *element_bytes]),
-                Cut::At(at) => {
+                Cut::NearEqual { elements, element_bytes } => words.extend([NEAR, *elements, *element_bytes]),
+                Cut::Bounds(at) => {
                     words.extend([AT, at.len() as u64]);
                     words.extend(at.iter());
                 }
@@ -91,12 +91,12 @@ impl Parameters {
         }
         for parts in &self.parts {
             words.push(parts.len() as u64);
-            for Part { end, place } in parts {
+            for PartParameters { end, place } in parts {
                 words.push(*end);
                 match *place {
-                    Place::Arena(offset) => words.extend([ARENA, offset]),
-                    Place::Private(address) => words.extend([PRIVATE, address]),
-                    Place::Gaps(Gaps { mapped, base, layout, skip }) => {
+                    PartLocation::Arena(offset) => words.extend([ARENA, offset]),
+                    PartLocation::Private(address) => words.extend([PRIVATE, address]),
+                    PartLocation::Gaps(Gaps { mapped, base, layout, skip }) => {
                         words.extend([if mapped { GAPS_MAPPED } else { GAPS }, base, layout, skip])
                     }
                 }
@@ -167,20 +167,20 @@ impl<'a> Words<'a> {
     fn cut(&mut self) -> Option<Cut> {
         Some(match self.next()? {
             EVEN => Cut::Even { block_bytes: self.next()? },
-            NEAR => Cut::Near { elements: self.next()?, element_bytes: self.next()? },
-            AT => Cut::At(self.list()?.into()),
+            NEAR => Cut::NearEqual { elements: self.next()?, element_bytes: self.next()? },
+            AT => Cut::Bounds(self.list()?.into()),
             _ => return None,
         })
     }
 
-    fn parts(&mut self) -> Option<Vec<Part>> {
+    fn parts(&mut self) -> Option<Vec<PartParameters>> {
         let mut parts = Vec::new();
         for _ in 0..self.next()? {
             let end = self.next()?;
             let place = match self.next()? {
-                ARENA => Place::Arena(self.next()?),
-                PRIVATE => Place::Private(self.next()?),
-                kind @ (GAPS | GAPS_MAPPED) => Place::Gaps(Gaps {
+                ARENA => PartLocation::Arena(self.next()?),
+                PRIVATE => PartLocation::Private(self.next()?),
+                kind @ (GAPS | GAPS_MAPPED) => PartLocation::Gaps(Gaps {
                     mapped: kind == GAPS_MAPPED,
                     base: self.next()?,
                     layout: self.next()?,
@@ -188,7 +188,7 @@ impl<'a> Words<'a> {
                 }),
                 _ => return None,
             };
-            parts.push(Part { end, place });
+            parts.push(PartParameters { end, place });
         }
         Some(parts)
     }
@@ -211,17 +211,21 @@ mod tests {
     fn cuts() -> impl Strategy<Value = Cut> {
         prop_oneof![
             any::<u64>().prop_map(|block_bytes| Cut::Even { block_bytes }),
-            any::<(u64, u64)>().prop_map(|(elements, element_bytes)| Cut::Near { elements, element_bytes }),
-            vec(any::<u64>(), 0..4).prop_map(|at| Cut::At(at.into())),
+            any::<(u64, u64)>()
+                .prop_map(|(elements, element_bytes)| Cut::NearEqual { elements, element_bytes }),
+            vec(any::<u64>(), 0..4).prop_map(|at| Cut::Bounds(at.into())),
         ]
     }
 
-    fn parts() -> impl Strategy<Value = Vec<Part>> {
+    fn parts() -> impl Strategy<Value = Vec<PartParameters>> {
         let gaps = any::<(bool, u64, u64, u64)>()
-            .prop_map(|(mapped, base, layout, skip)| Place::Gaps(Gaps { mapped, base, layout, skip }));
-        let places =
-            prop_oneof![any::<u64>().prop_map(Place::Arena), any::<u64>().prop_map(Place::Private), gaps];
-        vec((any::<u64>(), places).prop_map(|(end, place)| Part { end, place }), 0..4)
+            .prop_map(|(mapped, base, layout, skip)| PartLocation::Gaps(Gaps { mapped, base, layout, skip }));
+        let places = prop_oneof![
+            any::<u64>().prop_map(PartLocation::Arena),
+            any::<u64>().prop_map(PartLocation::Private),
+            gaps
+        ];
+        vec((any::<u64>(), places).prop_map(|(end, place)| PartParameters { end, place }), 0..4)
     }
 
     fn reductions() -> impl Strategy<Value = Option<Reduction>> {

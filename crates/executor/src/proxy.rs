@@ -5,13 +5,13 @@ mod mirror;
 
 use crate::checked::CheckedSchedule;
 use crate::engine::{self, Execution};
-use crate::far::FarEdges;
 use crate::fault::{Corruption, Fault};
 use crate::imported::{Import, ImportedMemory};
 use crate::memory::{Driver, Reach, Stop};
-use crate::note::{EdgePort, Taken};
+use crate::note::{EdgePort, NoteOutcome};
 use crate::parameters::Parameters;
 use crate::record::{self, COMPLETE, Head, InstanceRecord, LOCAL, RETURNED};
+use crate::remote_edges::RemoteEdges;
 use crate::{Config, buffers};
 use error::{Class, Error, Result};
 use progress::{Idle, Pace, Turn};
@@ -78,7 +78,7 @@ pub fn run(
         nap_max: NAP_MAX.min(Duration::from_millis((config.proxy_timeout_ms / 8).max(1))),
         sleeps_if_shared: true,
     });
-    let (mut looked, mut begun) = (0, sys::clock::now());
+    let (mut looked, mut started) = (0, sys::clock::now());
     loop {
         let mut moved = proxy.poll();
         if let Some(error) = proxy.failed.take() {
@@ -89,15 +89,15 @@ pub fn run(
         }
         let now = sys::clock::now();
         if moved {
-            page.counters.count(Counter::ProxyBusyNs, now - begun);
+            page.counters.count(Counter::ProxyBusyNs, now - started);
             idle.reset();
         }
-        begun = now;
+        started = now;
         if now - looked > HOUSEKEEPING_NS {
             looked = now;
             page.counters.set(Counter::ProxyCpuNs, sys::clock::process_cpu());
             page.counters.set(Counter::InstancesLive, proxy.runs.len() as u64);
-            let served = proxy.look_after_ranks();
+            let served = proxy.check_ranks();
             let ending = segment.job().ending.load(Ordering::Relaxed) != 0;
             proxy.beat();
             if !served || ending || proxy.is_fenced() || has_ended(parent) {
@@ -116,7 +116,7 @@ pub fn run(
         let descriptor = network.as_ref().and_then(Port::descriptor);
         let sleep = |nap| page.bell.sleep_on(&waiter, descriptor.as_slice(), || may_sleep(nap));
         if idle.wait_with(sleep) != Turn::Spun {
-            begun = sys::clock::now();
+            started = sys::clock::now();
         }
     }
 }
@@ -139,7 +139,7 @@ pub struct Proxy {
     /// Plans by rank and program number.
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
-    far: FarEdges,
+    far: RemoteEdges,
     dead: bool,
     /// Why the proxy cannot go on.
     failed: Option<Error>,
@@ -161,7 +161,7 @@ impl Proxy {
             idle: HashMap::new(),
             plans: HashMap::new(),
             words: Vec::new(),
-            far: FarEdges::default(),
+            far: RemoteEdges::default(),
             dead: false,
             failed: None,
         }
@@ -192,7 +192,7 @@ impl Proxy {
         if self.dead {
             return false;
         }
-        let moved = self.take() | self.drive();
+        let moved = self.take_submissions() | self.drive();
         let page = self.reach.segment.proxy(self.index);
         page.heartbeat.store(page.heartbeat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         moved
@@ -205,14 +205,14 @@ impl Proxy {
             return Ok(false);
         }
         let Proxy { far, reach, runs, dead, .. } = self;
-        let moved = far.exchange(port, reach, |news, reads| {
-            let run = runs.iter_mut().find(|run| run.is_of(news.note()));
-            let taken = run.map_or(Ok(Taken::Early), |run| run.take_news(news, reach, reads));
+        let moved = far.exchange(port, reach, |event, reads| {
+            let run = runs.iter_mut().find(|run| run.is_of(event.note()));
+            let taken = run.map_or(Ok(NoteOutcome::Early), |run| run.take_event(event, reach, reads));
             *dead |= taken.is_err();
-            taken.unwrap_or(Taken::No)
+            taken.unwrap_or(NoteOutcome::Ignored)
         })?;
-        while let Some((from, note, words)) = self.far.ordered.pop_front() {
-            if self.obey(from, &note, &words).is_none() {
+        while let Some((from, note, words)) = self.far.notes_in.pop_front() {
+            if self.take_rank_note(from, &note, &words).is_none() {
                 telemetry::count(Counter::NetRefused, 1);
             }
         }
@@ -243,7 +243,7 @@ impl Proxy {
 
     /// Checks its ranks: tries to reach new ones, forgets those that have gone. Returns whether any is left
     /// or may come.
-    pub fn look_after_ranks(&mut self) -> bool {
+    pub fn check_ranks(&mut self) -> bool {
         let Proxy { ranks, absent, reach, runs, idle, plans, far, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
         ranks.retain(|&rank| {
@@ -298,7 +298,7 @@ impl Proxy {
         self.dead
     }
 
-    fn take(&mut self) -> bool {
+    fn take_submissions(&mut self) -> bool {
         let mut taken = false;
         for at in 0..self.ranks.len() {
             let rank = self.ranks[at];
@@ -310,7 +310,7 @@ impl Proxy {
                 }
                 match self.adopt(rank, offset) {
                     Ok(run) => self.runs.push(run),
-                    Err(_) => self.give_back(rank, offset),
+                    Err(_) => self.return_unstarted(rank, offset),
                 }
             }
         }
@@ -378,11 +378,11 @@ impl Proxy {
     }
 
     /// Returns an instance before it is driven. The rank then executes it itself.
-    fn give_back(&mut self, rank: LocalRank, offset: u64) {
+    fn return_unstarted(&mut self, rank: LocalRank, offset: u64) {
         match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
             Ok(head) => {
                 head.head(Head::State).store(RETURNED, Ordering::Release);
-                tell(self.reach.segment.rank(rank), RETURNED);
+                report_state(self.reach.segment.rank(rank), RETURNED);
             }
             // The rank takes its work back when this process has ended.
             Err(fault @ Fault::Unmapped { .. }) => self.failed = Some(fault.error(rank.peer())),
@@ -404,9 +404,9 @@ impl Proxy {
                 continue;
             }
             let polled = run.poll(&self.reach);
-            self.far.hear(std::iter::from_fn(|| run.next_said()), &self.reach);
+            self.far.take_outgoing(std::iter::from_fn(|| run.next_outgoing()), &self.reach);
             while let Some(step) = run.next_ended() {
-                self.far.outbox.push_back(Proxy::woken(run.awaits(step), run));
+                self.far.outbox.push_back(Proxy::wake_note(run.awaiting_rank(step), run));
             }
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
@@ -416,12 +416,12 @@ impl Proxy {
                 }
                 Ok(engine::Progress::Local) => {
                     moved = true;
-                    tell(self.reach.segment.rank(run.rank), LOCAL);
+                    report_state(self.reach.segment.rank(run.rank), LOCAL);
                     if let Some(imported) = &self.reach.imported {
                         imported.forget_values(run.rank, run.record.at());
                         // If this write fails, the rank is lost, and all that follows fails.
                         let _ = imported.write_state(run.rank, run.record.at(), LOCAL);
-                        self.far.outbox.push_back(Proxy::woken(run.rank, run));
+                        self.far.outbox.push_back(Proxy::wake_note(run.rank, run));
                     }
                     at += 1;
                 }
@@ -432,10 +432,10 @@ impl Proxy {
                         return true;
                     }
                     let run = self.runs.swap_remove(at);
-                    tell(self.reach.segment.rank(run.rank), COMPLETE);
+                    report_state(self.reach.segment.rank(run.rank), COMPLETE);
                     self.reach.segment.proxy(self.index).counters.count(Counter::Instances, 1);
                     self.end_run(&run, COMPLETE);
-                    self.keep(run);
+                    self.store_idle(run);
                 }
                 // The rank goes on. Parameters cannot name a user's function, only the rank allocates in its
                 // arena, and it may reach what the proxy is refused.
@@ -465,7 +465,7 @@ impl Proxy {
     fn return_run(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
         run.record.head(Head::State).store(RETURNED, Ordering::Release);
-        tell(self.reach.segment.rank(run.rank), RETURNED);
+        report_state(self.reach.segment.rank(run.rank), RETURNED);
         self.end_run(&run, RETURNED);
     }
 
@@ -475,7 +475,7 @@ impl Proxy {
         self.end_exported(run.rank, run.record.at(), key, state);
     }
 
-    fn keep(&mut self, run: Execution) {
+    fn store_idle(&mut self, run: Execution) {
         if self.idle.len() >= MEMORY_MAX {
             self.idle.clear();
         }
@@ -484,7 +484,7 @@ impl Proxy {
 }
 
 /// Reports to a rank that one of its instances has come to this state.
-fn tell(page: &RankPage, state: u64) {
+fn report_state(page: &RankPage, state: u64) {
     if state == RETURNED {
         page.scalars[RETURNS].fetch_add(1, Ordering::Release);
     }

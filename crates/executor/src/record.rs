@@ -40,7 +40,7 @@ pub const RETURNED: u64 = 1;
 pub const LOCAL: u64 = 2;
 
 /// The message has started to come.
-const BEGUN: u64 = 1;
+const STARTED: u64 = 1;
 /// The receiver does not want the message any more.
 const WITHDRAWN: u64 = 2;
 
@@ -88,7 +88,7 @@ pub enum Head {
     Completed = 19,
     /// The driver's processor time for the instance, in the same case.
     CpuNs = 20,
-    /// What became of the receive of a message: `BEGUN`, `WITHDRAWN`, or 0 while neither has happened.
+    /// What became of the receive of a message: `STARTED`, `WITHDRAWN`, or 0 while neither has happened.
     Claim = 21,
 }
 
@@ -185,7 +185,7 @@ impl InstanceRecord {
     }
 
     /// Whether a receiver has not seen yet that a send was given up.
-    pub fn is_owed(&self) -> bool {
+    pub fn has_unseen_failure(&self) -> bool {
         (0..self.steps).any(|step| {
             self.step(step, Field::Published).load(Ordering::Acquire) & GIVEN_UP != 0
                 && self.step(step, Field::Done).load(Ordering::Acquire) & COMPLETE == 0
@@ -200,21 +200,21 @@ impl InstanceRecord {
     }
 
     /// The words of the head from `first` on.
-    pub fn report(&self, first: Head) -> Vec<u64> {
+    pub fn words_from(&self, first: Head) -> Vec<u64> {
         (first as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
     }
 
     /// The offset of a word of a step in the arena.
-    pub fn place(&self, step: u32, field: Field) -> u64 {
+    pub fn offset_of(&self, step: u32, field: Field) -> u64 {
         self.at + 8 * (HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64)
     }
 
     /// Claims a receive for its driver, which may then start to write. Returns false if the rank has
     /// withdrawn it.
-    pub fn begin(&self) -> bool {
+    pub fn start_receive(&self) -> bool {
         let claim = self.head(Head::Claim);
-        let seen = claim.compare_exchange(0, BEGUN, Ordering::AcqRel, Ordering::Acquire);
-        seen.is_ok() || seen == Err(BEGUN)
+        let seen = claim.compare_exchange(0, STARTED, Ordering::AcqRel, Ordering::Acquire);
+        seen.is_ok() || seen == Err(STARTED)
     }
 
     /// Withdraws a receive, unless it has started. Returns whether this call withdrew it.

@@ -5,15 +5,15 @@
 //! Invariants: all that a server keeps may be lost, since a second question makes it anew; a send's bytes are
 //! read between two looks at the stamp of its record.
 //!
-//! | state of a `Job` | who changes it |
+//! | state of a `SendJob` | who changes it |
 //! |---|---|
-//! | `source` is None | `seek()` finds the send once its rank has started; a changed stamp loses it |
-//! | `exposed` is set | `expose()`, for a long send; `refused()` ends it |
-//! | `is_sent` | `serve()`, when all has left unasked; `done()`, `leave()` or a question end the job |
+//! | `source` is None | `find_source()` finds the send once its rank has started; a changed stamp loses it |
+//! | `exposed` is set | `expose()`, for a long send; `mark_refused()` ends it |
+//! | `is_sent` | `serve()`, when all has left unasked; `store_done()`, `forget_withdrawn()` or a question end the job |
 
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};
-use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, send_words};
+use crate::note::{EdgePort, ExposedSend, Lease, NOTE_BYTES, Note, NoteKind, send_words};
 use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE, STAGED};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
@@ -34,40 +34,40 @@ const NOT_SEEN: u64 = u64::MAX;
 #[derive(Default)]
 pub(crate) struct Server {
     /// The jobs in the order of their questions: where the network is slow, the first job ends first.
-    jobs: Vec<Job>,
+    jobs: Vec<SendJob>,
     /// The bytes of a packet, until they are sent.
     packet: Option<Block>,
     /// Instances, by sending rank, that the rank drives itself although it has a proxy. The rank answers for
     /// them.
-    pub kept: HashSet<(u32, u64, u32)>,
+    pub owned: HashSet<(u32, u64, u32)>,
     /// The endpoint that has lately driven the receives of each rank.
     drivers: HashMap<u32, u32>,
 }
 
 /// One edge that a driver fetches, or is to get unasked (attempt 0).
-struct Job {
+struct SendJob {
     /// The endpoint of that driver.
     to: u32,
     /// The question: which edge, and from which byte on.
     note: Note,
     /// The send, once it is found.
-    source: Option<Source>,
+    source: Option<ServedSend>,
     /// Whether the network had no room at the last turn. It wakes the process when it has room.
-    is_refused: bool,
+    is_blocked: bool,
     /// The exposed bytes from `note.offset` on, until the receiver says that it has read them.
-    exposed: Option<(Place, Lease)>,
+    exposed: Option<(ExposedSend, Lease)>,
     /// The send's `published` at the last turn.
     seen: u64,
     /// Whether all has been sent unasked. Until the receiver has it, that answers its question.
     is_sent: bool,
     /// Whether the receiver had no room for some of it.
-    is_refused_there: bool,
+    had_no_room: bool,
     /// The question that came after the bytes had been sent unasked.
     question: Option<Note>,
 }
 
 /// A send of a rank on this host.
-struct Source {
+struct ServedSend {
     record: InstanceRecord,
     stamp: u64,
     step: u32,
@@ -79,70 +79,70 @@ struct Source {
 }
 
 /// What became of a job's turn.
-enum Turn {
+enum JobTurn {
     /// The send has published no more bytes, or the network has no room.
     Wait,
     /// A packet left.
     Sent,
     /// The job has nothing more to send.
-    Over,
+    Finished,
 }
 
 impl Server {
     /// Takes a question. Two questions may ask for one edge: that of a driver which died may come after the
     /// question of the next driver.
-    pub fn ask(&mut self, from: u32, note: Note) {
+    pub fn take_question(&mut self, from: u32, note: Note) {
         self.drivers.insert(note.receiver, from);
-        if note.kind == Kind::Fetch
-            && let Some(job) = self.pushed(from, &note)
-            && !job.is_refused_there
+        if note.kind == NoteKind::Fetch
+            && let Some(job) = self.unasked_job(from, &note)
+            && !job.had_no_room
         {
             job.question = Some(note);
             return;
         }
         self.jobs.retain(|job| job.to != from || !job.note.is_edge_of(&note));
-        self.jobs.push(Job::new(from, note));
+        self.jobs.push(SendJob::new(from, note));
     }
 
     /// Learns that the receiver had no room for something that was sent unasked.
-    pub fn refused(&mut self, from: u32, note: &Note) {
-        if let Some(job) = self.pushed(from, note) {
-            (job.is_sent, job.is_refused_there, job.exposed) = (true, true, None);
+    pub fn mark_refused(&mut self, from: u32, note: &Note) {
+        if let Some(job) = self.unasked_job(from, note) {
+            (job.is_sent, job.had_no_room, job.exposed) = (true, true, None);
             if let Some(question) = job.question.take() {
-                self.ask(from, question);
+                self.take_question(from, question);
             }
         }
     }
 
     /// The job that sends an edge to an endpoint unasked.
-    fn pushed(&mut self, to: u32, note: &Note) -> Option<&mut Job> {
-        let is_it = |job: &&mut Job| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
+    fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
+        let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
     }
 
     /// Sends an edge unasked, whose send has published its first bytes, unless a driver has asked for it.
     /// `note` is as a question, without an attempt.
-    pub fn push(&mut self, note: Note, reach: &Reach) {
+    pub fn send_unasked(&mut self, note: Note, reach: &Reach) {
         if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
             let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
             let to = driver.copied().unwrap_or_else(|| reach.segment.server_of(note.receiver));
-            self.jobs.push(Job::new(to, note));
+            self.jobs.push(SendJob::new(to, note));
         }
     }
 
     /// Forgets the question of a receiver that was withdrawn, and returns the answer.
-    pub fn leave(&mut self, note: Note) -> Note {
+    pub fn forget_withdrawn(&mut self, note: Note) -> Note {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
-        Note { kind: Kind::Known, ..note }
+        Note { kind: NoteKind::Known, ..note }
     }
 
     /// Stores that a send has been received. Returns the answer, and whether the receiver may be waiting for
     /// it. If the sender's instance has ended, the sender knows already.
-    pub fn done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
+    pub fn store_done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
         self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
-        if self.is_kept(&note) {
-            return Some((Note { kind: Kind::Elsewhere, ..note }, true));
+        if self.is_owned(&note) {
+            return Some((Note { kind: NoteKind::Elsewhere, ..note }, true));
         }
         let mut is_message = false;
         let rank = reach.segment.local(note.sender)?;
@@ -154,36 +154,36 @@ impl Server {
             let word = record.step(step, Field::Done);
             if record.head(Head::Stamp).load(Ordering::Acquire) == stamp {
                 word.store(total & !MESSAGE | COMPLETE, Ordering::Release);
-                reach.tell(rank, &record, step);
+                reach.write_done(rank, &record, step);
                 reach.wake(rank);
             }
         }
-        Some((Note { kind: Kind::Known, ..note }, is_message))
+        Some((Note { kind: NoteKind::Known, ..note }, is_message))
     }
 
     /// Gives each job a turn. Adds the endpoints to which bytes have been sent to `sent`. Returns whether
     /// anything was sent.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
-        let Server { jobs, packet, kept, .. } = self;
+        let Server { jobs, packet, owned, .. } = self;
         let mut moved = false;
         jobs.retain_mut(|job| {
             if reach.segment.is_gone(job.to) {
                 return false;
             }
-            if !kept.is_empty() && kept.contains(&instance(&job.note)) {
-                let note = Note { kind: Kind::Elsewhere, ..job.note };
+            if !owned.is_empty() && owned.contains(&instance(&job.note)) {
+                let note = Note { kind: NoteKind::Elsewhere, ..job.note };
                 let sent = port.send(job.to, &note.header(), NOTE_BYTES, |span| note.write(span));
                 moved |= sent == Sent::Done;
                 return sent == Sent::Full;
             }
             for _ in 0..if job.is_sent { 0 } else { PACKETS_PER_TURN } {
                 match job.turn(port, reach, packet) {
-                    Ok(Turn::Wait) => break,
-                    Ok(Turn::Sent) => {
+                    Ok(JobTurn::Wait) => break,
+                    Ok(JobTurn::Sent) => {
                         moved = true;
                         sent.push(job.to);
                     }
-                    Ok(Turn::Over) => {
+                    Ok(JobTurn::Finished) => {
                         moved = true;
                         sent.push(job.to);
                         job.is_sent = job.note.attempt == 0;
@@ -191,11 +191,11 @@ impl Server {
                     }
                     // The rank itself answers, since this proxy does not reach it any more.
                     Err(Fault::Unreachable { .. }) if matches!(reach.driver, Driver::Proxy(_)) => {
-                        kept.insert(instance(&job.note));
+                        owned.insert(instance(&job.note));
                         break;
                     }
                     Err(fault) => {
-                        let sent = job.fail(port, fault);
+                        let sent = job.send_fault(port, fault);
                         moved |= sent == Sent::Done;
                         return sent == Sent::Full;
                     }
@@ -207,8 +207,8 @@ impl Server {
     }
 
     /// Whether the sending rank drives the instance of a note, and answers for it.
-    fn is_kept(&self, note: &Note) -> bool {
-        !self.kept.is_empty() && self.kept.contains(&instance(note))
+    fn is_owned(&self, note: &Note) -> bool {
+        !self.owned.is_empty() && self.owned.contains(&instance(note))
     }
 
     /// Whether any edge is to be sent, or its end is awaited.
@@ -219,7 +219,7 @@ impl Server {
     /// Whether a job has something to send.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.jobs.iter().filter(|job| !job.is_sent).any(|job| match &job.source {
-            Some(source) => !job.is_refused && source.published() != job.seen,
+            Some(source) => !job.is_blocked && source.published() != job.seen,
             None => reach
                 .segment
                 .local(job.note.sender)
@@ -233,23 +233,23 @@ fn instance(note: &Note) -> (u32, u64, u32) {
     (note.sender, note.context, note.sequence)
 }
 
-impl Source {
+impl ServedSend {
     fn published(&self) -> u64 {
         self.record.step(self.step, Field::Published).load(Ordering::Acquire)
     }
 }
 
-impl Job {
-    fn new(to: u32, note: Note) -> Job {
-        Job {
+impl SendJob {
+    fn new(to: u32, note: Note) -> SendJob {
+        SendJob {
             to,
             note,
             source: None,
-            is_refused: false,
+            is_blocked: false,
             exposed: None,
             seen: NOT_SEEN,
             is_sent: false,
-            is_refused_there: false,
+            had_no_room: false,
             question: None,
         }
     }
@@ -259,19 +259,19 @@ impl Job {
         port: &mut impl EdgePort,
         reach: &Reach,
         packet: &mut Option<Block>,
-    ) -> Result<Turn, Fault> {
+    ) -> Result<JobTurn, Fault> {
         if self.source.is_none() {
-            self.source = seek(&self.note, reach)?;
+            self.source = find_source(&self.note, reach)?;
         }
-        let Some(source) = &self.source else { return Ok(Turn::Wait) };
+        let Some(source) = &self.source else { return Ok(JobTurn::Wait) };
         let seen = source.published();
         let published = source.record.published(source.step, source.bytes, self.note.sender);
         let Note { offset, total, .. } = self.note;
         let is_here =
-            |source: &Source| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
+            |source: &ServedSend| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
         if !is_here(source) {
             (self.source, self.exposed, self.seen) = (None, None, NOT_SEEN);
-            return Ok(Turn::Wait);
+            return Ok(JobTurn::Wait);
         }
         let (have, is_whole) = published?;
         let length = source.bytes.min(total);
@@ -285,21 +285,21 @@ impl Job {
         {
             return Ok(turn);
         }
-        let Some(source) = &self.source else { return Ok(Turn::Wait) };
+        let Some(source) = &self.source else { return Ok(JobTurn::Wait) };
         let end = have.min(length).min(offset.saturating_add(most));
         // The last packet also reports that the send is finished.
         let is_last = end == length;
         if is_last && !is_whole || !is_last && end <= offset {
             self.seen = seen;
-            return Ok(Turn::Wait);
+            return Ok(JobTurn::Wait);
         }
         let bytes = end.saturating_sub(offset) as usize;
         // This comes before the bytes are fetched: a packet that waits would cost a fetch at each turn.
-        self.is_refused = !port.has_room(self.to, NOTE_BYTES + bytes);
-        if self.is_refused {
-            return Ok(Turn::Wait);
+        self.is_blocked = !port.has_room(self.to, NOTE_BYTES + bytes);
+        if self.is_blocked {
+            return Ok(JobTurn::Wait);
         }
-        let kind = if source.is_copied { Kind::Copied } else { Kind::Data };
+        let kind = if source.is_copied { NoteKind::Copied } else { NoteKind::Data };
         let note = Note { kind, total: source.bytes, ..self.note };
         let block = packet.get_or_insert_with(|| Block::new(most as usize));
         let copy = match &source.region {
@@ -314,12 +314,12 @@ impl Job {
             note.write(span.slice(0, NOTE_BYTES));
             copy.copy_to(span.slice(NOTE_BYTES, bytes));
         });
-        self.is_refused = sent == Sent::Full;
-        if self.is_refused {
-            return Ok(Turn::Wait);
+        self.is_blocked = sent == Sent::Full;
+        if self.is_blocked {
+            return Ok(JobTurn::Wait);
         }
         self.note.offset = end;
-        Ok(if is_last { Turn::Over } else { Turn::Sent })
+        Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
     /// Reports up to which byte the receiver can read the send. Returns None if the bytes cannot be exposed.
@@ -329,37 +329,37 @@ impl Job {
         port: &mut impl EdgePort,
         span: Span,
         (seen, have, is_whole): (u64, u64, bool),
-    ) -> Option<Turn> {
+    ) -> Option<JobTurn> {
         let source = self.source.as_ref()?;
         if self.exposed.is_none() {
             let start = self.note.offset;
             let (far, name, lease) =
                 port.expose(span.slice(start as usize, span.bytes() - start as usize))?;
-            self.exposed = Some((Place { far, start, name: name.into() }, lease));
+            self.exposed = Some((ExposedSend { far, start, name: name.into() }, lease));
         }
         let (place, _) = self.exposed.as_ref()?;
         let is_late = have >= source.bytes.min(self.note.total) && !is_whole;
         if seen == self.seen || have <= place.start || is_late {
             self.seen = seen;
-            return Some(Turn::Wait);
+            return Some(JobTurn::Wait);
         }
-        let note = Note { kind: Kind::Place, offset: have, total: source.bytes, ..self.note };
-        self.is_refused = send_words(port, self.to, &note, &place.words()) == Sent::Full;
-        if self.is_refused {
-            return Some(Turn::Wait);
+        let note = Note { kind: NoteKind::Exposed, offset: have, total: source.bytes, ..self.note };
+        self.is_blocked = send_words(port, self.to, &note, &place.words()) == Sent::Full;
+        if self.is_blocked {
+            return Some(JobTurn::Wait);
         }
         self.seen = seen;
-        Some(Turn::Sent)
+        Some(JobTurn::Sent)
     }
 
-    fn fail(&self, port: &mut impl EdgePort, fault: Fault) -> Sent {
-        let note = Note { kind: Kind::Failed, ..self.note };
+    fn send_fault(&self, port: &mut impl EdgePort, fault: Fault) -> Sent {
+        let note = Note { kind: NoteKind::Failed, ..self.note };
         send_words(port, self.to, &note, &fault.words())
     }
 }
 
 /// The fault that the data behind a note encodes.
-pub(crate) fn failed(peer: u32, data: Span) -> Fault {
+pub(crate) fn fault_of(peer: u32, data: Span) -> Fault {
     let mut bytes = [0; 32];
     if data.bytes() == bytes.len() {
         data.read(&mut bytes);
@@ -369,7 +369,7 @@ pub(crate) fn failed(peer: u32, data: Span) -> Fault {
 }
 
 /// The send that a note asks for, or None before its rank has started it.
-fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
+fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> {
     let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
     let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
     let Some((record, stamp)) = find(rank, note, reach)? else { return Ok(None) };
@@ -386,9 +386,9 @@ fn seek(note: &Note, reach: &Reach) -> Result<Option<Source>, Fault> {
     if note.offset > total.min(note.total) {
         return Err(corrupt(Corruption::Progress));
     }
-    let region = reach.lies(rank, address, total)?;
+    let region = reach.region_of_send(rank, address, total)?;
     let is_copied = !is_message && (total == 0 || address & STAGED != 0 && reach.imported.is_none());
-    Ok(Some(Source { record, stamp, step, region, bytes: total, is_copied }))
+    Ok(Some(ServedSend { record, stamp, step, region, bytes: total, is_copied }))
 }
 
 /// The sender's instance and its stamp, or None if it is not certainly there.

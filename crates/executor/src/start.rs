@@ -62,7 +62,7 @@ pub enum Cut {
     },
     /// Near-equal parts of whole elements. The first `elements % n` of n blocks have one element more than
     /// the rest.
-    Near {
+    NearEqual {
         /// Elements in all.
         elements: u64,
         /// Bytes of an element.
@@ -70,7 +70,7 @@ pub enum Cut {
     },
     /// Explicit bounds: block `i` is `[at[i], at[i + 1])`. There is one entry more than blocks, and none is
     /// less than the one before.
-    At(Arc<[u64]>),
+    Bounds(Arc<[u64]>),
 }
 
 /// The operator of a schedule's `Reduce` steps. A predefined operator works on packed bytes, so buffers may
@@ -138,7 +138,7 @@ pub struct InstanceTicket {
 
 /// An operation under way, for reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pending {
+pub struct PendingOperation {
     /// The context of the operation's comm.
     pub context: u64,
     /// The operation's number in the context.
@@ -150,13 +150,13 @@ pub struct Pending {
     /// The peers that have not started the operation.
     pub absent: Vec<u32>,
     /// Whether a proxy carries it out.
-    pub away: bool,
+    pub is_offloaded: bool,
 }
 
 /// A message to or from a rank of another host that an operation needs. The user of `Executor` sends or
 /// receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Edge {
+pub struct EdgeMessage {
     /// The operation.
     pub ticket: InstanceTicket,
     /// The step that needs the message.

@@ -5,7 +5,7 @@
 //! Invariants: a piece of an edge is taken only after the waiting pieces of that edge; a server learns for
 //! which edges there was no room, and then answers questions about them.
 
-use crate::note::{Kind, Note};
+use crate::note::{Note, NoteKind};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
@@ -14,23 +14,23 @@ const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// An edge of an instance: receiver, context, sequence, sender, edge.
-type Key = (u32, u64, u32, u32, u32);
+type EdgeKey = (u32, u64, u32, u32, u32);
 
 /// A note with the endpoint that sent it and the data behind it.
-pub(crate) type Waiting = (u32, Note, Block);
+pub(crate) type WaitingNote = (u32, Note, Block);
 
 /// The waiting notes of a process, by the age of their edges.
 #[derive(Default)]
-pub(crate) struct Unasked {
-    edges: VecDeque<(Key, Vec<Waiting>)>,
+pub(crate) struct UnaskedNotes {
+    edges: VecDeque<(EdgeKey, Vec<WaitingNote>)>,
     bytes: usize,
 }
 
-fn key(note: &Note) -> Key {
+fn key(note: &Note) -> EdgeKey {
     (note.receiver, note.context, note.sequence, note.sender, note.edge)
 }
 
-impl Unasked {
+impl UnaskedNotes {
     /// Whether notes of the same edge wait.
     pub fn has(&self, note: &Note) -> bool {
         self.edges.iter().any(|(one, _)| *one == key(note))
@@ -51,13 +51,14 @@ impl Unasked {
         while self.bytes > BYTES_MAX || self.edges.len() > EDGES_MAX {
             let Some((_, all)) = self.edges.pop_front() else { break };
             self.release(&all);
-            refused.extend(all.first().map(|&(from, note, _)| (from, Note { kind: Kind::Refused, ..note })));
+            refused
+                .extend(all.first().map(|&(from, note, _)| (from, Note { kind: NoteKind::Refused, ..note })));
         }
         refused
     }
 
     /// Takes the waiting notes of an edge.
-    pub fn take(&mut self, note: &Note) -> Vec<Waiting> {
+    pub fn take(&mut self, note: &Note) -> Vec<WaitingNote> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
         self.release(&all);
@@ -66,7 +67,7 @@ impl Unasked {
 
     /// Forgets the notes for an instance of a rank that has ended, or for all instances of the rank.
     pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
-        let is_of = |key: &Key| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
+        let is_of = |key: &EdgeKey| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
         while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {
             if let Some((_, all)) = self.edges.remove(at) {
                 self.release(&all);
@@ -74,7 +75,7 @@ impl Unasked {
         }
     }
 
-    fn release(&mut self, all: &[Waiting]) {
+    fn release(&mut self, all: &[WaitingNote]) {
         self.bytes -= all.iter().map(|(.., block)| block.span().bytes()).sum::<usize>();
     }
 }
@@ -85,12 +86,13 @@ mod tests {
 
     #[test]
     fn the_oldest_edges_make_room_and_their_servers_are_told() {
-        let mut unasked = Unasked::default();
-        let note = |edge| Note { kind: Kind::Data, edge, ..Note::order(Kind::Data, 1, 2, 3, 0) };
+        let mut unasked = UnaskedNotes::default();
+        let note =
+            |edge| Note { kind: NoteKind::Data, edge, ..Note::of_instance(NoteKind::Data, 1, 2, 3, 0) };
         let block = Block::new(900);
-        let refused = |unasked: &mut Unasked, from, edge| -> Vec<(u32, u32)> {
+        let refused = |unasked: &mut UnaskedNotes, from, edge| -> Vec<(u32, u32)> {
             let said = unasked.keep(from, &note(edge), block.span());
-            assert!(said.iter().all(|(_, note)| note.kind == Kind::Refused));
+            assert!(said.iter().all(|(_, note)| note.kind == NoteKind::Refused));
             said.iter().map(|(to, note)| (*to, note.edge)).collect()
         };
         assert!((0..4).all(|edge| refused(&mut unasked, 7, edge).is_empty()));

@@ -88,7 +88,7 @@ impl ProxyWatch {
     }
 
     /// Starts to count the heartbeat, since the proxy gets work after a pause.
-    pub fn begin(&mut self) {
+    pub fn start(&mut self) {
         (self.still_ns, self.looked_ns) = (0, 0);
     }
 
@@ -186,10 +186,10 @@ mod tests {
         segment.proxy(0).set_state(State::Running);
         let mut watch = ProxyWatch::new(segment, 0, 100);
         assert!(watch.takes_work());
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             let health = watch.look();
-            if health != Health::Alive || begun.elapsed() > look_for {
+            if health != Health::Alive || started.elapsed() > look_for {
                 return (health, watch.killed);
             }
             std::thread::sleep(Duration::from_millis(1));

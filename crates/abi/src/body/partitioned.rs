@@ -57,7 +57,7 @@ pub fn precv_init(
 /// MPI_Pready
 pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> {
     let made = ready(guard, &[partition], request);
-    guard.job().send_orders_now();
+    guard.job().send_notes_now();
     for_owner(guard, request, made)
 }
 

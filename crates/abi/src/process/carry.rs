@@ -30,15 +30,15 @@ impl JobState {
     /// Sends at once what a partition needs from a proxy on another computer, since the program may compute
     /// next.
     #[inline]
-    pub(crate) fn send_orders_now(&mut self) {
-        if self.coll.has_orders() {
-            self.exchange_orders();
+    pub(crate) fn send_notes_now(&mut self) {
+        if self.coll.has_urgent_notes() {
+            self.exchange_proxy_notes();
         }
     }
 
-    /// The exchange of `send_orders_now`. A lost connection is reported by the next round of progress.
+    /// The exchange of `send_notes_now`. A lost connection is reported by the next round of progress.
     #[cold]
-    pub(super) fn exchange_orders(&mut self) {
+    pub(super) fn exchange_proxy_notes(&mut self) {
         if let Some(network) = self.p2p.network() {
             let _ = self.coll.exchange(network);
         }

@@ -153,7 +153,7 @@ impl JobState {
         self.coll.executor().join_remote_proxy(Box::new(exporter));
         let started = Instant::now();
         while !self.coll.executor().is_welcome() {
-            self.exchange_orders();
+            self.exchange_proxy_notes();
             if started.elapsed() > JOIN {
                 eprintln!(
                     "Outboard: rank {} has had no answer of its proxy on another computer for {} s (--dpu-hostfile): it goes on without",

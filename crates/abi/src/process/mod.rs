@@ -134,7 +134,7 @@ pub struct JobState {
     /// Requests whose operations take steps of their own (`Work::is_driven`).
     pub driven: Vec<Handle>,
     /// Messages of collectives to and from other hosts, under way.
-    pub edges: Vec<(p2p::Ticket, executor::Edge)>,
+    pub edges: Vec<(p2p::Ticket, executor::EdgeMessage)>,
     /// Messages whose bytes executors move.
     pub handoffs: handoffs::Handoffs,
     /// Messages about windows to and from other hosts.

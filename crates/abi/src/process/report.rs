@@ -4,7 +4,7 @@
 
 use crate::process::{Awaiting, JobState, On, Process};
 use crate::request::Recipe;
-use executor::Pending;
+use executor::PendingOperation;
 use objects::Objects;
 use objects::constants::{COMM_SELF, COMM_WORLD};
 use p2p::{OperationReport, OperationState};
@@ -106,9 +106,9 @@ pub(crate) fn report(process: &Process) -> String {
             writeln!(text, "  and {} more", these.len() - NAMED_MAX).expect("a String takes all");
         }
     }
-    for Pending { context, sequence, steps, done, absent, away } in job.coll.pending() {
+    for PendingOperation { context, sequence, steps, done, absent, is_offloaded } in job.coll.pending() {
         let comm = comm_of(process, Some(context));
-        let by = if away { ", carried out by a proxy" } else { "" };
+        let by = if is_offloaded { ", carried out by a proxy" } else { "" };
         let noun = if is_partitioned(job, context) { "partition" } else { "collective" };
         write!(text, "{noun} number {sequence}{}: {done} of {steps} steps done{by}", named(comm))
             .expect("a String takes all");

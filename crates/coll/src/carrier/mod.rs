@@ -16,7 +16,7 @@ mod queue;
 pub mod schedule;
 pub(crate) mod slots;
 
-pub use executor::{Terms, execute};
+pub use executor::{OffloadTerms, execute};
 pub use library::LibraryFacts;
 pub use policy::Policy;
 pub use slots::{Moved, Slots, Space};

@@ -6,7 +6,7 @@ use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
 use crate::block::InstanceBlock;
 use crate::fault::Fault;
-use crate::note::Kind;
+use crate::note::NoteKind;
 use crate::record::{COMPLETE, Head, LOCAL};
 use error::Result;
 use std::sync::atomic::Ordering;
@@ -64,8 +64,8 @@ impl Executor {
         }
         let index = ticket.index as usize;
         let instance = &mut self.outstanding[index];
-        if let Some(begun) = instance.begun.take() {
-            self.waits.judge(begun, &mut self.programs[instance.program].habit);
+        if let Some(started) = instance.started.take() {
+            self.waits.measure(started, &mut self.programs[instance.program].habit);
         }
         if instance.has_ended() {
             return Some(self.end(index).map_or(Ok(()), |fault| Err(fault.error(self.rank.peer()))));
@@ -106,24 +106,24 @@ impl Executor {
         if run.fetches() {
             self.far.unasked.forget(self.rank.peer(), Some((run.context, run.sequence)));
         }
-        if instance.kept {
-            self.say_kept(Kind::End, (run.context, run.sequence));
+        if instance.is_owned {
+            self.send_owned(NoteKind::OwnEnded, (run.context, run.sequence));
         }
         if instance.choice.is_proxy() {
-            self.away -= 1;
+            self.offloaded -= 1;
         } else {
             self.count(Counter::Instances, 1);
         }
-        if fault.is_some() && instance.block.run.record.is_owed() {
-            self.owed.push((instance.program, instance.block));
+        if fault.is_some() && instance.block.run.record.has_unseen_failure() {
+            self.unseen_failures.push((instance.program, instance.block));
         } else {
-            self.leave(instance.program, instance.block);
+            self.release(instance.program, instance.block);
         }
         fault
     }
 
     /// Unlinks the record of an ended instance, at which nobody looks any more.
-    pub(super) fn leave(&mut self, program: usize, block: Box<InstanceBlock>) {
+    pub(super) fn release(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
         self.retire(program, block);

@@ -7,27 +7,33 @@
 use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
 use crate::block::InstanceBlock;
-use crate::far::Order;
 use crate::imported::{EXTENTS_MAX, Export, RANGES_MAX, RemoteProxy, join_words};
-use crate::note::{Kind, Note};
+use crate::note::{Note, NoteKind};
 use crate::proxy;
 use crate::record::Field;
+use crate::remote_edges::InstanceNote;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use transport::export::ExportedRange;
 
 impl Instance {
     /// Reports to the proxy which steps of the rank's share have ended, so that the proxy's steps can follow.
-    pub(super) fn say_steps(&mut self, proxy: u32, orders: &mut VecDeque<Order>) {
+    pub(super) fn send_steps(&mut self, proxy: u32, notes: &mut VecDeque<InstanceNote>) {
         let run = &mut self.block.run;
         while let Some(step) = run.next_ended() {
             let total = run.record.step(step, Field::Done).load(Ordering::Relaxed);
-            let order = Note::order(Kind::Step, run.rank.peer(), run.context, run.sequence, run.record.at());
+            let note = Note::of_instance(
+                NoteKind::Step,
+                run.rank.peer(),
+                run.context,
+                run.sequence,
+                run.record.at(),
+            );
             let (edge, words) = match run.record.fault() {
                 Some(fault) => (1, fault.words().to_vec()),
                 None => (0, run.short_scratch(step)),
             };
-            orders.push_back((proxy, Note { step, total, edge, ..order }, words));
+            notes.push_back((proxy, Note { step, total, edge, ..note }, words));
         }
     }
 }
@@ -41,7 +47,7 @@ impl Executor {
         let Some(heartbeat) = exporter.export(segment.heartbeat(proxy)) else { return };
         let words = join_words(exporter.name(), &heartbeat);
         let endpoint = segment.proxy_endpoint(proxy);
-        self.order(endpoint, Kind::Join, (0, 0), 0, words);
+        self.send_note(endpoint, NoteKind::Join, (0, 0), 0, words);
         self.remote_proxy = Some(RemoteProxy { exporter, endpoint, is_welcome: false });
     }
 
@@ -52,8 +58,8 @@ impl Executor {
 
     /// Whether a note is to leave that must not wait for the next MPI call.
     #[inline]
-    pub fn has_orders(&self) -> bool {
-        self.remote_proxy.is_some() && self.far.has_orders()
+    pub fn has_urgent_notes(&self) -> bool {
+        self.remote_proxy.is_some() && self.far.has_urgent_notes()
     }
 
     /// Exports an instance's memory and submits the instance to the proxy. Returns None if that is not
@@ -80,9 +86,9 @@ impl Executor {
         }
         let words = program.submission(block, extents, ranges.clone()).words();
         let proxy = remote.endpoint;
-        self.order(
+        self.send_note(
             proxy,
-            Kind::Submit,
+            NoteKind::Submit,
             (block.run.context, block.run.sequence),
             block.run.record.at(),
             words,
@@ -91,9 +97,9 @@ impl Executor {
     }
 
     /// Reports to the proxy that this rank drives an instance by itself, or that such an instance has ended.
-    pub(super) fn say_kept(&mut self, kind: Kind, instance: (u64, u32)) {
+    pub(super) fn send_owned(&mut self, kind: NoteKind, instance: (u64, u32)) {
         if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
-            self.order(proxy, kind, instance, 0, Vec::new());
+            self.send_note(proxy, kind, instance, 0, Vec::new());
         }
     }
 
@@ -105,13 +111,13 @@ impl Executor {
     }
 
     /// Reports once to such a proxy that the rank does not want a message any more.
-    pub(super) fn say_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
+    pub(super) fn send_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
         let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
         let run = &instance.block.run;
         let (context, sequence, at) = (run.context, run.sequence, run.record.at());
         if std::mem::replace(&mut instance.withdrawal, withdrawal) == Withdrawal::None {
-            self.order(proxy, Kind::Withdraw, (context, sequence), at, Vec::new());
+            self.send_note(proxy, NoteKind::Withdraw, (context, sequence), at, Vec::new());
         }
     }
 
@@ -132,12 +138,12 @@ impl Executor {
     }
 
     /// Takes the proxy's notes about instances as a whole.
-    pub(super) fn take_orders(&mut self) {
-        while let Some((from, note, _)) = self.far.ordered.pop_front() {
+    pub(super) fn take_proxy_notes(&mut self) {
+        while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {
-                (Some(remote), Kind::Welcome) if from == remote.endpoint => remote.is_welcome = true,
+                (Some(remote), NoteKind::Welcome) if from == remote.endpoint => remote.is_welcome = true,
                 // The proxy has written to the instance's word whether it is complete or returned.
-                (_, Kind::Over) => {
+                (_, NoteKind::Over) => {
                     let scalars = &self.reach.segment.rank(self.rank).scalars;
                     for index in [proxy::RETURNS, proxy::ENDED] {
                         scalars[index].fetch_add(1, Ordering::Relaxed);
@@ -148,8 +154,8 @@ impl Executor {
         }
     }
 
-    fn order(&mut self, to: u32, kind: Kind, instance: (u64, u32), at: u64, words: Vec<u64>) {
-        let note = Note::order(kind, self.rank.peer(), instance.0, instance.1, at);
-        self.far.orders.push_back((to, note, words));
+    fn send_note(&mut self, to: u32, kind: NoteKind, instance: (u64, u32), at: u64, words: Vec<u64>) {
+        let note = Note::of_instance(kind, self.rank.peer(), instance.0, instance.1, at);
+        self.far.notes_out.push_back((to, note, words));
     }
 }

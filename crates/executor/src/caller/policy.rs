@@ -3,9 +3,9 @@
 
 use super::Executor;
 use crate::block::InstanceBlock;
-use crate::habit::{Begun, MessageHabit};
+use crate::habit::{MeasuredStart, MessageHabit};
 use crate::staging::Readers;
-use crate::{Offload, Reduction, Start, Terms};
+use crate::{Offload, OffloadTerms, Reduction, Start};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter};
 
@@ -37,14 +37,14 @@ impl Executor {
 
     /// Starts to measure one more message of this kind, whoever carries it. Returns whether a proxy is to
     /// carry it, as far as was learnt. Kinds are the caller's numbers.
-    pub fn judge_message(&mut self, kind: (u64, u32)) -> (bool, Option<Begun>) {
-        if !self.config.judges || self.config.offload != Offload::Auto {
+    pub fn start_measured_message(&mut self, kind: (u64, u32)) -> (bool, Option<MeasuredStart>) {
+        if !self.config.measures || self.config.offload != Offload::Auto {
             return (true, None);
         }
         if self.habits.len() >= HABITS_MAX {
             self.habits.clear();
         }
-        (self.habits.entry(kind).or_default().begin(sys::clock::now()), Some(self.waits.begin()))
+        (self.habits.entry(kind).or_default().start(sys::clock::now()), Some(self.waits.start()))
     }
 
     /// Whether a proxy is to carry the messages of this kind that are under way.
@@ -53,14 +53,14 @@ impl Executor {
     }
 
     /// Ends the measurement of a message.
-    pub fn judged_message(&mut self, kind: (u64, u32), begun: Begun) {
+    pub fn end_measured_message(&mut self, kind: (u64, u32), started: MeasuredStart) {
         let waits = &mut self.waits;
-        self.habits.entry(kind).or_default().end(|habit| waits.judge(begun, habit));
+        self.habits.entry(kind).or_default().end(|habit| waits.measure(started, habit));
     }
 
     /// Decides who executes an operation: by what is asked for, what pays and what is possible.
     pub(super) fn choose(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Choice {
-        let terms = Terms {
+        let terms = OffloadTerms {
             setting: self.config.offload,
             start: start.offload,
             bytes: block.moved_bytes,
@@ -81,8 +81,8 @@ impl Executor {
 
     /// Why the proxy does not get an operation that is meant for it, by what was measured and what it can do.
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
-        if self.is_judged(block, start) {
-            let (is_here, program) = (self.is_here(block), &mut self.programs[key]);
+        if self.is_measured(block, start) {
+            let (is_here, program) = (self.is_on_one_host(block), &mut self.programs[key]);
             let works = program.habit.works();
             let spared = match is_here {
                 true => (!works).then_some(Choice::Waits),
@@ -139,20 +139,20 @@ impl Executor {
     }
 
     /// Whether the executor measures if the rank computes beside an operation whose edges to other hosts are
-    /// messages. `Edge::is_overlapped` passes the result on, for long messages.
-    pub(super) fn judges_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
-        self.config.judges && block.run.has_messages() && start.offload != Offload::Off
+    /// messages. `EdgeMessage::is_overlapped` passes the result on, for long messages.
+    pub(super) fn measures_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
+        self.config.measures && block.run.has_messages() && start.offload != Offload::Off
     }
 
     /// Whether measurements decide who carries the operation out. On one host they tell whether the rank
     /// computes beside it; between hosts, which way makes the program's steps shorter.
-    pub(super) fn is_judged(&self, block: &InstanceBlock, start: &Start) -> bool {
+    pub(super) fn is_measured(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
-        let pays = match self.is_here(block) {
+        let pays = match self.is_on_one_host(block) {
             true => block.moved_bytes >= self.config.offload_bytes_min && block.run.steps() > 0,
             false => !start.message,
         };
-        self.config.judges && auto && self.is_served() && pays
+        self.config.measures && auto && self.is_served() && pays
     }
 
     /// Who can read the bytes in private memory that this rank sends, as far as is known.
@@ -179,7 +179,7 @@ impl Executor {
     }
 
     /// Whether all members are on this host.
-    fn is_here(&self, block: &InstanceBlock) -> bool {
+    fn is_on_one_host(&self, block: &InstanceBlock) -> bool {
         !self.reach.segment.has_nodes() || block.run.peers.iter().all(|peer| peer.local().is_some())
     }
 }

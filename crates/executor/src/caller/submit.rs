@@ -44,7 +44,7 @@ impl Executor {
         start: &Start,
         exported: &mut Vec<ExportedRange>,
     ) -> bool {
-        let begun = telemetry::start_time();
+        let started = telemetry::begin();
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
         let pushed = match self.submit_exported(program, block) {
@@ -69,24 +69,24 @@ impl Executor {
         if !segment.job().may_spin() && !is_receive && self.is_early(&block.run) {
             sys::cpu::yield_cpu();
         }
-        if self.away == 0
+        if self.offloaded == 0
             && let Some(watch) = &mut self.watch
         {
-            watch.begin();
+            watch.start();
         }
         let (context, sequence) = (block.run.context, block.run.sequence);
-        telemetry::end(begun, Event::Offload { proxy, context, sequence });
+        telemetry::end(started, Event::HandOver { proxy, context, sequence });
         self.counters.offloaded += 1;
         self.count(Counter::Offloaded, 1);
         true
     }
 
     /// Checks the proxy, and takes back what it has returned. Returns whether that was anything.
-    pub(super) fn look_after(&mut self) -> bool {
+    pub(super) fn check_proxy(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
         let mut taken = 0;
         if std::mem::replace(&mut self.returns, returns) != returns {
-            taken = self.take_over(|state| state == RETURNED);
+            taken = self.take_back_instances(|state| state == RETURNED);
         }
         let Some(watch) = &mut self.watch else { return taken > 0 };
         let health = watch.look();
@@ -94,7 +94,7 @@ impl Executor {
             return taken > 0;
         }
         self.fence();
-        let lost = self.take_over(|state| state != COMPLETE);
+        let lost = self.take_back_instances(|state| state != COMPLETE);
         // The proxy may have died before it reported the others.
         self.end_retired();
         if health == Health::Fenced && lost > 0 {
@@ -110,7 +110,7 @@ impl Executor {
 
     /// Takes back the proxy's instances in a state that `wanted` accepts, which the proxy does not drive any
     /// more. Returns how many they are.
-    fn take_over(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
+    fn take_back_instances(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
         let mut all_exported = Vec::new();
         let mut taken = 0;
@@ -122,7 +122,7 @@ impl Executor {
             }
             instance.choice = Choice::TakenBack;
             all_exported.append(&mut instance.exported);
-            instance.kept = self.remote_proxy.is_some();
+            instance.is_owned = self.remote_proxy.is_some();
             state.store(0, Ordering::Relaxed);
             run.record.head(Head::Driver).store(0, Ordering::Relaxed);
             run.resume(run.context, run.sequence);
@@ -134,7 +134,7 @@ impl Executor {
             telemetry::event(Event::Recover { proxy, context: run.context, sequence: run.sequence });
             taken += 1;
         }
-        self.away -= taken;
+        self.offloaded -= taken;
         self.counters.recovered += taken as u64;
         self.count(Counter::Recovered, taken as u64);
         self.revoke(&all_exported);

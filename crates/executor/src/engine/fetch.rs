@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts that are fetched: the receiver's side. `far.rs` has the whole.
+//! Edges to ranks of other hosts that are fetched: the receiver's side. `remote_edges.rs` has the whole.
 //!
 //! Invariants: `done` counts bytes that are stored, from the first one on; a step neither ends nor asks again
 //! while a read of it is under way; an instance does not end before all servers know what was received.
 
-use super::{Did, Execution};
-use crate::far::{News, Read};
+use super::{Execution, StepProgress};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
-use crate::note::{self, Kind, Note, Place, Said, Taken};
+use crate::note::{self, ExposedSend, Note, NoteKind, NoteOutcome, Outgoing};
 use crate::record::{COMPLETE, Field, MESSAGE};
+use crate::remote_edges::{EdgeEvent, EdgeRead};
 use crate::server;
 use schedule::{Action, Blocks};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(super) struct Fetches {
     /// The fetches by step.
     fetches: Vec<Fetch>,
     /// The notes and reports to send.
-    pub(super) said: Vec<Said>,
+    pub(super) outgoing: Vec<Outgoing>,
     attempts: u32,
     /// Whether another driver is to go on once no read is under way.
     is_stopped: bool,
@@ -42,16 +42,16 @@ struct Fetch {
     /// The server that got the last note, and the number of that note.
     asked: Option<(u32, u32)>,
     /// Whether the step has asked before.
-    is_again: bool,
+    has_asked: bool,
     /// Whether the sender's operation does not wait for this receive.
     is_copied: bool,
     /// Whether the server knows that all has been received.
     is_known: bool,
     /// Whether the sending rank itself answers, not its server.
-    is_elsewhere: bool,
+    rank_answers: bool,
     fault: Option<Fault>,
     /// Where the bytes can be read, up to which byte, and how many there will be.
-    place: Option<Place>,
+    place: Option<ExposedSend>,
     readable: u64,
     total: u64,
     /// The reads under way or ended behind `done`, in their order: begin, end, whether the bytes are there.
@@ -77,20 +77,25 @@ impl Fetch {
 
 impl Fetches {
     pub(super) fn new(steps: usize) -> Fetches {
-        Fetches { fetches: vec![Fetch::default(); steps], said: Vec::new(), attempts: 0, is_stopped: false }
+        Fetches {
+            fetches: vec![Fetch::default(); steps],
+            outgoing: Vec::new(),
+            attempts: 0,
+            is_stopped: false,
+        }
     }
 
     /// Forgets all but the number of the last note, so that no earlier answer passes for a later one.
     pub(super) fn restart(&mut self) {
         self.is_stopped = false;
         self.fetches.fill(Fetch::default());
-        self.said.clear();
+        self.outgoing.clear();
     }
 
     /// Whether an answer has come that the step has not seen.
-    pub(super) fn has_news(&self, step: u32) -> bool {
+    pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
-        fetch.is_known || fetch.fault.is_some() || fetch.is_elsewhere && fetch.asked.is_none()
+        fetch.is_known || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
     }
 }
 
@@ -101,17 +106,17 @@ impl Execution {
     }
 
     /// The next note or report to send.
-    pub(crate) fn next_said(&mut self) -> Option<Said> {
-        self.fetches.as_mut()?.said.pop()
+    pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
+        self.fetches.as_mut()?.outgoing.pop()
     }
 
     /// Reports that a send has published its first bytes, except of a message, which nobody may want yet.
-    pub(super) fn push(&mut self, step: u32, bytes: u64) {
+    pub(super) fn report_published(&mut self, step: u32, bytes: u64) {
         let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
         let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
         let Some(fetches) = self.fetches.as_mut().filter(|_| !is_message) else { return };
         let note = Note {
-            kind: Kind::Fetch,
+            kind: NoteKind::Fetch,
             context: self.context,
             sequence: self.sequence,
             sender: self.rank.peer(),
@@ -123,7 +128,7 @@ impl Execution {
             offset: 0,
             total: bytes,
         };
-        fetches.said.push(Said::Published(note));
+        fetches.outgoing.push(Outgoing::Published(note));
     }
 
     /// The step that a note is about, or None.
@@ -156,21 +161,21 @@ impl Execution {
     }
 
     /// Takes a server's answer, or the end of a read. Adds the reads that can start.
-    pub(crate) fn take_news(
+    pub(crate) fn take_event(
         &mut self,
-        news: News,
+        event: EdgeEvent,
         reach: &Reach,
-        reads: &mut VecDeque<Read>,
-    ) -> Result<Taken, Stop> {
-        let Some(step) = self.step_of(news.note()) else { return Ok(Taken::No) };
-        let taken = match news {
-            News::Note(from, note, data) => self.take_note(step, from, note, data, reach)?,
-            News::Read(read, is_there) => {
+        reads: &mut VecDeque<EdgeRead>,
+    ) -> Result<NoteOutcome, Stop> {
+        let Some(step) = self.step_of(event.note()) else { return Ok(NoteOutcome::Ignored) };
+        let taken = match event {
+            EdgeEvent::Note(from, note, data) => self.take_note(step, from, note, data, reach)?,
+            EdgeEvent::ReadEnded(read, is_there) => {
                 self.read_ended(read, is_there, reach)?;
-                Taken::Yes
+                NoteOutcome::Accepted
             }
         };
-        self.read_on(step, reads);
+        self.add_reads(step, reads);
         Ok(taken)
     }
 
@@ -182,31 +187,31 @@ impl Execution {
         note: &Note,
         data: Span,
         reach: &Reach,
-    ) -> Result<Taken, Stop> {
-        let Some(fetches) = &mut self.fetches else { return Ok(Taken::No) };
-        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(Taken::No) };
+    ) -> Result<NoteOutcome, Stop> {
+        let Some(fetches) = &mut self.fetches else { return Ok(NoteOutcome::Ignored) };
+        let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return Ok(NoteOutcome::Ignored) };
         let state = &self.states[step as usize];
         let is_unasked = note.attempt == 0;
         match fetch.asked {
-            None if is_unasked && !state.finished => return Ok(Taken::Early),
+            None if is_unasked && !state.finished => return Ok(NoteOutcome::Early),
             Some((server, attempt)) if server == from && (is_unasked || attempt == note.attempt) => {}
-            _ => return Ok(Taken::No),
+            _ => return Ok(NoteOutcome::Ignored),
         }
         let capacity = self.buffers.spots[step as usize].bytes;
-        let has_bytes = matches!(note.kind, Kind::Data | Kind::Copied | Kind::Place);
+        let has_bytes = matches!(note.kind, NoteKind::Data | NoteKind::Copied | NoteKind::Exposed);
         if has_bytes && !state.settling && !reach.claim(self.rank, &self.record) {
-            return Ok(Taken::No);
+            return Ok(NoteOutcome::Ignored);
         }
         if has_bytes && is_unasked && note.total != capacity {
             fetch.fault = Some(Fault::Truncated { peer: note.sender, sent: note.total, expected: capacity });
-            return Ok(Taken::Yes);
+            return Ok(NoteOutcome::Accepted);
         }
         match (note.kind, state.settling) {
-            (Kind::Known, true) => fetch.is_known = true,
-            (Kind::Elsewhere, _) => (fetch.is_elsewhere, fetch.asked) = (true, None),
-            (Kind::Failed, false) => fetch.fault = Some(server::failed(note.sender, data)),
-            (Kind::Place, false) => {
-                let place = Place::from_words(&note::words(data));
+            (NoteKind::Known, true) => fetch.is_known = true,
+            (NoteKind::Elsewhere, _) => (fetch.rank_answers, fetch.asked) = (true, None),
+            (NoteKind::Failed, false) => fetch.fault = Some(server::fault_of(note.sender, data)),
+            (NoteKind::Exposed, false) => {
+                let place = ExposedSend::from_words(&note::words(data));
                 let has_changed = fetch.place.is_some() && fetch.total != note.total;
                 if has_changed
                     || place.as_ref().is_none_or(|place| place.start > state.done)
@@ -214,31 +219,31 @@ impl Execution {
                 {
                     let corrupt = Fault::Corrupt { peer: note.sender, what: Corruption::Progress };
                     fetch.fault = Some(corrupt);
-                    return Ok(Taken::Yes);
+                    return Ok(NoteOutcome::Accepted);
                 }
                 (fetch.place, fetch.total) = (place, note.total);
                 fetch.readable = fetch.readable.max(note.offset);
             }
-            (Kind::Data | Kind::Copied, false) => {
-                fetch.is_copied = note.kind == Kind::Copied;
-                let begun = state.done;
-                let end = begun + data.bytes() as u64;
-                if note.offset != begun || end > note.total.min(capacity) || !fetch.reads.is_empty() {
-                    return Ok(Taken::No);
+            (NoteKind::Data | NoteKind::Copied, false) => {
+                fetch.is_copied = note.kind == NoteKind::Copied;
+                let start = state.done;
+                let end = start + data.bytes() as u64;
+                if note.offset != start || end > note.total.min(capacity) || !fetch.reads.is_empty() {
+                    return Ok(NoteOutcome::Ignored);
                 }
-                if self.store_or_fail(step, begun, data, reach) {
+                if self.store_or_fail(step, start, data, reach) {
                     self.received(step, end, note.total, reach)?;
                 }
             }
-            _ => return Ok(Taken::No),
+            _ => return Ok(NoteOutcome::Ignored),
         }
-        Ok(Taken::Yes)
+        Ok(NoteOutcome::Accepted)
     }
 
     /// Takes the end of a read. Its bytes count once all bytes before them are there.
-    fn read_ended(&mut self, read: &Read, is_there: bool, reach: &Reach) -> Result<(), Stop> {
+    fn read_ended(&mut self, read: &EdgeRead, is_there: bool, reach: &Reach) -> Result<(), Stop> {
         let step = read.note.step;
-        let begin = read.begin;
+        let begin = read.offset;
         let is_stored = is_there
             && read.bounce.as_ref().is_none_or(|block| {
                 self.store_or_fail(step, begin, block.span().slice(0, read.to.bytes()), reach)
@@ -270,7 +275,7 @@ impl Execution {
     }
 
     /// Adds the next reads of a step.
-    fn read_on(&mut self, step: u32, reads: &mut VecDeque<Read>) {
+    fn add_reads(&mut self, step: u32, reads: &mut VecDeque<EdgeRead>) {
         let Some(fetches) = self.fetches.as_mut().filter(|it| !it.is_stopped) else { return };
         let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return };
         let (Some(place), Some((from, attempt)), None) = (fetch.place.clone(), fetch.asked, fetch.fault)
@@ -296,7 +301,7 @@ impl Execution {
             let end = begin + to.bytes() as u64;
             fetch.reads.push_back((begin, end, false));
             let note = Note {
-                kind: Kind::Fetch,
+                kind: NoteKind::Fetch,
                 context: self.context,
                 sequence: self.sequence,
                 sender: self.peers[sender as usize].number(),
@@ -308,15 +313,15 @@ impl Execution {
                 offset: begin,
                 total: spot.bytes,
             };
-            reads.push_back(Read { note, from, place: place.clone(), to, bounce, begin });
+            reads.push_back(EdgeRead { note, from, place: place.clone(), to, bounce, offset: begin });
         }
     }
 
     /// Stores that `end` bytes of a step are there, of `total` that its send has.
     fn received(&mut self, step: u32, end: u64, total: u64, reach: &Reach) -> Result<(), Stop> {
-        let begun = self.states[step as usize].done;
+        let start = self.states[step as usize].done;
         let capacity = self.buffers.spots[step as usize].bytes;
-        reach.count(Counter::FetchedBytes, end - begun);
+        reach.count(Counter::FetchedBytes, end - start);
         reach.fault_point()?;
         let is_whole = end == total.min(capacity);
         if is_whole && total > capacity {
@@ -328,18 +333,18 @@ impl Execution {
         }
         let word = end | if is_whole { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);
-        reach.tell(self.rank, &self.record, step);
+        reach.write_done(self.rank, &self.record, step);
         reach.fault_point()?;
         self.states[step as usize].done = end;
-        self.states[step as usize].said_all = is_whole;
+        self.states[step as usize].is_complete = is_whole;
         Ok(())
     }
 
     /// Copies bytes to where a step receives them. Returns whether that was possible; if not, the step gets
     /// the fault.
-    fn store_or_fail(&mut self, step: u32, begun: u64, data: Span, reach: &Reach) -> bool {
+    fn store_or_fail(&mut self, step: u32, start: u64, data: Span, reach: &Reach) -> bool {
         let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else { return false };
-        let stored = self.store(step, into, begun, data, reach);
+        let stored = self.store(step, into, start, data, reach);
         if let (Err(fault), Some(fetches)) = (stored, &mut self.fetches) {
             fetches.fetches[step as usize].fault = Some(fault);
         }
@@ -347,11 +352,11 @@ impl Execution {
     }
 
     /// Copies bytes to where a step receives them.
-    fn store(&self, step: u32, into: Blocks, begun: u64, data: Span, reach: &Reach) -> Result<(), Fault> {
+    fn store(&self, step: u32, into: Blocks, start: u64, data: Span, reach: &Reach) -> Result<(), Fault> {
         let spot = self.buffers.spots[step as usize];
         let mut at = 0;
         while at < data.bytes() {
-            let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + begun + at as u64)?;
+            let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + start + at as u64)?;
             let bytes = here.min((data.bytes() - at) as u64) as usize;
             reach.put(region, offset, data.slice(at, bytes))?;
             at += bytes;
@@ -360,15 +365,21 @@ impl Execution {
     }
 
     /// Drives a receive from another host.
-    pub(super) fn fetch(&mut self, step: u32, peer: u32, edge: u32, reach: &Reach) -> Result<Did, Stop> {
-        let may_begin = self.limit(step).1;
+    pub(super) fn fetch(
+        &mut self,
+        step: u32,
+        peer: u32,
+        edge: u32,
+        reach: &Reach,
+    ) -> Result<StepProgress, Stop> {
+        let may_start = self.limit(step).1;
         let bytes = self.buffers.spots[step as usize].bytes;
         let state = &self.states[step as usize];
         let (done, is_settling) = (state.done, state.settling);
-        let Some(fetches) = &mut self.fetches else { return Ok(Did::Nothing) };
+        let Some(fetches) = &mut self.fetches else { return Ok(StepProgress::Idle) };
         let fetch = &mut fetches.fetches[step as usize];
         if fetch.is_reading() || fetches.is_stopped {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         if fetch.failures >= FAILURES_MAX {
             fetch.fault.get_or_insert(Fault::Lost { peer });
@@ -377,24 +388,24 @@ impl Execution {
             fetch.asked = None;
             return Err(fault.into());
         }
-        if state.said_all && !is_settling {
+        if state.is_complete && !is_settling {
             fetch.asked = None;
-            return Ok(Did::All);
+            return Ok(StepProgress::Finished);
         }
         if fetch.is_known {
-            return Ok(Did::All);
+            return Ok(StepProgress::Finished);
         }
         let is_withdrawn = self.record.is_withdrawn();
         if is_withdrawn && !is_settling {
             fetch.asked = None;
-            return self.leave(step, reach);
+            return self.end_withdrawn(step, reach);
         }
-        if !may_begin && !is_settling {
-            return Ok(Did::Nothing);
+        if !may_start && !is_settling {
+            return Ok(StepProgress::Idle);
         }
-        let server = if fetch.is_elsewhere { peer } else { reach.segment.server_of(peer) };
+        let server = if fetch.rank_answers { peer } else { reach.segment.server_of(peer) };
         if fetch.asked.is_some_and(|(asked, _)| asked == server) {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         (fetch.place, fetch.readable) = (None, 0);
         fetch.reads.clear();
@@ -403,10 +414,10 @@ impl Execution {
         fetch.asked = Some((server, fetches.attempts));
         let note = Note {
             kind: match is_settling {
-                false if std::mem::replace(&mut fetch.is_again, true) => Kind::Again,
-                false => Kind::Fetch,
-                true if is_withdrawn => Kind::Leave,
-                true => Kind::Done,
+                false if std::mem::replace(&mut fetch.has_asked, true) => NoteKind::Again,
+                false => NoteKind::Fetch,
+                true if is_withdrawn => NoteKind::Leave,
+                true => NoteKind::Done,
             },
             context: self.context,
             sequence: self.sequence,
@@ -420,8 +431,8 @@ impl Execution {
             total: bytes,
         };
         let is_awaited = !(is_settling && fetch.is_copied);
-        fetches.said.push(Said::Note { to: server, note, is_awaited });
-        Ok(Did::Something)
+        fetches.outgoing.push(Outgoing::Note { to: server, note, is_awaited });
+        Ok(StepProgress::Moved)
     }
 }
 
@@ -437,20 +448,20 @@ mod tests {
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();
-        let Some(Said::Note { to: mut from, note: asked, .. }) = run.next_said() else {
+        let Some(Outgoing::Note { to: mut from, note: asked, .. }) = run.next_outgoing() else {
             panic!("it asks for its bytes")
         };
-        assert_eq!((asked.kind, asked.offset, asked.total), (Kind::Fetch, 0, BYTES));
+        assert_eq!((asked.kind, asked.offset, asked.total), (NoteKind::Fetch, 0, BYTES));
         let place =
-            Place { far: RemoteRange { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
-        let mut note = Note { kind: Kind::Place, offset: BYTES, ..asked };
+            ExposedSend { far: RemoteRange { key: 1, base: 0, bytes: BYTES }, start: 0, name: [7; 5].into() };
+        let mut note = Note { kind: NoteKind::Exposed, offset: BYTES, ..asked };
         let mut words = place.words();
         change(&mut from, &mut note, &mut words);
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let data = Block::new(bytes.len());
         data.span().write(&bytes);
         let mut reads = VecDeque::new();
-        run.take_news(News::Note(from, &note, data.span()), &reach, &mut reads).unwrap();
+        run.take_event(EdgeEvent::Note(from, &note, data.span()), &reach, &mut reads).unwrap();
         let fetches = run.fetches.as_ref().unwrap();
         (fetches.fetches[note.step as usize].fault, reads.len())
     }
@@ -465,10 +476,10 @@ mod tests {
         assert_eq!(answer(|_, note, _| note.offset = BYTES + 1), (corrupt, 0), "more than there is");
         assert_eq!(answer(|_, note, _| note.attempt += 1), (None, 0), "to another question");
         assert_eq!(answer(|from, _, _| *from += 1), (None, 0), "from somebody else");
-        assert_eq!(answer(|_, note, _| note.kind = Kind::Known), (None, 0), "nothing is settled");
+        assert_eq!(answer(|_, note, _| note.kind = NoteKind::Known), (None, 0), "nothing is settled");
         let data = |offset: u64, bytes: usize| {
             answer(move |_, note, words| {
-                (note.kind, note.offset) = (Kind::Data, offset);
+                (note.kind, note.offset) = (NoteKind::Data, offset);
                 *words = vec![0; bytes / 8];
             })
         };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The steps without a peer: copies, reductions, and calls of a user's reduction function.
 
-use super::{Did, Execution};
+use super::{Execution, StepProgress};
 use crate::Reduction;
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Bounce, Reach, Region, Stop};
@@ -9,16 +9,22 @@ use schedule::{Blocks, BufferId};
 use telemetry::Counter;
 
 impl Execution {
-    pub(super) fn copy(&mut self, step: u32, from: Blocks, into: Blocks, reach: &Reach) -> Result<Did, Stop> {
+    pub(super) fn copy(
+        &mut self,
+        step: u32,
+        from: Blocks,
+        into: Blocks,
+        reach: &Reach,
+    ) -> Result<StepProgress, Stop> {
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
-        let end = limit.min(begun + reach.chunk_bytes);
+        let start = self.states[step as usize].done;
+        let end = limit.min(start + reach.chunk_bytes);
         let complete = end == spot.bytes && all;
-        if end == begun && !complete {
-            return Ok(Did::Nothing);
+        if end == start && !complete {
+            return Ok(StepProgress::Idle);
         }
-        self.shift((from.buffer, spot.at[0]), (into.buffer, spot.at[1]), begun, end, reach)?;
+        self.shift((from.buffer, spot.at[0]), (into.buffer, spot.at[1]), start, end, reach)?;
         reach.fault_point()?;
         if let Some((from, into)) = spot.unequal.filter(|_| complete) {
             self.record.set_fault(Fault::Unequal { from, into });
@@ -26,16 +32,16 @@ impl Execution {
         self.advance(step, end, complete, reach)
     }
 
-    /// Copies bytes `[begun, end)` of one range of a buffer over those of another.
+    /// Copies bytes `[start, end)` of one range of a buffer over those of another.
     fn shift(
         &self,
         from: (BufferId, u64),
         into: (BufferId, u64),
-        begun: u64,
+        start: u64,
         end: u64,
         reach: &Reach,
     ) -> Result<(), Fault> {
-        let mut at = begun;
+        let mut at = start;
         while at < end {
             let (source, source_offset, source_bytes) = self.buffers.region(from.0, from.1 + at)?;
             let (region, offset, bytes) = self.buffers.region(into.0, into.1 + at)?;
@@ -51,21 +57,21 @@ impl Execution {
         step: u32,
         [left, right, into]: [Blocks; 3],
         reach: &Reach,
-    ) -> Result<Did, Stop> {
+    ) -> Result<StepProgress, Stop> {
         let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Parameters };
         let Some(Reduction::Predefined { op, basic, element_bytes }) = self.buffers.reduction else {
             return Err(wrong.into());
         };
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
+        let start = self.states[step as usize].done;
         let chunk = reach.chunk_bytes.min(reach.fetch_bytes_max()).max(element_bytes);
-        let mut part = limit.saturating_sub(begun).min(chunk);
+        let mut part = limit.saturating_sub(start).min(chunk);
         part -= part % element_bytes;
         if part > 0 {
-            let (left, left_at, left_bytes) = self.buffers.region(left.buffer, spot.at[0] + begun)?;
-            let (right, right_at, right_bytes) = self.buffers.region(right.buffer, spot.at[1] + begun)?;
-            let (into, into_at, into_bytes) = self.buffers.region(into.buffer, spot.at[2] + begun)?;
+            let (left, left_at, left_bytes) = self.buffers.region(left.buffer, spot.at[0] + start)?;
+            let (right, right_at, right_bytes) = self.buffers.region(right.buffer, spot.at[1] + start)?;
+            let (into, into_at, into_bytes) = self.buffers.region(into.buffer, spot.at[2] + start)?;
             part = part.min(left_bytes).min(right_bytes).min(into_bytes);
             part -= part % element_bytes;
             if part == 0 {
@@ -86,10 +92,10 @@ impl Execution {
             reach.count(Counter::ReducedBytes, part);
             reach.fault_point()?;
         }
-        let end = begun + part;
+        let end = start + part;
         let complete = end == spot.bytes && all;
         if part == 0 && !complete {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         self.advance(step, end, complete, reach)
     }
@@ -100,10 +106,10 @@ impl Execution {
         step: u32,
         [left, right, into]: [Blocks; 3],
         reach: &Reach,
-    ) -> Result<Did, Stop> {
+    ) -> Result<StepProgress, Stop> {
         let spot = self.buffers.spots[step as usize];
         if self.states[step as usize].calling || !self.limit(step).1 {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         if spot.bytes == 0 {
             return self.advance(step, 0, true, reach);
@@ -123,6 +129,6 @@ impl Execution {
             BufferId::Scratch(buffer) => self.plan.schedule.scratch[usize::from(buffer)].first + into.first,
         };
         let blocks = u64::from(first)..u64::from(first) + u64::from(into.count);
-        Ok(Did::Call { left, into: into_span, blocks })
+        Ok(StepProgress::Call { left, into: into_span, blocks })
     }
 }

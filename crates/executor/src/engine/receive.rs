@@ -2,7 +2,7 @@
 //! Receives from a rank of this host: finding the send, copying what it has published, storing `done` for
 //! both.
 
-use super::{Did, Execution, SendSource, UNCLEAR_MAX};
+use super::{Execution, SendSource, StepProgress, UNCLEAR_MAX};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
 use crate::record::{self, ASKS, COMPLETE, Field, Head, IN_ARENA, InstanceRecord, Lookup, MESSAGE};
@@ -18,31 +18,31 @@ impl Execution {
         edge: u32,
         into: Blocks,
         reach: &Reach,
-    ) -> Result<Did, Stop> {
+    ) -> Result<StepProgress, Stop> {
         if self.states[step as usize].source.is_none() {
             if self.record.is_withdrawn() {
-                return self.leave(step, reach);
+                return self.end_withdrawn(step, reach);
             }
-            if !self.seek(step, peer, edge, reach)? {
-                return Ok(Did::Nothing);
+            if !self.seek_send(step, peer, edge, reach)? {
+                return Ok(StepProgress::Idle);
             }
         }
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
-        let begun = self.states[step as usize].done;
-        let Some(source) = &mut self.states[step as usize].source else { return Ok(Did::Nothing) };
+        let start = self.states[step as usize].done;
+        let Some(source) = &mut self.states[step as usize].source else { return Ok(StepProgress::Idle) };
         // This comes before the look at `published`, which counts the bytes in the arena.
         let waits = source.asked && !source.is_staged(peer, reach)?;
         let (have, is_whole) = source.record.published(source.step, source.bytes, peer.peer())?;
         if waits {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
-        let end = have.min(limit).min(begun + reach.chunk_bytes).max(begun);
+        let end = have.min(limit).min(start + reach.chunk_bytes).max(start);
         let complete = end == source.bytes.min(spot.bytes) && is_whole && all;
-        if end == begun && !complete {
-            return Ok(Did::Nothing);
+        if end == start && !complete {
+            return Ok(StepProgress::Idle);
         }
-        let mut at = begun;
+        let mut at = start;
         while at < end {
             let (region, offset, here) = self.buffers.region(into.buffer, spot.at[0] + at)?;
             let bytes = here.min(end - at);
@@ -50,11 +50,11 @@ impl Execution {
                 Err(fault) if fault.refuses(peer.peer()) => {
                     source.asked = true;
                     let word = source.record.step(source.step, Field::Done);
-                    word.store(begun | ASKS, Ordering::Release);
+                    word.store(start | ASKS, Ordering::Release);
                     reach.fault_point()?;
                     reach.mark_unread(self.rank, peer);
                     reach.wake(peer);
-                    return Ok(Did::Something);
+                    return Ok(StepProgress::Moved);
                 }
                 copied => copied?,
             }
@@ -77,31 +77,31 @@ impl Execution {
         reach.fault_point()?;
         self.states[step as usize].done = end;
         reach.wake(peer);
-        Ok(if complete { Did::All } else { Did::Something })
+        Ok(if complete { StepProgress::Finished } else { StepProgress::Moved })
     }
 
     /// Ends a receive that the rank has withdrawn. The sender gets no note: another receive may take the
     /// message.
-    pub(super) fn leave(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+    pub(super) fn end_withdrawn(&mut self, step: u32, reach: &Reach) -> Result<StepProgress, Stop> {
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
         reach.fault_point()?;
-        Ok(Did::All)
+        Ok(StepProgress::Finished)
     }
 
     /// Finds the send of a receive. Returns false if the peer has not started yet, or this rank has
     /// withdrawn.
-    fn seek(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
+    fn seek_send(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
         let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
         let theirs = self.edge_step(step, &record, edge, reach)?;
         let total = record.step(theirs, Field::Total).load(Ordering::Acquire);
         let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
         let address = record.step(theirs, Field::Address).load(Ordering::Acquire);
         let expected = self.buffers.spots[step as usize].bytes;
-        let region = reach.lies(peer, address, total);
+        let region = reach.region_of_send(peer, address, total);
         if is_message && !reach.claim(self.rank, &self.record) {
             return Ok(false);
         }
-        reach.let_in(self.rank, peer);
+        reach.clear_unmapped(self.rank, peer);
         let (found, fault) =
             region.map_or_else(|fault| (Region::NOTHING, Some(fault)), |found| (found, None));
         self.states[step as usize].source =
@@ -163,29 +163,29 @@ impl Execution {
         peer: LocalRank,
         edge: u32,
         reach: &Reach,
-    ) -> Result<Did, Stop> {
+    ) -> Result<StepProgress, Stop> {
         if self.record.is_withdrawn() {
-            return Ok(Did::All);
+            return Ok(StepProgress::Finished);
         }
         let before = self.states[step as usize].unclear;
         let Some((record, stamp)) = self.find(step, peer, reach)? else {
             let absent = self.states[step as usize].unclear <= before;
-            return Ok(if absent { Did::All } else { Did::Nothing });
+            return Ok(if absent { StepProgress::Finished } else { StepProgress::Idle });
         };
         let Ok(theirs) = self.edge_step(step, &record, edge, reach) else {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         };
         let word = record.step(theirs, Field::Done);
         let done = word.load(Ordering::Acquire);
         if record.head(Head::Stamp).load(Ordering::Acquire) != stamp {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         if done & COMPLETE == 0 {
             word.store(self.buffers.spots[step as usize].bytes | COMPLETE, Ordering::Release);
             reach.fault_point()?;
             reach.wake(peer);
         }
-        Ok(Did::All)
+        Ok(StepProgress::Finished)
     }
 }
 
@@ -194,7 +194,7 @@ impl SendSource {
     fn is_staged(&mut self, peer: LocalRank, reach: &Reach) -> Result<bool, Fault> {
         let address = self.record.step(self.step, Field::Address).load(Ordering::Acquire);
         self.asked = address & IN_ARENA == 0;
-        self.region = reach.lies(peer, address, self.bytes)?;
+        self.region = reach.region_of_send(peer, address, self.bytes)?;
         Ok(!self.asked)
     }
 }

@@ -2,7 +2,7 @@
 //! Edges to ranks of other hosts that are messages, which the process that has the network carries for the
 //! engine.
 //!
-//! The engine asks for a message (`Edge`) once all that a step depends on is finished, and gets a report when
+//! The engine asks for a message (`EdgeMessage`) once all that a step depends on is finished, and gets a report when
 //! the message has ended. Only callers do that.
 //!
 //! Invariants: both sides of an edge ask for one message of the same context, tag and length; the bytes of a
@@ -10,7 +10,7 @@
 //!
 //! Read next: `caller.rs` (`next_edge`, `edge_ended`).
 
-use super::{Did, Execution};
+use super::{Execution, StepProgress};
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Reach, Region, Stop};
 use crate::peer::Peer;
@@ -22,14 +22,14 @@ pub(super) struct Remote {
     /// The least bytes of an edge that is fetched.
     fetched_bytes_min: u64,
     /// The messages by step.
-    messages: Vec<Message>,
+    messages: Vec<StepMessage>,
     /// The messages to ask for.
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedMessage>,
 }
 
 /// The message of a step.
 #[derive(Default)]
-enum Message {
+enum StepMessage {
     #[default]
     None,
     /// The message is under way. The block has its bytes, unless they lie in one piece in the step's buffer.
@@ -40,7 +40,7 @@ enum Message {
 
 /// A message that the engine asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedMessage {
     pub step: u32,
     pub peer: u32,
     pub is_send: bool,
@@ -76,7 +76,7 @@ impl Execution {
         let steps = self.states.len();
         self.fetches = fetches.then(|| Box::new(super::fetch::Fetches::new(steps)));
         self.remote = messages.then(|| {
-            let messages = (0..steps).map(|_| Message::None).collect();
+            let messages = (0..steps).map(|_| StepMessage::None).collect();
             Box::new(Remote { fetched_bytes_min, messages, wanted: Vec::new() })
         });
     }
@@ -93,26 +93,26 @@ impl Execution {
     }
 
     /// The next message that the instance needs.
-    pub(crate) fn next_wanted(&mut self) -> Option<Wanted> {
+    pub(crate) fn next_wanted(&mut self) -> Option<WantedMessage> {
         self.remote.as_mut()?.wanted.pop()
     }
 
     /// Notes that the message of a step has ended.
     pub(crate) fn message_ended(&mut self, step: u32, outcome: Result<u64, Fault>) {
         let Some(remote) = &mut self.remote else { return };
-        if let Message::UnderWay(block) = &mut remote.messages[step as usize] {
-            remote.messages[step as usize] = Message::Ended(block.take(), outcome);
+        if let StepMessage::UnderWay(block) = &mut remote.messages[step as usize] {
+            remote.messages[step as usize] = StepMessage::Ended(block.take(), outcome);
         }
     }
 
     /// Whether the message of a step has ended, and the step has not been driven since.
     pub(super) fn has_ended(&self, step: u32) -> bool {
         let message = self.remote.as_ref().map(|remote| &remote.messages[step as usize]);
-        matches!(message, Some(Message::Ended(..)))
+        matches!(message, Some(StepMessage::Ended(..)))
     }
 
     /// Drives the step of an edge that is a message.
-    pub(super) fn exchange(
+    pub(super) fn drive_message(
         &mut self,
         step: u32,
         peer: u32,
@@ -120,12 +120,12 @@ impl Execution {
         blocks: Blocks,
         is_send: bool,
         reach: &Reach,
-    ) -> Result<Did, Stop> {
-        let may_begin = self.limit(step).1;
-        let Some(remote) = &mut self.remote else { return Ok(Did::Nothing) };
+    ) -> Result<StepProgress, Stop> {
+        let may_start = self.limit(step).1;
+        let Some(remote) = &mut self.remote else { return Ok(StepProgress::Idle) };
         let bytes = self.buffers.spots[step as usize].bytes;
         match std::mem::take(&mut remote.messages[step as usize]) {
-            Message::None if may_begin => {
+            StepMessage::None if may_start => {
                 let (span, block) = match self.contiguous(step, blocks, is_send, reach) {
                     // The receiver gets a message without bytes, so that it fails, too, instead of waiting.
                     Err(fault) if is_send => {
@@ -134,7 +134,7 @@ impl Execution {
                     }
                     found => found?,
                 };
-                let wanted = Wanted {
+                let wanted = WantedMessage {
                     step,
                     peer,
                     is_send,
@@ -143,12 +143,12 @@ impl Execution {
                     span,
                 };
                 if let Some(remote) = &mut self.remote {
-                    remote.messages[step as usize] = Message::UnderWay(block);
+                    remote.messages[step as usize] = StepMessage::UnderWay(block);
                     remote.wanted.push(wanted);
                 }
-                Ok(Did::Something)
+                Ok(StepProgress::Moved)
             }
-            Message::Ended(block, outcome) => {
+            StepMessage::Ended(block, outcome) => {
                 let moved = outcome?;
                 if moved != bytes {
                     return Err(Fault::Truncated { peer, sent: moved, expected: bytes }.into());
@@ -162,7 +162,7 @@ impl Execution {
             }
             message => {
                 remote.messages[step as usize] = message;
-                Ok(Did::Nothing)
+                Ok(StepProgress::Idle)
             }
         }
     }

@@ -2,7 +2,7 @@
 //! Sends: publishing bytes for a receiver on this host, or for this rank's server, where they lie or in a
 //! copy.
 
-use super::{Did, Execution};
+use super::{Execution, StepProgress};
 use crate::fault::Fault;
 use crate::memory::{Driver, Reach, Stop};
 use crate::record::{ASKS, BYTES, COMPLETE, Field, IN_ARENA, STAGED};
@@ -35,7 +35,7 @@ impl Execution {
             }
         };
         let state = &mut self.states[step as usize];
-        (state.published, state.said_all) = (state.done, false);
+        (state.published, state.is_complete) = (state.done, false);
         // A receiver that sees the new address sees that no bytes lie there yet.
         self.record.step(step, Field::Published).store(state.done, Ordering::Release);
         self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
@@ -55,50 +55,50 @@ impl Execution {
         to: Option<LocalRank>,
         from: Blocks,
         reach: &Reach,
-    ) -> Result<Did, Stop> {
+    ) -> Result<StepProgress, Stop> {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if done & COMPLETE != 0 {
-            return Ok(Did::All);
+            return Ok(StepProgress::Finished);
         }
         let (done, must_stage) = (done & BYTES, self.must_stage(step, done));
         if must_stage {
             self.states[step as usize].done = done;
-            return Ok(Did::Stage);
+            return Ok(StepProgress::Stage);
         }
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
         let state = &mut self.states[step as usize];
         let moved = std::mem::replace(&mut state.done, done) != done;
-        let begun = state.published;
-        let void = if self.is_void && !state.said_all { self.record.fault() } else { None };
-        if let Some(fault) = void.or_else(|| reach.shut_out_by(self.rank, to)) {
+        let start = state.published;
+        let void = if self.is_void && !state.is_complete { self.record.fault() } else { None };
+        if let Some(fault) = void.or_else(|| reach.unmapped_by(self.rank, to)) {
             return Err(fault.into());
         }
-        if state.said_all || (limit == begun && !(all && begun == spot.bytes)) {
-            return Ok(if moved { Did::Something } else { Did::Nothing });
+        if state.is_complete || (limit == start && !(all && start == spot.bytes)) {
+            return Ok(if moved { StepProgress::Moved } else { StepProgress::Idle });
         }
         let mut end = limit;
         let address = self.record.step(step, Field::Address).load(Ordering::Acquire);
         if address & STAGED != 0 && spot.bytes > 0 {
-            end = limit.min(begun + reach.chunk_bytes);
+            end = limit.min(start + reach.chunk_bytes);
             let staging = reach.span(self.rank, address & !(IN_ARENA | STAGED), spot.bytes)?;
-            let mut at = begun;
+            let mut at = start;
             while at < end {
                 let (region, offset, here) = self.buffers.region(from.buffer, spot.at[0] + at)?;
                 let bytes = here.min(end - at);
                 reach.fetch_into(region, offset, staging.slice(at as usize, bytes as usize))?;
                 at += bytes;
             }
-            reach.count(Counter::StagedBytes, end - begun);
+            reach.count(Counter::StagedBytes, end - start);
             reach.fault_point()?;
         }
         let complete = all && end == spot.bytes;
         let word = end | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Published).store(word, Ordering::Release);
         reach.fault_point()?;
-        (state.published, state.said_all) = (end, complete);
-        if begun == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
-            self.push(step, spot.bytes);
+        (state.published, state.is_complete) = (end, complete);
+        if start == 0 && to.is_none() && matches!(reach.driver, Driver::Proxy(_)) {
+            self.report_published(step, spot.bytes);
         }
         if let (is_free, true) = self.is_sent(step, reach.imported.is_some())
             && complete
@@ -106,6 +106,6 @@ impl Execution {
             self.close(step, is_free);
         }
         self.wake(to, reach);
-        Ok(Did::Something)
+        Ok(StepProgress::Moved)
     }
 }

@@ -4,14 +4,14 @@
 //!
 //! Each driver drives its own steps. It watches the steps of the other driver that its own steps follow, by
 //! `done` in its own copy of the record. The proxy writes that word to the rank; the rank sends it in a note
-//! (`Kind::Step`), with the bytes that the step wrote to scratch if they are few. Else the proxy fetches
+//! (`NoteKind::Step`), with the bytes that the step wrote to scratch if they are few. Else the proxy fetches
 //! them.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
 //! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`). Read
 //! next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
 
-use super::{Did, Execution};
+use super::{Execution, StepProgress};
 use crate::checked::written;
 use crate::fault::{Corruption, Fault};
 use crate::imported::VALUES_BYTES_MAX;
@@ -25,7 +25,7 @@ use transport::shm::LocalRank;
 
 /// What a driver does with a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum StepRole {
     /// This driver drives the step.
     Own,
     /// The other driver drives it, and steps of this driver follow.
@@ -41,7 +41,7 @@ pub(super) enum Role {
 pub(super) struct Share {
     side: Side,
     /// The roles by step.
-    roles: Box<[Role]>,
+    roles: Box<[StepRole]>,
     /// Whether a step of the other driver follows, by step.
     is_awaited: Box<[bool]>,
     /// Whether two drivers are at work. A rank may also drive an instance alone.
@@ -60,13 +60,13 @@ impl Execution {
         if sides.iter().all(|of| *of == sides[0]) {
             return;
         }
-        let mut roles: Box<[Role]> =
-            sides.iter().map(|of| if *of == side { Role::Own } else { Role::Ignored }).collect();
+        let mut roles: Box<[StepRole]> =
+            sides.iter().map(|of| if *of == side { StepRole::Own } else { StepRole::Ignored }).collect();
         let mut is_awaited: Box<[bool]> = vec![false; sides.len()].into();
         for (index, step) in schedule.steps.iter().enumerate() {
             for earlier in schedule.after_of(step).iter().map(|after| after.step as usize) {
                 match (sides[index] == side, sides[earlier] == side) {
-                    (true, false) => roles[earlier] = Role::Watched,
+                    (true, false) => roles[earlier] = StepRole::Watched,
                     (false, true) => is_awaited[earlier] = true,
                     _ => {}
                 }
@@ -80,8 +80,9 @@ impl Execution {
             // The rank has to copy bytes that their receiver cannot read.
             let address = self.record.step(index as u32, Field::Address).load(Ordering::Relaxed);
             let is_readable = address & (IN_ARENA | STAGED) == IN_ARENA;
-            if side == Side::Dpu && roles[index] == Role::Ignored && is_send && is_of_proxy && is_readable {
-                roles[index] = Role::Announced;
+            if side == Side::Dpu && roles[index] == StepRole::Ignored && is_send && is_of_proxy && is_readable
+            {
+                roles[index] = StepRole::Announced;
             }
         }
         self.share = Some(Box::new(Share { side, roles, is_awaited, is_on: false, ended: Vec::new() }));
@@ -101,13 +102,13 @@ impl Execution {
         self.active.clear();
         for (index, state) in self.states.iter_mut().enumerate() {
             match share.roles[index] {
-                Role::Own | Role::Announced if state.waits > 0 => {}
-                Role::Own | Role::Announced => self.active.push(index as u32),
-                Role::Watched => {
+                StepRole::Own | StepRole::Announced if state.waits > 0 => {}
+                StepRole::Own | StepRole::Announced => self.active.push(index as u32),
+                StepRole::Watched => {
                     state.waits = 0;
                     self.active.push(index as u32);
                 }
-                Role::Ignored => {
+                StepRole::Ignored => {
                     (state.finished, state.is_free, state.is_local) = (true, true, true);
                     self.unfinished -= 1;
                     self.open -= 1;
@@ -117,14 +118,14 @@ impl Execution {
     }
 
     /// Has one driver carry out the whole instance.
-    pub(super) fn unite(&mut self) {
+    pub(super) fn drive_alone(&mut self) {
         self.share.iter_mut().for_each(|share| share.is_on = false);
     }
 
-    pub(super) fn role(&self, step: u32) -> Role {
+    pub(super) fn role(&self, step: u32) -> StepRole {
         match &self.share {
             Some(share) if share.is_on => share.roles[step as usize],
-            _ => Role::Own,
+            _ => StepRole::Own,
         }
     }
 
@@ -139,9 +140,9 @@ impl Execution {
     }
 
     /// The rank of this host that gets a note when a step has ended.
-    pub(crate) fn awaits(&self, step: u32) -> LocalRank {
+    pub(crate) fn awaiting_rank(&self, step: u32) -> LocalRank {
         match (self.role(step), self.plan.schedule.steps[step as usize].action) {
-            (Role::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
+            (StepRole::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
                 Peer::Local(to) => to,
                 Peer::Remote(_) => self.rank,
             },
@@ -150,12 +151,12 @@ impl Execution {
     }
 
     /// Remembers an ended step that others await.
-    pub(super) fn note_end(&mut self, step: u32) {
+    pub(super) fn add_ended(&mut self, step: u32) {
         if let Some(share) = self.share.as_mut().filter(|share| share.is_on) {
             let is_noted = match share.roles[step as usize] {
-                Role::Own => share.is_awaited[step as usize],
-                Role::Announced => true,
-                Role::Watched | Role::Ignored => false,
+                StepRole::Own => share.is_awaited[step as usize],
+                StepRole::Announced => true,
+                StepRole::Watched | StepRole::Ignored => false,
             };
             if is_noted {
                 share.ended.push(step);
@@ -164,41 +165,41 @@ impl Execution {
     }
 
     /// Whether the other driver has advanced a watched step.
-    pub(super) fn has_come_further(&self, step: u32) -> bool {
+    pub(super) fn has_advanced(&self, step: u32) -> bool {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
     }
 
     /// Looks how far a step of the other driver is.
-    pub(super) fn watch(&mut self, step: u32) -> Did {
+    pub(super) fn watch(&mut self, step: u32) -> StepProgress {
         let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if word & COMPLETE != 0 {
             self.is_void |= self.record.fault().is_some_and(Fault::voids);
-            return Did::All;
+            return StepProgress::Finished;
         }
         let done = (word & BYTES).min(self.buffers.spots[step as usize].bytes);
         let before = std::mem::replace(&mut self.states[step as usize].done, done);
-        if done == before { Did::Nothing } else { Did::Something }
+        if done == before { StepProgress::Idle } else { StepProgress::Moved }
     }
 
     /// Publishes a send of the rank, whose bytes this proxy has written.
-    pub(super) fn announce(&mut self, step: u32, reach: &Reach) -> Result<Did, Stop> {
+    pub(super) fn announce(&mut self, step: u32, reach: &Reach) -> Result<StepProgress, Stop> {
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
         let is_whole = all && limit == spot.bytes;
         // The rank itself gives up what a fault has made void.
         if self.is_void {
-            return Ok(if all { Did::All } else { Did::Nothing });
+            return Ok(if all { StepProgress::Finished } else { StepProgress::Idle });
         }
         if limit == self.states[step as usize].published && !is_whole {
-            return Ok(Did::Nothing);
+            return Ok(StepProgress::Idle);
         }
         let word = limit | if is_whole { COMPLETE } else { 0 };
         self.record.step(step, Field::Published).store(word, Ordering::Release);
-        reach.publish(self.rank, &self.record, step);
+        reach.write_published(self.rank, &self.record, step);
         reach.fault_point()?;
         self.states[step as usize].published = limit;
-        Ok(if is_whole { Did::All } else { Did::Something })
+        Ok(if is_whole { StepProgress::Finished } else { StepProgress::Moved })
     }
 
     /// Withdraws a message that the rank, on another computer, does not want any more.
@@ -209,7 +210,7 @@ impl Execution {
             }
             _ => {
                 self.record.withdraw();
-                reach.tell_claim(self.rank, &self.record);
+                reach.write_claim(self.rank, &self.record);
             }
         }
     }
@@ -244,7 +245,7 @@ impl Execution {
         reach: &Reach,
     ) -> Result<(), Stop> {
         let wrong = Fault::Corrupt { peer: self.rank.peer(), what: Corruption::Progress };
-        if step >= self.steps() as u32 || self.role(step) != Role::Watched || done & COMPLETE == 0 {
+        if step >= self.steps() as u32 || self.role(step) != StepRole::Watched || done & COMPLETE == 0 {
             return Err(wrong.into());
         }
         let bytes = self.buffers.spots[step as usize].bytes;

@@ -6,20 +6,23 @@ use crate::engine::Execution;
 use crate::fault::{Corruption, Fault};
 use crate::imported::{self, Submission};
 use crate::memory::Stop;
-use crate::note::{Kind, Note};
+use crate::note::{Note, NoteKind};
 use crate::record::{self, Head, RETURNED};
 use std::sync::atomic::Ordering;
 use transport::shm::{LocalRank, State};
 
 impl Proxy {
     /// The note that has a rank look at an instance.
-    pub(super) fn woken(rank: LocalRank, run: &Execution) -> (u32, Note) {
-        (rank.peer(), Note::order(Kind::Over, rank.peer(), run.context, run.sequence, run.record.at()))
+    pub(super) fn wake_note(rank: LocalRank, run: &Execution) -> (u32, Note) {
+        (
+            rank.peer(),
+            Note::of_instance(NoteKind::Over, rank.peer(), run.context, run.sequence, run.record.at()),
+        )
     }
 
     /// Does what the note of a rank on another computer asks for. Returns None if the rank cannot ask for
     /// that.
-    pub(super) fn obey(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
+    pub(super) fn take_rank_note(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
         let Proxy { reach, far, .. } = self;
         let imported = reach.imported.as_ref()?;
         let rank =
@@ -29,19 +32,19 @@ impl Proxy {
         }
         let key = (from, note.context, note.sequence);
         match note.kind {
-            Kind::Join => {
+            NoteKind::Join => {
                 let (name, heartbeat) = imported::read_join(words)?;
                 if !imported.meet(rank, &name, heartbeat) {
                     return None;
                 }
                 self.forget(rank);
                 self.reach.segment.rank(rank).set_state(State::Running);
-                let answer = Note::order(Kind::Welcome, from, 0, 0, 0);
-                self.far.orders.push_back((from, answer, Vec::new()));
+                let answer = Note::of_instance(NoteKind::Welcome, from, 0, 0, 0);
+                self.far.notes_out.push_back((from, answer, Vec::new()));
             }
-            Kind::Submit => {
+            NoteKind::Submit => {
                 let submission = Submission::read(words)?;
-                if !imported.bind(rank, note.offset, &submission) {
+                if !imported.add_instance(rank, note.offset, &submission) {
                     return None;
                 }
                 if let Err(fault) = self.mirror(rank, note, &submission) {
@@ -53,7 +56,7 @@ impl Proxy {
                     Err(_) => self.end_exported(rank, note.offset, key, RETURNED),
                 }
             }
-            Kind::Step => {
+            NoteKind::Step => {
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note);
                 // The instance may have been returned in the meantime.
                 let Some(run) = self.runs.iter_mut().find(is_it) else { return Some(()) };
@@ -71,17 +74,17 @@ impl Proxy {
                     Err(Stop::Died) => self.dead = true,
                 }
             }
-            Kind::Withdraw => {
+            NoteKind::Withdraw => {
                 // Only messages have one step.
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note) && run.steps() == 1;
                 // An instance that has ended or was returned reports that by its state.
                 if let Some(run) = self.runs.iter_mut().find(is_it) {
                     run.withdraw(&self.reach);
-                    far.outbox.push_back(Proxy::woken(rank, run));
+                    far.outbox.push_back(Proxy::wake_note(rank, run));
                 }
             }
-            Kind::Keep => drop(far.server.kept.insert(key)),
-            Kind::End => drop(far.server.kept.remove(&key)),
+            NoteKind::Own => drop(far.server.owned.insert(key)),
+            NoteKind::OwnEnded => drop(far.server.owned.remove(&key)),
             _ => return None,
         }
         Some(())
@@ -92,7 +95,7 @@ impl Proxy {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);
         self.plans.retain(|&(owner, _), _| owner != rank);
-        self.far.server.kept.retain(|(owner, ..)| *owner != rank.peer());
+        self.far.server.owned.retain(|(owner, ..)| *owner != rank.peer());
         self.far.unasked.forget(rank.peer(), None);
         self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
     }
@@ -154,17 +157,19 @@ impl Proxy {
         let written = match record::find(directory, arena, self.reach.me(), key.1, key.2) {
             Ok(record::Lookup::Here(record, _)) if record.at() == at => {
                 record.unlink(directory);
-                imported.report(rank, &record)
+                imported.write_report(rank, &record)
             }
             _ => Ok(()),
         };
         if state == RETURNED {
-            self.far.server.kept.insert(key);
+            self.far.server.owned.insert(key);
         }
         // If a write fails, the rank does not need it any more.
         if written.is_ok() && imported.write_state(rank, at, state).is_ok() {
-            self.far.outbox.push_back((rank.peer(), Note::order(Kind::Over, rank.peer(), key.1, key.2, at)));
+            self.far
+                .outbox
+                .push_back((rank.peer(), Note::of_instance(NoteKind::Over, rank.peer(), key.1, key.2, at)));
         }
-        imported.release(rank, at);
+        imported.remove_instance(rank, at);
     }
 }

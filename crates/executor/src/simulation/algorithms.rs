@@ -186,11 +186,11 @@ fn place(
     let cut = if data.len() == blocks as usize {
         let mut at = vec![0];
         data.iter().for_each(|block| at.push(at.last().unwrap() + 4 * block.len() as u64));
-        Cut::At(at.into())
+        Cut::Bounds(at.into())
     } else {
         // A vector, cut by the algorithm.
         assert_eq!(data.len(), 1);
-        Cut::Near { elements: data[0].len() as u64, element_bytes: 4 }
+        Cut::NearEqual { elements: data[0].len() as u64, element_bytes: 4 }
     };
     (vec![buffer.clone()], Binding::Whole { buffer, cut })
 }
@@ -411,7 +411,7 @@ pub(super) fn turn_node(
 ) {
     if !unheard.is_empty() && rng.random_ratio(1, 5) {
         let (node, endpoint) = unheard.swap_remove(rng.random_range(0..unheard.len()));
-        jobs[node].hear(endpoint);
+        jobs[node].proxy_ended(endpoint);
         return;
     }
     let job = jobs.choose_mut(rng).expect("there is a node");
@@ -419,7 +419,7 @@ pub(super) fn turn_node(
     if job.mirror.is_some() && rng.random_ratio(1, 2000) {
         let own = job.segment.proxy_endpoint(rng.random_range(0..job.proxies.len() as u32));
         if !job.segment.is_gone(own) {
-            job.hear(own);
+            job.proxy_ended(own);
             unheard.extend((0..jobs.len()).map(|node| (node, own)));
         }
         return;
@@ -524,7 +524,7 @@ fn nobody_waits_for_a_leader_that_computes() {
                 input: Binding::None,
                 output: Binding::Whole {
                     buffer: buffer.clone(),
-                    cut: Cut::Near { elements: 5000, element_bytes: 1 },
+                    cut: Cut::NearEqual { elements: 5000, element_bytes: 1 },
                 },
                 reduction: None,
                 offload: Offload::On,
@@ -535,7 +535,7 @@ fn nobody_waits_for_a_leader_that_computes() {
         })
         .collect();
     // The call that starts it.
-    while jobs[1].ranks[2].executor.has_orders() {
+    while jobs[1].ranks[2].executor.has_urgent_notes() {
         turn(&mut jobs, 2..3);
     }
     for _ in 0..2000 {

@@ -79,7 +79,7 @@ impl Job {
         let mut proxies: Vec<_> =
             (0..proxies).map(|index| Proxy::new(segment.clone(), index, config)).collect();
         proxies.iter_mut().for_each(|proxy| {
-            proxy.look_after_ranks();
+            proxy.check_ranks();
         });
         Job { segment, ranks, proxies, mirror: None }
     }
@@ -121,7 +121,7 @@ impl Job {
     }
 
     /// Notes that a proxy of some host has ended.
-    pub fn hear(&self, endpoint: u32) {
+    pub fn proxy_ended(&self, endpoint: u32) {
         self.segment.set_endpoint(endpoint, &[]);
         self.mirror.iter().for_each(|mirror| mirror.set_endpoint(endpoint, &[]));
     }

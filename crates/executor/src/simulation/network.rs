@@ -3,7 +3,7 @@
 //! random time; packets of one process to another in their order.
 
 use crate::note::{EdgePort, Lease};
-use crate::{Edge, EdgeOutcome, Executor};
+use crate::{EdgeMessage, EdgeOutcome, Executor};
 use rand::Rng;
 use rand::rngs::SmallRng;
 use rand::seq::IteratorRandom;
@@ -18,13 +18,13 @@ type Key = (u32, u32, u64, i32);
 #[derive(Default)]
 pub struct Network {
     /// The messages that executors need, with their ranks.
-    wanted: Vec<(u32, Edge)>,
+    wanted: Vec<(u32, EdgeMessage)>,
     under_way: Vec<(Key, Vec<u8>)>,
     /// Messages that have come.
     pub carried: u64,
 }
 
-fn key(rank: u32, edge: &Edge) -> Key {
+fn key(rank: u32, edge: &EdgeMessage) -> Key {
     let (from, to) = if edge.is_send { (rank, edge.peer) } else { (edge.peer, rank) };
     (from, to, edge.context, edge.tag)
 }

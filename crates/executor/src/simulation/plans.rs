@@ -47,7 +47,7 @@ impl PlanBuilder {
 
 /// The results that the ranks compute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PlanKind {
     Alltoall,
     Bcast,
     Allreduce,
@@ -56,18 +56,24 @@ pub enum Kind {
     Message,
 }
 
-pub const KINDS: [Kind; 6] =
-    [Kind::Alltoall, Kind::Bcast, Kind::Allreduce, Kind::Allgather, Kind::Barrier, Kind::Message];
+pub const KINDS: [PlanKind; 6] = [
+    PlanKind::Alltoall,
+    PlanKind::Bcast,
+    PlanKind::Allreduce,
+    PlanKind::Allgather,
+    PlanKind::Barrier,
+    PlanKind::Message,
+];
 
-impl Kind {
+impl PlanKind {
     pub fn schedule(self, rank: u32, size: u32) -> Schedule {
         match self {
-            Kind::Alltoall => alltoall(rank, size),
-            Kind::Bcast => bcast(rank, size),
-            Kind::Allreduce => allreduce(rank, size),
-            Kind::Allgather => allgather(rank, size),
-            Kind::Barrier => barrier(rank, size),
-            Kind::Message => message(rank, size),
+            PlanKind::Alltoall => alltoall(rank, size),
+            PlanKind::Bcast => bcast(rank, size),
+            PlanKind::Allreduce => allreduce(rank, size),
+            PlanKind::Allgather => allgather(rank, size),
+            PlanKind::Barrier => barrier(rank, size),
+            PlanKind::Message => message(rank, size),
         }
     }
 }

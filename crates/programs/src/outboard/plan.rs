@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use coll::Placement;
 use coll::carrier::{
-    self, CallFacts, CallMode, Carrier, CarrierFacts, LibraryFacts, Policy, Slots, Space, Terms, Why, choose,
+    self, CallFacts, CallMode, Carrier, CarrierFacts, LibraryFacts, Policy, Slots, Space, OffloadTerms, Why, choose,
     execute,
 };
 use schedule::simulate::{Network, simulate};
@@ -192,7 +192,7 @@ impl Plan {
         let simulated = self.ranks <= RANKS_WEIGHED;
         let report = || simulate(algorithm, self.ranks, bytes, placement.map(), &Network::default(), 1);
         let moved = simulated.then(|| report().message_bytes / u64::from(self.ranks));
-        let terms = Terms {
+        let terms = OffloadTerms {
             setting: policy.offload,
             start: carrier::schedule::offload(&policy, mode),
             bytes: moved.unwrap_or(u64::MAX),

@@ -5,17 +5,19 @@
 //! or that rank once the proxy is gone. The server sends short bytes, and those outside of arenas, in
 //! packets; it exposes the rest, which the driver reads. The driver stores its `done` behind the bytes and
 //! reports it; the server stores the send's `done` and acknowledges. Then the instance may end. A proxy
-//! answers before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`later.rs`).
+//! answers before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`delayed.rs`).
 //! Invariants: every note may come twice; when a driver or server dies, its words allow another to go on;
 //! only its driver writes to a receiver's buffer, so no bytes of a dead driver come late.
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
-use crate::later::Later;
+use crate::delayed::DelayedNotes;
 use crate::memory::{Driver, Reach};
-use crate::note::{EdgePort, Kind, Lease, NOTE_BYTES, Note, Place, Said, Taken, send_words, words};
+use crate::note::{
+    EdgePort, ExposedSend, Lease, NOTE_BYTES, Note, NoteKind, NoteOutcome, Outgoing, send_words, words,
+};
 use crate::server::Server;
-use crate::unasked::Unasked;
+use crate::unasked::UnaskedNotes;
 use error::{Class, Result, fail};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -29,78 +31,78 @@ use transport::route::{Pull, Sent};
 const READING_BYTES_MAX: usize = 256 << 10;
 
 /// A note about a whole instance, with the endpoint that gets it or has sent it, and the words behind it.
-pub(crate) type Order = (u32, Note, Vec<u64>);
+pub(crate) type InstanceNote = (u32, Note, Vec<u64>);
 
 /// The part of an executor or a proxy in the edges between hosts.
 #[derive(Default)]
-pub(crate) struct FarEdges {
+pub(crate) struct RemoteEdges {
     /// The notes to send, with the endpoints that get them.
     pub outbox: VecDeque<(u32, Note)>,
     /// The notes between a rank and its proxy on another computer (`imported.rs`): those to send, which leave
     /// before the others, and those that have come.
-    pub orders: VecDeque<Order>,
-    pub ordered: VecDeque<Order>,
+    pub notes_out: VecDeque<InstanceNote>,
+    pub notes_in: VecDeque<InstanceNote>,
     pub server: Server,
     /// The notes that have come for steps that have not started.
-    pub unasked: Unasked,
-    later: Later,
+    pub unasked: UnaskedNotes,
+    delayed: DelayedNotes,
     /// The reads that have not started, and those under way, with what exposes their memory to the provider.
-    reads: VecDeque<Read>,
-    reading: Slab<(Read, Lease)>,
+    reads: VecDeque<EdgeRead>,
+    reading: Slab<(EdgeRead, Lease)>,
 }
 
 /// A read of bytes that a send has published, from the memory of its server.
-pub(crate) struct Read {
+pub(crate) struct EdgeRead {
     /// The fetch that needs the bytes.
     pub note: Note,
     /// The endpoint of the server.
     pub from: u32,
     /// The server's memory.
-    pub place: Place,
-    /// Where the bytes go. Nobody else uses this memory until `FarEdges` has reported the end of the read.
+    pub place: ExposedSend,
+    /// Where the bytes go. Nobody else uses this memory until `RemoteEdges` has reported the end of the read.
     pub to: Span,
     /// The block of `to`, if the bytes are copied to their final address afterwards.
     pub bounce: Option<Block>,
     /// The offset in the edge of the first byte.
-    pub begin: u64,
+    pub offset: u64,
 }
 
-/// What `FarEdges::exchange` reports to the drivers of instances.
-pub(crate) enum News<'a> {
+/// What `RemoteEdges::exchange` reports to the drivers of instances.
+pub(crate) enum EdgeEvent<'a> {
     /// A note has come from an endpoint, with the data behind it.
     Note(u32, &'a Note, Span),
     /// A read has ended; true if it has brought its bytes.
-    Read(&'a Read, bool),
+    ReadEnded(&'a EdgeRead, bool),
 }
 
-impl News<'_> {
+impl EdgeEvent<'_> {
     /// The note that names the instance.
     pub fn note(&self) -> &Note {
         match self {
-            News::Note(_, note, _) => note,
-            News::Read(read, _) => &read.note,
+            EdgeEvent::Note(_, note, _) => note,
+            EdgeEvent::ReadEnded(read, _) => &read.note,
         }
     }
 }
 
-impl FarEdges {
+impl RemoteEdges {
     /// Takes the notes and reports that the driver of an instance has to send.
-    pub fn hear(&mut self, all: impl Iterator<Item = Said>, reach: &Reach) {
-        for said in all {
-            let (to, note, is_awaited) = match said {
-                Said::Note { to, note, is_awaited } => (to, note, is_awaited),
-                Said::Published(note) => {
-                    self.server.push(note, reach);
+    pub fn take_outgoing(&mut self, all: impl Iterator<Item = Outgoing>, reach: &Reach) {
+        for outgoing in all {
+            let (to, note, is_awaited) = match outgoing {
+                Outgoing::Note { to, note, is_awaited } => (to, note, is_awaited),
+                Outgoing::Published(note) => {
+                    self.server.send_unasked(note, reach);
                     continue;
                 }
             };
             let may_wait = match note.kind {
-                Kind::Fetch => self.later.is_pushed(&note) && !self.unasked.has(&note),
+                NoteKind::Fetch => self.delayed.comes_unasked(&note) && !self.unasked.has(&note),
                 _ => !is_awaited,
             };
             // A rank may not come back to MPI soon, so it delays no note.
             match reach.driver {
-                Driver::Proxy(_) if may_wait => self.later.push(to, note),
+                Driver::Proxy(_) if may_wait => self.delayed.delay(to, note),
                 _ => self.outbox.push_back((to, note)),
             }
         }
@@ -113,61 +115,66 @@ impl FarEdges {
         &mut self,
         port: &mut impl EdgePort,
         reach: &Reach,
-        mut arrived: impl FnMut(News, &mut VecDeque<Read>) -> Taken,
+        mut arrived: impl FnMut(EdgeEvent, &mut VecDeque<EdgeRead>) -> NoteOutcome,
     ) -> Result<bool> {
         let mut moved = false;
-        let mut ended: Vec<Read> = Vec::new();
-        let FarEdges { outbox, orders, ordered, server, unasked, later, reads, reading } = self;
+        let mut ended: Vec<EdgeRead> = Vec::new();
+        let RemoteEdges { outbox, notes_out, notes_in, server, unasked, delayed, reads, reading } = self;
         while port.take(|from, header, payload| match Note::read(header, payload) {
             None => telemetry::count(Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
-                Kind::Fetch | Kind::Again => server.ask(from, note),
-                Kind::Refused => server.refused(from, &note),
-                Kind::Leave => outbox.push_back((from, server.leave(note))),
-                Kind::Done => match server.done(from, note, reach) {
-                    Some((answer, false)) => later.push(from, answer),
+                NoteKind::Fetch | NoteKind::Again => server.take_question(from, note),
+                NoteKind::Refused => server.mark_refused(from, &note),
+                NoteKind::Leave => outbox.push_back((from, server.forget_withdrawn(note))),
+                NoteKind::Done => match server.store_done(from, note, reach) {
+                    Some((answer, false)) => delayed.delay(from, answer),
                     answer => outbox.extend(answer.map(|(answer, _)| (from, answer))),
                 },
-                Kind::Data | Kind::Copied | Kind::Place | Kind::Failed | Kind::Known | Kind::Elsewhere => {
-                    let is_unasked = note.attempt == 0 && note.kind != Kind::Known;
+                NoteKind::Data
+                | NoteKind::Copied
+                | NoteKind::Exposed
+                | NoteKind::Failed
+                | NoteKind::Known
+                | NoteKind::Elsewhere => {
+                    let is_unasked = note.attempt == 0 && note.kind != NoteKind::Known;
                     let taken = match is_unasked && unasked.has(&note) {
-                        true => Taken::Early,
-                        false => arrived(News::Note(from, &note, data), reads),
+                        true => NoteOutcome::Early,
+                        false => arrived(EdgeEvent::Note(from, &note, data), reads),
                     };
                     if is_unasked {
-                        later.pushed(&note, taken);
+                        delayed.note_unasked(&note, taken);
                     }
-                    if is_unasked && taken == Taken::Early {
+                    if is_unasked && taken == NoteOutcome::Early {
                         outbox.extend(unasked.keep(from, &note, data));
                     }
                 }
-                _ => ordered.push_back((from, note, words(data))),
+                _ => notes_in.push_back((from, note, words(data))),
             },
         }) {
             moved = true;
         }
         while let Some((token, is_there)) = port.pulled() {
             let Some((read, _)) = reading.try_remove(token as usize) else { continue };
-            arrived(News::Read(&read, is_there), reads);
+            arrived(EdgeEvent::ReadEnded(&read, is_there), reads);
             ended.push(read);
             moved = true;
         }
-        while let Some((to, note, words)) = orders.front() {
+        while let Some((to, note, words)) = notes_out.front() {
             if !reach.segment.is_gone(*to) && send_words(port, *to, note, words) == Sent::Full {
                 break;
             }
-            orders.pop_front();
+            notes_out.pop_front();
             moved = true;
         }
-        later.leave(outbox, reach);
+        delayed.take_due(outbox, reach);
         reach.settle(outbox);
         moved |= send_notes(port, reach, outbox, unasked, |from, note, data| {
-            arrived(News::Note(from, note, data), reads)
+            arrived(EdgeEvent::Note(from, note, data), reads)
         });
         let mut sent = Vec::new();
         moved |= server.serve(port, reach, &mut sent);
-        later.follow(&sent, outbox);
-        moved |= begin_reads(port, reads, reading, arrived);
+        delayed.take_following(&sent, outbox);
+        moved |= start_reads(port, reads, reading, arrived);
         acknowledge(port, &ended, reading);
         if !moved
             && (!outbox.is_empty() || server.is_busy())
@@ -179,13 +186,13 @@ impl FarEdges {
     }
 
     /// Whether a note is to leave that must not wait for the next MPI call.
-    pub fn has_orders(&self) -> bool {
-        !self.orders.is_empty()
+    pub fn has_urgent_notes(&self) -> bool {
+        !self.notes_out.is_empty()
     }
 
     /// How long these edges need no call of `exchange` if nothing comes.
     pub fn nap_max(&self) -> Option<Duration> {
-        self.later.nap_max()
+        self.delayed.nap_max()
     }
 
     /// Whether there is work for which no bell rings. What waits for room in the network does not count.
@@ -200,24 +207,27 @@ fn send_notes(
     port: &mut impl EdgePort,
     reach: &Reach,
     outbox: &mut VecDeque<(u32, Note)>,
-    unasked: &mut Unasked,
-    mut arrived: impl FnMut(u32, &Note, Span) -> Taken,
+    unasked: &mut UnaskedNotes,
+    mut arrived: impl FnMut(u32, &Note, Span) -> NoteOutcome,
 ) -> bool {
     let mut moved = false;
     // An endpoint that cannot be reached now delays no other.
     for _ in 0..outbox.len() {
         let Some((to, mut note)) = outbox.pop_front() else { break };
-        if note.kind == Kind::Fetch && unasked.has(&note) {
+        if note.kind == NoteKind::Fetch && unasked.has(&note) {
             moved = true;
             let all = unasked.take(&note);
             // If all are taken, the rest of the edge is on its way or has come.
-            if all.iter().all(|(from, note, block)| arrived(*from, note, block.span()) == Taken::Yes) {
+            if all
+                .iter()
+                .all(|(from, note, block)| arrived(*from, note, block.span()) == NoteOutcome::Accepted)
+            {
                 continue;
             }
-            note.kind = Kind::Again;
+            note.kind = NoteKind::Again;
         }
         // A driver that waits for an answer of a process that is gone asks another process.
-        if reach.segment.is_gone(to) || reach.must_not_tell(&note) {
+        if reach.segment.is_gone(to) || reach.reports_unknown(&note) {
             continue;
         }
         match port.send(to, &note.header(), NOTE_BYTES, |span| note.write(span)) {
@@ -229,7 +239,7 @@ fn send_notes(
 }
 
 /// Acknowledges ended reads to the servers from which no other read is under way.
-fn acknowledge(port: &mut impl EdgePort, ended: &[Read], reading: &Slab<(Read, Lease)>) {
+fn acknowledge(port: &mut impl EdgePort, ended: &[EdgeRead], reading: &Slab<(EdgeRead, Lease)>) {
     for (at, read) in ended.iter().enumerate() {
         let is_again = ended[at + 1..].iter().any(|other| other.from == read.from);
         if !is_again && reading.iter().all(|(_, (other, _))| other.from != read.from) {
@@ -239,11 +249,11 @@ fn acknowledge(port: &mut impl EdgePort, ended: &[Read], reading: &Slab<(Read, L
 }
 
 /// Starts the reads for which there is room. Returns whether any left the queue.
-fn begin_reads(
+fn start_reads(
     port: &mut impl EdgePort,
-    reads: &mut VecDeque<Read>,
-    reading: &mut Slab<(Read, Lease)>,
-    mut arrived: impl FnMut(News, &mut VecDeque<Read>) -> Taken,
+    reads: &mut VecDeque<EdgeRead>,
+    reading: &mut Slab<(EdgeRead, Lease)>,
+    mut arrived: impl FnMut(EdgeEvent, &mut VecDeque<EdgeRead>) -> NoteOutcome,
 ) -> bool {
     let mut moved = false;
     for _ in 0..reads.len() {
@@ -255,18 +265,18 @@ fn begin_reads(
         }
         let entry = reading.vacant_entry();
         let Some(own) = port.register(read.to) else {
-            arrived(News::Read(&read, false), reads);
+            arrived(EdgeEvent::ReadEnded(&read, false), reads);
             continue;
         };
-        let Place { far, start, name } = &read.place;
-        let (from, at) = ((read.from, &name[..]), (*far, read.begin - start));
+        let ExposedSend { far, start, name } = &read.place;
+        let (from, at) = ((read.from, &name[..]), (*far, read.offset - start));
         match port.pull(from, at, read.to, &own, entry.key() as u32) {
             Pull::Started => drop(entry.insert((read, own))),
             Pull::Full => {
                 reads.push_back(read);
                 continue;
             }
-            Pull::Never => drop(arrived(News::Read(&read, false), reads)),
+            Pull::Never => drop(arrived(EdgeEvent::ReadEnded(&read, false), reads)),
         }
         moved = true;
     }

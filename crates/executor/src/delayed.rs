@@ -4,7 +4,7 @@
 //! time, since a sender keeps its copies until the note arrives.
 
 use crate::memory::{Driver, Reach};
-use crate::note::{Kind, Note, Taken};
+use crate::note::{Note, NoteKind, NoteOutcome};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ const NOTES_MAX: usize = 16;
 
 /// The waiting notes of a process, in the order in which they must leave.
 #[derive(Default)]
-pub(crate) struct Later {
+pub(crate) struct DelayedNotes {
     notes: VecDeque<(u64, u32, Note)>,
     /// The ranks whose bytes have come unasked lately.
-    pushers: HashSet<u32>,
+    unasked_senders: HashSet<u32>,
     #[cfg(test)]
     turns: u64,
 }
 
-impl Later {
+impl DelayedNotes {
     /// Adds a note to an endpoint.
-    pub fn push(&mut self, to: u32, note: Note) {
+    pub fn delay(&mut self, to: u32, note: Note) {
         self.notes.push_back((self.now() + LATER, to, note));
     }
 
     /// Whether the bytes that a question asks for will probably come unasked.
-    pub fn is_pushed(&self, question: &Note) -> bool {
-        self.pushers.contains(&question.sender)
+    pub fn comes_unasked(&self, question: &Note) -> bool {
+        self.unasked_senders.contains(&question.sender)
     }
 
     /// Learns that bytes have come unasked, and what became of them.
-    pub fn pushed(&mut self, note: &Note, taken: Taken) {
-        self.pushers.insert(note.sender);
-        if taken == Taken::Yes {
-            self.notes.retain(|(.., one)| one.kind != Kind::Fetch || !one.is_edge_of(note));
+    pub fn note_unasked(&mut self, note: &Note, taken: NoteOutcome) {
+        self.unasked_senders.insert(note.sender);
+        if taken == NoteOutcome::Accepted {
+            self.notes.retain(|(.., one)| one.kind != NoteKind::Fetch || !one.is_edge_of(note));
         }
     }
 
     /// Moves the notes that must leave now to `outbox`.
-    pub fn leave(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
+    pub fn take_due(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
         #[cfg(test)]
         {
             self.turns += 1;
@@ -54,17 +54,17 @@ impl Later {
             && (due <= now || self.notes.len() > NOTES_MAX || !may_wait)
         {
             self.notes.pop_front();
-            if note.kind == Kind::Fetch {
-                self.pushers.remove(&note.sender);
+            if note.kind == NoteKind::Fetch {
+                self.unasked_senders.remove(&note.sender);
             }
             outbox.push_back((to, note));
         }
     }
 
     /// Moves the notes to `outbox` that follow the bytes which have left for these endpoints.
-    pub fn follow(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
+    pub fn take_following(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
         self.notes.retain(|&(_, to, note)| {
-            let follows = note.kind != Kind::Fetch && sent.contains(&to);
+            let follows = note.kind != NoteKind::Fetch && sent.contains(&to);
             if follows {
                 outbox.push_back((to, note));
             }
