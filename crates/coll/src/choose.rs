@@ -233,7 +233,7 @@ fn setting_of(collective: Collective, settings: &Settings) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schedule::{NodeMap, Order};
+    use schedule::{CombineOrder, NodeMap};
 
     fn choice(settings: Settings) -> AlgorithmChoice {
         AlgorithmChoice::from_settings(&settings).unwrap()
@@ -282,7 +282,7 @@ mod tests {
                         choice.of(collective, bytes, ranks, commutative, placement)
                     };
                     let together = of(&placed, &Placement::Together);
-                    let in_ranks = together.facts().order == Order::InRanks;
+                    let in_ranks = together.facts().order == CombineOrder::InRanks;
                     assert!(in_ranks || ranks > order::IN_RANKS_MAX, "{together:?} {ranks}");
                     assert!(placements(ranks).all(|placement| of(&anywhere, &placement) == together));
                 }

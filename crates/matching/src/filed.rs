@@ -11,7 +11,7 @@ use crate::pattern::{CLASSES, Envelope, Pattern};
 /// A pattern in the form that is compared and hashed: fields that take anything are 0, and the class says
 /// which those are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
+pub(crate) struct PatternKey {
     context: u64,
     source: u32,
     tag: i32,
@@ -21,12 +21,12 @@ pub(crate) struct Key {
 const ANY_SOURCE: usize = 1;
 const ANY_TAG: usize = 2;
 
-impl Key {
+impl PatternKey {
     #[inline]
-    pub(crate) fn of_pattern(pattern: &Pattern) -> Key {
+    pub(crate) fn of_pattern(pattern: &Pattern) -> PatternKey {
         let any_source = if pattern.source.is_none() { ANY_SOURCE } else { 0 };
         let any_tag = if pattern.tag.is_none() { ANY_TAG } else { 0 };
-        Key {
+        PatternKey {
             context: pattern.context,
             source: pattern.source.unwrap_or(0),
             tag: pattern.tag.unwrap_or(0),
@@ -36,9 +36,9 @@ impl Key {
 
     /// The pattern of a class that fits this envelope.
     #[inline]
-    pub(crate) fn of_envelope(envelope: &Envelope, class: usize) -> Key {
+    pub(crate) fn of_envelope(envelope: &Envelope, class: usize) -> PatternKey {
         debug_assert!(class < CLASSES);
-        Key {
+        PatternKey {
             context: envelope.context,
             source: if class & ANY_SOURCE == 0 { envelope.source } else { 0 },
             tag: if class & ANY_TAG == 0 { envelope.tag } else { 0 },
@@ -60,8 +60,8 @@ impl Key {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    key: Key,
+struct ChainNode {
+    key: PatternKey,
     before: u32,
     after: u32,
 }
@@ -81,10 +81,10 @@ struct FiledEntry<V> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Filed<V, const KEYS: usize> {
+pub(crate) struct FiledTable<V, const KEYS: usize> {
     entries: Vec<FiledEntry<V>>,
     /// The nodes, `KEYS` for each entry.
-    nodes: Vec<Node>,
+    nodes: Vec<ChainNode>,
     /// The chains; their number is a power of two.
     chains: Vec<Chain>,
     /// 64 minus the logarithm of the number of chains.
@@ -98,9 +98,9 @@ const NONE: u32 = u32::MAX;
 const EMPTY: Chain = Chain { first: NONE, last: NONE };
 const FIRST_CHAINS: usize = 64;
 
-impl<V, const KEYS: usize> Filed<V, KEYS> {
+impl<V, const KEYS: usize> FiledTable<V, KEYS> {
     pub(crate) fn new() -> Self {
-        Filed {
+        FiledTable {
             entries: Vec::new(),
             nodes: Vec::new(),
             chains: vec![EMPTY; FIRST_CHAINS],
@@ -117,7 +117,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
 
     /// Files a value under its keys, behind all others.
     #[inline(always)]
-    pub(crate) fn push(&mut self, keys: [Key; KEYS], value: V) -> u32 {
+    pub(crate) fn push(&mut self, keys: [PatternKey; KEYS], value: V) -> u32 {
         if (self.len + 1) * KEYS > self.chains.len() {
             self.grow();
         }
@@ -133,7 +133,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
 
     /// The oldest entry under a key.
     #[inline(always)]
-    pub(crate) fn first(&self, key: &Key) -> Option<u32> {
+    pub(crate) fn first(&self, key: &PatternKey) -> Option<u32> {
         let mut at = self.chains[self.bucket(key)].first;
         while at != NONE {
             let node = &self.nodes[at as usize];
@@ -146,7 +146,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     }
 
     /// The number of entries under a key. This walks the chain.
-    pub(crate) fn count(&self, key: &Key) -> usize {
+    pub(crate) fn count(&self, key: &PatternKey) -> usize {
         let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
         while at != NONE {
             let node = &self.nodes[at as usize];
@@ -198,7 +198,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
     }
 
     #[inline]
-    fn bucket(&self, key: &Key) -> usize {
+    fn bucket(&self, key: &PatternKey) -> usize {
         (key.hash() >> self.shift) as usize
     }
 
@@ -215,17 +215,20 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
             "more than 2^30 receives or messages in a queue"
         );
         self.entries.push(FiledEntry { sequence: 0, value: None });
-        let unlinked =
-            Node { key: Key { context: 0, source: 0, tag: 0, class: 0 }, before: NONE, after: NONE };
+        let unlinked = ChainNode {
+            key: PatternKey { context: 0, source: 0, tag: 0, class: 0 },
+            before: NONE,
+            after: NONE,
+        };
         self.nodes.extend([unlinked; KEYS]);
         entry
     }
 
     #[inline]
-    fn append(&mut self, at: u32, key: Key) {
+    fn append(&mut self, at: u32, key: PatternKey) {
         let bucket = self.bucket(&key);
         let last = self.chains[bucket].last;
-        self.nodes[at as usize] = Node { key, before: last, after: NONE };
+        self.nodes[at as usize] = ChainNode { key, before: last, after: NONE };
         self.chains[bucket].last = at;
         match last {
             NONE => self.chains[bucket].first = at,
@@ -235,7 +238,7 @@ impl<V, const KEYS: usize> Filed<V, KEYS> {
 
     #[inline]
     fn unlink(&mut self, at: u32) {
-        let Node { key, before, after } = self.nodes[at as usize];
+        let ChainNode { key, before, after } = self.nodes[at as usize];
         let bucket = self.bucket(&key);
         match before {
             NONE => self.chains[bucket].first = after,

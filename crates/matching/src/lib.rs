@@ -17,18 +17,18 @@ mod filed;
 mod pattern;
 mod run;
 
-use filed::{Filed, Key};
+use filed::{FiledTable, PatternKey};
 use pattern::CLASSES;
 pub use pattern::{Envelope, Pattern};
-use run::Run;
+use run::EntryRun;
 
 /// Names an entry while it is in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry(Kept);
+pub struct QueueEntry(EntryLocation);
 
 /// Where an entry is: in the run or in the table, under this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kept {
+enum EntryLocation {
     Run(u32),
     Filed(u32),
 }
@@ -36,8 +36,8 @@ enum Kept {
 /// The receives that wait for a message.
 #[derive(Debug)]
 pub struct Posted<T> {
-    run: Run<Pattern, T>,
-    filed: Filed<(Pattern, T), 1>,
+    run: EntryRun<Pattern, T>,
+    filed: FiledTable<(Pattern, T), 1>,
     /// The number of entries of each class. Most programs use one class, which saves three look-ups.
     per_class: [u32; CLASSES],
 }
@@ -45,25 +45,25 @@ pub struct Posted<T> {
 /// The messages that wait for a receive.
 #[derive(Debug)]
 pub struct Unexpected<T> {
-    run: Run<Envelope, T>,
-    filed: Filed<(Envelope, T), CLASSES>,
+    run: EntryRun<Envelope, T>,
+    filed: FiledTable<(Envelope, T), CLASSES>,
 }
 
 impl<T> Posted<T> {
     /// An empty queue.
     pub fn new() -> Posted<T> {
-        Posted { run: Run::new(), filed: Filed::new(), per_class: [0; CLASSES] }
+        Posted { run: EntryRun::new(), filed: FiledTable::new(), per_class: [0; CLASSES] }
     }
 
     /// Puts a receive at the end of the queue.
     #[inline(always)]
-    pub fn push(&mut self, pattern: Pattern, receive: T) -> Entry {
+    pub fn push(&mut self, pattern: Pattern, receive: T) -> QueueEntry {
         if self.filed.len() == 0 && self.run.admits(&pattern) {
-            return Entry(Kept::Run(self.run.push(pattern, receive)));
+            return QueueEntry(EntryLocation::Run(self.run.push(pattern, receive)));
         }
-        let key = Key::of_pattern(&pattern);
+        let key = PatternKey::of_pattern(&pattern);
         self.per_class[key.class()] += 1;
-        Entry(Kept::Filed(self.filed.push([key], (pattern, receive))))
+        QueueEntry(EntryLocation::Filed(self.filed.push([key], (pattern, receive))))
     }
 
     /// Takes the first posted receive that fits the message.
@@ -80,7 +80,7 @@ impl<T> Posted<T> {
             if self.per_class[class] == 0 {
                 continue;
             }
-            if let Some(index) = self.filed.first(&Key::of_envelope(envelope, class)) {
+            if let Some(index) = self.filed.first(&PatternKey::of_envelope(envelope, class)) {
                 let age = (self.filed.sequence(index), index);
                 first = Some(first.map_or(age, |other| other.min(age)));
             }
@@ -89,16 +89,16 @@ impl<T> Posted<T> {
     }
 
     /// Removes a receive, for MPI_Cancel. The entry must be in the queue.
-    pub fn remove(&mut self, entry: Entry) -> T {
+    pub fn remove(&mut self, entry: QueueEntry) -> T {
         match entry.0 {
-            Kept::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
-            Kept::Filed(number) => self.remove_filed(number),
+            EntryLocation::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
+            EntryLocation::Filed(number) => self.remove_filed(number),
         }
     }
 
     fn remove_filed(&mut self, number: u32) -> T {
         let (pattern, receive) = self.filed.remove(number);
-        self.per_class[Key::of_pattern(&pattern).class()] -= 1;
+        self.per_class[PatternKey::of_pattern(&pattern).class()] -= 1;
         receive
     }
 
@@ -115,11 +115,11 @@ impl<T> Posted<T> {
             many = self.run.len();
         }
         for class in (1..CLASSES).filter(|&class| self.per_class[class] > 0) {
-            if self.filed.first(&Key::of_envelope(envelope, class)).is_some() {
+            if self.filed.first(&PatternKey::of_envelope(envelope, class)).is_some() {
                 return None;
             }
         }
-        Some(many + self.filed.count(&Key::of_envelope(envelope, 0)))
+        Some(many + self.filed.count(&PatternKey::of_envelope(envelope, 0)))
     }
 
     /// The number of receives in the queue.
@@ -143,17 +143,17 @@ impl<T> Posted<T> {
 impl<T> Unexpected<T> {
     /// An empty queue.
     pub fn new() -> Unexpected<T> {
-        Unexpected { run: Run::new(), filed: Filed::new() }
+        Unexpected { run: EntryRun::new(), filed: FiledTable::new() }
     }
 
     /// Puts a message at the end of the queue.
     #[inline]
-    pub fn push(&mut self, envelope: Envelope, message: T) -> Entry {
+    pub fn push(&mut self, envelope: Envelope, message: T) -> QueueEntry {
         if self.filed.len() == 0 && self.run.admits(&envelope) {
-            return Entry(Kept::Run(self.run.push(envelope, message)));
+            return QueueEntry(EntryLocation::Run(self.run.push(envelope, message)));
         }
-        let keys = std::array::from_fn(|class| Key::of_envelope(&envelope, class));
-        Entry(Kept::Filed(self.filed.push(keys, (envelope, message))))
+        let keys = std::array::from_fn(|class| PatternKey::of_envelope(&envelope, class));
+        QueueEntry(EntryLocation::Filed(self.filed.push(keys, (envelope, message))))
     }
 
     /// Looks at the first message that fits, for a probe.
@@ -199,7 +199,7 @@ impl<T> Unexpected<T> {
         if self.filed.len() == 0 {
             return None;
         }
-        self.filed.first(&Key::of_pattern(pattern))
+        self.filed.first(&PatternKey::of_pattern(pattern))
     }
 
     /// The number of messages in the queue.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 /// The entries of one key by age, each with its number.
 #[derive(Debug)]
-pub(crate) struct Run<K, V> {
+pub(crate) struct EntryRun<K, V> {
     /// The key, which means nothing while the run is empty.
     key: Option<K>,
     values: VecDeque<(u32, V)>,
@@ -14,9 +14,9 @@ pub(crate) struct Run<K, V> {
     next_number: u32,
 }
 
-impl<K: Copy + PartialEq, V> Run<K, V> {
+impl<K: Copy + PartialEq, V> EntryRun<K, V> {
     pub(crate) fn new() -> Self {
-        Run { key: None, values: VecDeque::new(), next_number: 0 }
+        EntryRun { key: None, values: VecDeque::new(), next_number: 0 }
     }
 
     /// The key of all entries, while there are any.

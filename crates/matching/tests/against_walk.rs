@@ -2,7 +2,7 @@
 //! Compares both queues with vectors that are walked: every short sequence of operations, then long random
 //! sequences.
 
-use outboard_matching::{Entry, Envelope, Pattern, Posted, Unexpected};
+use outboard_matching::{Envelope, Pattern, Posted, QueueEntry, Unexpected};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -27,7 +27,7 @@ struct Both {
     walk: Walk,
     posted: Posted<u32>,
     unexpected: Unexpected<u32>,
-    entries: Vec<(u32, Entry)>,
+    entries: Vec<(u32, QueueEntry)>,
     next: u32,
 }
 

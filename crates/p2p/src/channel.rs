@@ -5,7 +5,7 @@
 use crate::outcome::Ticket;
 use datatype::Buffer;
 use error::Error;
-use matching::Entry;
+use matching::QueueEntry;
 use rustc_hash::FxHashMap;
 
 /// The most channels to one peer. When there are more, all channels to this peer are forgotten.
@@ -56,7 +56,7 @@ pub enum Handoff {
 
 /// A posted receive whose message an executor already waits for.
 pub(crate) struct ExpectingReceive {
-    pub(crate) entry: Entry,
+    pub(crate) entry: QueueEntry,
     pub(crate) key: HandoffKey,
     /// How the executor's part ended, if it ended before the announcement came.
     pub(crate) over: Option<Option<Error>>,

@@ -24,9 +24,9 @@ pub mod simulate;
 pub mod verify;
 mod words;
 
-pub use algorithm::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Neighbors, Params, Symmetry};
+pub use algorithm::{ALGORITHMS, Algorithm, AlgorithmFacts, Collective, Growth, Neighbors, Params, Symmetry};
 pub use nodes::NodeMap;
-pub use order::Order;
+pub use order::CombineOrder;
 pub use side::Side;
 
 /// A buffer that a step names.

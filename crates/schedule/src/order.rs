@@ -5,7 +5,7 @@
 //! on the order of its additions. So the order is a property of the operation, its count, its type and the
 //! ranks, and not of who carries the call out:
 //!
-//! - Among up to `IN_RANKS_MAX` ranks of one host it is `Order::InRanks`. Slots (`coll`), schedules by ranks
+//! - Among up to `IN_RANKS_MAX` ranks of one host it is `CombineOrder::InRanks`. Slots (`coll`), schedules by ranks
 //!   or proxies, and kernels of devices may carry a call out there.
 //! - Elsewhere only schedules do. The order is that of the algorithm, which `coll/choose.rs` picks by
 //!   collective, bytes, ranks, and by the placement on hosts if OUTBOARD_REPRODUCIBLE allows that.
@@ -15,7 +15,7 @@ pub const IN_RANKS_MAX: u32 = 16;
 
 /// How an algorithm combines contributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum CombineOrder {
     /// Contributions are combined from left to right in the order of ranks: `((0 op 1) op 2) op 3`.
     InRanks,
     /// Contributions are combined in the order of ranks, with other brackets.

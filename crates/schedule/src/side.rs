@@ -43,7 +43,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ALGORITHMS, Algorithm, NodeMap, Order, Params};
+    use crate::{ALGORITHMS, Algorithm, CombineOrder, NodeMap, Params};
     use std::sync::Arc;
 
     /// The schedules of all ranks, with the sides of their steps.
@@ -65,7 +65,7 @@ mod tests {
         let maps = [NodeMap::by_node(12, 3), NodeMap::round_robin(12, 4), NodeMap::by_node(7, 3)];
         for nodes in maps.map(Arc::new) {
             for facts in ALGORITHMS.iter().filter(|facts| !facts.inter) {
-                if facts.order == Order::KeptInOrder && !nodes.is_in_order() {
+                if facts.order == CombineOrder::KeptInOrder && !nodes.is_in_order() {
                     continue;
                 }
                 for (rank, (schedule, sides)) in (0..).zip(divided(facts.algorithm, &nodes, 5)) {

@@ -9,7 +9,7 @@
 //! the step that it follows, and ends a chunk after it at the earliest; a port does not idle while its stream
 //! runs dry; overhead is charged per message; data leaves as soon as it is valid, and its rank learns of that
 //! at once; blocks have their average length. Without skew, and where all ranks do the same
-//! (`Facts::symmetry`), one rank exactly stands for all.
+//! (`AlgorithmFacts::symmetry`), one rank exactly stands for all.
 mod engine;
 mod network;
 mod template;
@@ -17,13 +17,13 @@ mod template;
 use crate::{Algorithm, Neighbors, NodeMap, Params, Symmetry};
 use engine::Engine;
 pub use engine::Traffic;
-pub use network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
+pub use network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
 use std::sync::Arc;
-use template::{Peers, Templates, is_vector};
+use template::{PeerNumbering, Templates, is_vector};
 
-/// The result of a simulation. `Display` is a row under `Report::HEADER`.
+/// The result of a simulation. `Display` is a row under `SimulationReport::HEADER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SimulationReport {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The number of ranks.
@@ -54,7 +54,7 @@ pub struct Report {
 /// otherwise. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan, and otherwise the block of one
 /// rank for one other. `seed` chooses the skew.
 ///
-/// A million ranks are feasible where `Facts::growth` is logarithmic, ten thousand elsewhere
+/// A million ranks are feasible where `AlgorithmFacts::growth` is logarithmic, ten thousand elsewhere
 /// (docs/measured/schedules.md). Panics where there is no rank or no chunk, or no map for proxies.
 pub fn simulate(
     algorithm: Algorithm,
@@ -63,7 +63,7 @@ pub fn simulate(
     nodes: Option<&Arc<NodeMap>>,
     network: &Network,
     seed: u64,
-) -> Report {
+) -> SimulationReport {
     simulate_by(algorithm, (ranks, nodes), bytes, network, seed, true)
 }
 
@@ -74,7 +74,7 @@ fn simulate_by(
     network: &Network,
     seed: u64,
     symmetry: bool,
-) -> Report {
+) -> SimulationReport {
     assert!(ranks > 0 && network.chunk_bytes > 0, "{ranks} ranks, {network:?}");
     let is_served = match network.proxies {
         None | Some(Proxies::Dpu(Dpu { cores: 1.., .. }, Within::Ranks | Within::Dpu)) => true,
@@ -85,8 +85,8 @@ fn simulate_by(
     };
     assert!(is_served && (network.proxies.is_none() || nodes.is_some()), "{network:?}");
     let peers = match algorithm.facts().symmetry {
-        Symmetry::Xor if ranks.is_power_of_two() => Peers::Xor,
-        _ => Peers::Cyclic(ranks),
+        Symmetry::Xor if ranks.is_power_of_two() => PeerNumbering::Xor,
+        _ => PeerNumbering::Cyclic(ranks),
     };
     let same = match algorithm.facts().symmetry {
         Symmetry::None => false,
@@ -100,7 +100,7 @@ fn simulate_by(
     let templates = Templates::new(&plan, (bytes, is_vector(algorithm.collective())), peers, built);
     let (time_ps, traffic) = Engine::new(&templates, nodes.map(|nodes| &**nodes), network, seed).run();
     let of_all = if by_symmetry { u64::from(ranks) } else { 1 };
-    Report {
+    SimulationReport {
         algorithm,
         ranks,
         bytes,
@@ -122,7 +122,7 @@ pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u6
     let ranks = nodes.ranks();
     let grid = grid(ranks);
     let plan = |rank| stencil(rank, ranks, grid).plan(false);
-    let templates = Templates::new(&plan, (bytes, false), Peers::Cyclic(ranks), ranks);
+    let templates = Templates::new(&plan, (bytes, false), PeerNumbering::Cyclic(ranks), ranks);
     Engine::new(&templates, Some(nodes), network, seed).run().0
 }
 
@@ -147,12 +147,12 @@ fn stencil(rank: u32, size: u32, grid: [u32; 3]) -> Neighbors {
     Neighbors { rank, size, to: peers.clone(), from: peers, paired: true }
 }
 
-impl Report {
+impl SimulationReport {
     /// The names of the columns.
     pub const HEADER: &str = "collective            algorithm        ranks        bytes      time us     messages   message bytes    steps schedule B  scratch B";
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for SimulationReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -182,7 +182,7 @@ mod tests {
 
     /// A network of whole messages, in which only the network costs time.
     fn plain() -> Network {
-        let between = Link { streams: true, ..Network::default().between };
+        let between = LinkCosts { streams: true, ..Network::default().between };
         Network {
             between,
             copy_per_byte_ps: 0,
@@ -267,7 +267,7 @@ mod tests {
                         1,
                         true,
                     );
-                    assert_eq!(Report { by_symmetry: false, traffic: all.traffic, ..one }, all);
+                    assert_eq!(SimulationReport { by_symmetry: false, traffic: all.traffic, ..one }, all);
                 }
             }
         }

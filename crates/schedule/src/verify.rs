@@ -15,11 +15,11 @@ mod run;
 mod structure;
 
 use crate::Schedule;
-pub use operation::Operation;
+pub use operation::CollectiveCase;
 
 /// Checks a set of schedules: their structure, then one run for each seed.
 pub fn verify(
-    operation: &Operation,
+    operation: &CollectiveCase,
     schedules: &[Schedule],
     seeds: impl IntoIterator<Item = u64>,
 ) -> Result<(), String> {
@@ -28,12 +28,12 @@ pub fn verify(
 }
 
 /// Checks the parts of schedules that do not depend on lengths.
-pub fn structure(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
+pub fn structure(operation: &CollectiveCase, schedules: &[Schedule]) -> Result<(), String> {
     structure::check(operation, schedules)
 }
 
 /// Carries the operation out in an order that depends on `seed`, and compares with the definition. The
 /// schedules have passed `structure`.
-pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
+pub fn run(operation: &CollectiveCase, schedules: &[Schedule], seed: u64) -> Result<(), String> {
     run::run(operation, schedules, seed)
 }

@@ -2,13 +2,13 @@
 //! Checks every algorithm against the definition: 1 to 33 ranks, every root, odd counts, in place,
 //! commutative and not. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among
 //! them.
-use outboard_schedule::verify::{Operation, run, structure};
-use outboard_schedule::{ALGORITHMS, Collective, Facts, NodeMap, Order};
+use outboard_schedule::verify::{CollectiveCase, run, structure};
+use outboard_schedule::{ALGORITHMS, AlgorithmFacts, Collective, CombineOrder, NodeMap};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
 /// All cases of an algorithm for ranks on these nodes; all roots if there are few ranks, or no nodes.
-fn all_cases(facts: &Facts, size: u32, nodes: Option<Arc<NodeMap>>) {
+fn all_cases(facts: &AlgorithmFacts, size: u32, nodes: Option<Arc<NodeMap>>) {
     let collective = facts.collective;
     let in_places: &[bool] = if collective.may_be_in_place() { &[false, true] } else { &[false] };
     let right = facts.algorithm.is_right(false, nodes.as_deref());
@@ -16,13 +16,13 @@ fn all_cases(facts: &Facts, size: u32, nodes: Option<Arc<NodeMap>>) {
     let step = if nodes.is_some() && size > 6 { size / 2 } else { 1 };
     for root in (0..if collective.is_rooted() { size } else { 1 }).step_by(step as usize) {
         for (&in_place, &commutative) in in_places.iter().flat_map(|i| commutes.iter().map(move |c| (i, c))) {
-            let mut operation = Operation {
+            let mut operation = CollectiveCase {
                 collective,
                 size,
                 root,
                 in_place,
                 commutative,
-                in_ranks: facts.order == Order::InRanks,
+                in_ranks: facts.order == CombineOrder::InRanks,
                 first_group: 0,
                 counts: vec![],
                 neighbors: vec![],
@@ -85,7 +85,7 @@ fn seeds(seed: u64, size: u32) -> impl Iterator<Item = u64> {
 }
 
 /// The counts to try.
-fn counts(operation: &Operation) -> Vec<Vec<u32>> {
+fn counts(operation: &CollectiveCase) -> Vec<Vec<u32>> {
     use Collective::*;
     let size = operation.size;
     match operation.collective {
@@ -130,7 +130,7 @@ fn between_groups() {
                 for commutative in if collective.reduces() { vec![false, true] } else { vec![true] } {
                     let counts = vec![];
                     let in_place = false;
-                    let mut operation = Operation {
+                    let mut operation = CollectiveCase {
                         collective,
                         size,
                         root,

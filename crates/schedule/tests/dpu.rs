@@ -3,7 +3,7 @@
 //! lie between its bounds.
 
 use outboard_schedule::simulate::{
-    Dpu, LINGER_PS, Network, Proxies, Report, Within, simulate, simulate_stencil,
+    Dpu, LINGER_PS, Network, Proxies, SimulationReport, Within, simulate, simulate_stencil,
 };
 use outboard_schedule::{ALGORITHMS, Algorithm, NodeMap};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn with(dpu: Dpu, within: Within) -> Network {
     Network { proxies: Some(Proxies::Dpu(dpu, within)), ..dpu.network() }
 }
 
-fn run(algorithm: Algorithm, map: &Arc<NodeMap>, bytes: u64, network: &Network) -> Report {
+fn run(algorithm: Algorithm, map: &Arc<NodeMap>, bytes: u64, network: &Network) -> SimulationReport {
     simulate(algorithm, map.ranks(), bytes, Some(map), network, 0)
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Checks that the verifier finds what is wrong: it refuses plans with one mistake in them.
-use outboard_schedule::verify::{Operation, verify};
-use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, NodeMap, Order, Schedule};
+use outboard_schedule::verify::{CollectiveCase, verify};
+use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, CombineOrder, NodeMap, Schedule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
 /// Every algorithm at a few sizes, in place where it may be, with an order that matters where it may.
-fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
+fn operations() -> impl Iterator<Item = (CollectiveCase, Vec<Schedule>)> {
     let sizes = [2u32, 3, 5, 8, 13];
     ALGORITHMS.iter().flat_map(move |facts| sizes.map(|size| (facts, size))).flat_map(|(facts, size)| {
         [false, true].map(|in_place| {
@@ -14,17 +14,17 @@ fn operations() -> impl Iterator<Item = (Operation, Vec<Schedule>)> {
             let collective = facts.collective;
             let in_place = in_place && collective.may_be_in_place() && !facts.inter;
             let root = if collective.is_rooted() { size / 2 } else { 0 };
-            let commutative = facts.order == Order::Lost || !collective.reduces();
+            let commutative = facts.order == CombineOrder::Lost || !collective.reduces();
             let counts = vec![size + 3];
             let neighbors = vec![];
             let nodes = (!facts.inter).then(|| Arc::new(NodeMap::by_node(size, size.div_ceil(2))));
-            let operation = Operation {
+            let operation = CollectiveCase {
                 collective,
                 size,
                 root,
                 in_place,
                 commutative,
-                in_ranks: facts.order == Order::InRanks,
+                in_ranks: facts.order == CombineOrder::InRanks,
                 first_group,
                 counts,
                 neighbors,
@@ -155,7 +155,7 @@ fn streaming_over_a_reader() {
 #[test]
 fn a_barrier_with_a_gap() {
     for facts in Collective::Barrier.algorithms() {
-        let operation = Operation {
+        let operation = CollectiveCase {
             collective: Collective::Barrier,
             size: 9,
             root: 0,
@@ -187,7 +187,7 @@ fn a_deadlock() {
         plan.finish()
     };
     let collective = Collective::Allgather;
-    let operation = Operation {
+    let operation = CollectiveCase {
         collective,
         size: 2,
         root: 0,
@@ -209,7 +209,7 @@ fn another_order_of_combining() {
     let trees =
         [(Algorithm::AllreduceDoubling, 4), (Algorithm::AllreduceRing, 3), (Algorithm::ReduceBinomial, 4)];
     for (algorithm, size) in trees {
-        let operation = Operation {
+        let operation = CollectiveCase {
             collective: algorithm.collective(),
             size,
             root: 0,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Checks plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and
 //! loops, and with mistakes.
-use outboard_schedule::verify::{Operation, verify};
+use outboard_schedule::verify::{CollectiveCase, verify};
 use outboard_schedule::{Action, Collective, Neighbors};
 use rand::{Rng, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
 /// Every collective among neighbours, with several counts.
-fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = Operation> {
+fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = CollectiveCase> {
     use Collective::*;
     let cases = [
         (Allgather, vec![3]),
@@ -16,7 +16,7 @@ fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = Operation> {
         (Alltoallw, vec![0]),
     ];
     let (size, neighbors) = (neighbors.len() as u32, neighbors.to_vec());
-    cases.into_iter().map(move |(collective, counts)| Operation {
+    cases.into_iter().map(move |(collective, counts)| CollectiveCase {
         collective,
         size,
         root: 0,

@@ -10,7 +10,7 @@ use coll::carrier::{
     execute,
 };
 use schedule::simulate::{Network, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, Facts, NodeMap, Order, Params, Schedule, Side};
+use schedule::{ALGORITHMS, Algorithm, Collective, AlgorithmFacts, NodeMap, CombineOrder, Params, Schedule, Side};
 use telemetry::Unit;
 use telemetry::summary::short;
 
@@ -86,7 +86,7 @@ pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
 
 impl Which {
     /// The algorithms that the arguments name, at least one.
-    pub(super) fn algorithms(&self) -> Result<Vec<&'static Facts>, String> {
+    pub(super) fn algorithms(&self) -> Result<Vec<&'static AlgorithmFacts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
         };
@@ -132,7 +132,7 @@ impl Plan {
             nodes: self.placement().map().cloned(),
             ..Params::new(self.rank, self.ranks)
         };
-        let right = |facts: &Facts| facts.algorithm.is_right(!self.ordered, params.nodes.as_deref());
+        let right = |facts: &AlgorithmFacts| facts.algorithm.is_right(!self.ordered, params.nodes.as_deref());
         for facts in algorithms {
             writeln!(text, "{} {}: {}", facts.collective.name(), facts.name, facts.summary)
                 .expect("a String takes all");
@@ -262,7 +262,7 @@ impl Plan {
     fn by(&self, algorithm: Algorithm, is_overruled: bool) -> String {
         let facts = algorithm.facts();
         let why = if is_overruled { "as the setting says" } else { "by the table" };
-        let is_own = facts.collective.reduces() && facts.order != Order::InRanks;
+        let is_own = facts.collective.reduces() && facts.order != CombineOrder::InRanks;
         let order = if is_own { "; it combines in an order of its own" } else { "" };
         format!("a schedule, algorithm {} ({why}{order})", facts.name)
     }

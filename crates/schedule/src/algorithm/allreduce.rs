@@ -3,7 +3,7 @@
 //! rank gets the same bits: both partners of an exchange combine with the lower rank's part on the left, or
 //! one rank computes for all.
 use super::Params;
-use super::halving::{self, Fold, Role, VectorPart};
+use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::reduce::{sum_in_order, sum_shares, sum_up};
 use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder};
@@ -64,8 +64,8 @@ pub fn doubling(params: &Params) -> Schedule {
 fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks) {
     let fold = Fold::new(team.size(), 0);
     let active = match fold.role(team.me) {
-        Role::Active(active) => active,
-        Role::Folded(partner) => {
+        FoldRole::Active(active) => active,
+        FoldRole::Folded(partner) => {
             plan.send(team.rank(partner), mine);
             plan.recv(team.rank(partner), result);
             return;
@@ -111,8 +111,8 @@ fn rabenseifner_among(
 ) {
     let fold = Fold::new(team.size(), 0);
     let active = match fold.role(team.me) {
-        Role::Active(active) => active,
-        Role::Folded(partner) => {
+        FoldRole::Active(active) => active,
+        FoldRole::Folded(partner) => {
             plan.send(team.rank(partner), mine.at(&all));
             plan.recv(team.rank(partner), result.at(&all));
             return;

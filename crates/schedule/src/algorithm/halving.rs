@@ -21,7 +21,7 @@ pub struct Fold {
 }
 
 /// A rank's part in a fold.
-pub enum Role {
+pub enum FoldRole {
     /// The rank takes part under this number.
     Active(u32),
     /// The rank gives its vector to this rank, the other one of its pair.
@@ -43,9 +43,9 @@ impl Fold {
         }
     }
 
-    pub fn role(self, rank: u32) -> Role {
+    pub fn role(self, rank: u32) -> FoldRole {
         let active = if rank < 2 * self.extra { rank / 2 } else { rank - self.extra };
-        if self.rank(active) == rank { Role::Active(active) } else { Role::Folded(self.rank(active)) }
+        if self.rank(active) == rank { FoldRole::Active(active) } else { FoldRole::Folded(self.rank(active)) }
     }
 
     /// The rank that is folded into `rank`.

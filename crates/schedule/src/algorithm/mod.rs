@@ -28,7 +28,7 @@ mod team;
 mod tree;
 
 pub use neighbor::Neighbors;
-pub use table::{ALGORITHMS, Algorithm, Collective, Facts, Growth, Symmetry};
+pub use table::{ALGORITHMS, Algorithm, AlgorithmFacts, Collective, Growth, Symmetry};
 use tree::{Tree, powers_of_two_below};
 
 use crate::NodeMap;

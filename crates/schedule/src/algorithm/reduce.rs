@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only) the
 //! root's vector is `Output`, and its plan names only that.
-use super::halving::{self, Fold, Role, VectorPart};
+use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::team::{Nodes, Team};
 use super::{Params, Tree};
 use crate::build::{Alias, Builder};
@@ -146,7 +146,7 @@ pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart
     Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
 
-/// Vectors go up a binomial tree in each node, then up one of the nodes' leaders. Order matters as in
+/// Vectors go up a binomial tree in each node, then up one of the nodes' leaders. CombineOrder matters as in
 /// `binomial`.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, commutative, .. } = params;
@@ -252,14 +252,14 @@ fn rabenseifner_among(
 ) {
     let fold = Fold::new(team.size(), root);
     let active = match fold.role(team.me) {
-        Role::Active(active) => active,
-        Role::Folded(partner) => {
+        FoldRole::Active(active) => active,
+        FoldRole::Folded(partner) => {
             plan.send(team.rank(partner), mine.at(&all));
             return;
         }
     };
     let vector = halving::fold_in(plan, fold, team, &all, mine);
-    let Role::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
+    let FoldRole::Active(top) = fold.role(root) else { unreachable!("the root was chosen") };
     let ranges = fold.ranges(active, all.clone());
     // The gather undoes the rounds, from the last one on. A rank sends in the round whose bit parts it from
     // the root.

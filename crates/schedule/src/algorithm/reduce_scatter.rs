@@ -3,7 +3,7 @@
 //! block. In place `Output` is the start of `Input`, as long as this rank's block; plans name both, and write
 //! `Output` only after all of `Input` has been read.
 use super::Params;
-use super::halving::{self, Fold, Role, VectorPart};
+use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::reduce::sum_in_order;
 use super::team::{Nodes, Team};
 use crate::build::{Alias, Builder, Token};
@@ -92,10 +92,10 @@ pub fn halving(params: &Params) -> Schedule {
     let (fold, team, all) = (Fold::new(size, 0), Team::all(params), 0..size);
     let owner = fold.owner(rank, size);
     match fold.role(rank) {
-        Role::Folded(partner) => {
+        FoldRole::Folded(partner) => {
             plan.send(partner, Input.blocks(0, size));
         }
-        Role::Active(active) => {
+        FoldRole::Active(active) => {
             let vector = halving::fold_in(&mut plan, fold, &team, &all, VectorPart::whole(Input));
             let held = fold.ranges(active, all.clone()).pop().expect("never empty");
             let result = VectorPart::scratch(&mut plan, &held);

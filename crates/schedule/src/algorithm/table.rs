@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The table of all algorithms: names, constraints, growth.
 use super::*;
-use crate::{NodeMap, Order, Schedule};
+use crate::{CombineOrder, NodeMap, Schedule};
 
 /// A collective operation of MPI; nonblocking and persistent forms are the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -131,7 +131,7 @@ pub enum Symmetry {
 
 /// Properties of an algorithm.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
+pub struct AlgorithmFacts {
     /// The algorithm.
     pub algorithm: Algorithm,
     /// The collective that it carries out.
@@ -139,7 +139,7 @@ pub struct Facts {
     /// The name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
     /// How the algorithm combines contributions, and so for which operators it is right.
-    pub order: Order,
+    pub order: CombineOrder,
     /// Whether it is for the two groups of an intercommunicator, not for an intracommunicator.
     pub inter: bool,
     /// How the plans grow with the number of ranks.
@@ -221,7 +221,7 @@ impl Collective {
     }
 
     /// The algorithms of this collective on an intracommunicator.
-    pub fn algorithms(self) -> impl Iterator<Item = &'static Facts> {
+    pub fn algorithms(self) -> impl Iterator<Item = &'static AlgorithmFacts> {
         ALGORITHMS.iter().filter(move |facts| facts.collective == self && !facts.inter)
     }
 
@@ -238,7 +238,7 @@ impl Algorithm {
     }
 
     /// The facts of this algorithm.
-    pub fn facts(self) -> &'static Facts {
+    pub fn facts(self) -> &'static AlgorithmFacts {
         &ALGORITHMS[self as usize]
     }
 
@@ -256,9 +256,9 @@ impl Algorithm {
     pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
         commutative
             || match self.facts().order {
-                Order::InRanks | Order::Kept => true,
-                Order::KeptInOrder => nodes.is_none_or(NodeMap::is_in_order),
-                Order::Lost => false,
+                CombineOrder::InRanks | CombineOrder::Kept => true,
+                CombineOrder::KeptInOrder => nodes.is_none_or(NodeMap::is_in_order),
+                CombineOrder::Lost => false,
             }
     }
 
@@ -282,13 +282,23 @@ const fn row(
     symmetry: Symmetry,
     plan: fn(&Params) -> Schedule,
     summary: &'static str,
-) -> Facts {
-    Facts { algorithm, collective, name, order: Order::Kept, inter: false, growth, symmetry, summary, plan }
+) -> AlgorithmFacts {
+    AlgorithmFacts {
+        algorithm,
+        collective,
+        name,
+        order: CombineOrder::Kept,
+        inter: false,
+        growth,
+        symmetry,
+        summary,
+        plan,
+    }
 }
 
 /// The facts of an algorithm that combines from left to right in the order of ranks.
-const fn in_ranks(facts: Facts) -> Facts {
-    Facts { order: Order::InRanks, ..facts }
+const fn in_ranks(facts: AlgorithmFacts) -> AlgorithmFacts {
+    AlgorithmFacts { order: CombineOrder::InRanks, ..facts }
 }
 
 /// The facts of the algorithm of an intercommunicator.
@@ -297,14 +307,14 @@ const fn between(
     collective: Collective,
     plan: fn(&Params) -> Schedule,
     summary: &'static str,
-) -> Facts {
+) -> AlgorithmFacts {
     let facts = row(algorithm, collective, "inter", Growth::Linear, Symmetry::None, plan, summary);
-    Facts { inter: true, ..facts }
+    AlgorithmFacts { inter: true, ..facts }
 }
 
 /// All algorithms, in the order of the enum.
 #[rustfmt::skip]
-pub static ALGORITHMS: [Facts; 77] = {
+pub static ALGORITHMS: [AlgorithmFacts; 77] = {
     use Algorithm as A;
     use Collective as C;
     use Growth::{Linear, Logarithmic};
@@ -349,23 +359,23 @@ pub static ALGORITHMS: [Facts; 77] = {
         row(A::ReduceBinomial, C::Reduce, "binomial", Logarithmic, None, reduce::binomial, "binomial tree of whole vectors"),
         row(A::ReduceRabenseifner, C::Reduce, "rabenseifner", Logarithmic, None, reduce::rabenseifner, "recursive halving, binomial gather"),
         row(A::ReduceChain, C::Reduce, "chain", Logarithmic, None, reduce::chain, "two streaming chains that meet at the root"),
-        Facts { order: Order::KeptInOrder, ..row(A::ReduceNodes, C::Reduce, "nodes", Logarithmic, None, reduce::nodes, "binomial tree in each node, then one of nodes") },
-        Facts { order: Order::KeptInOrder, ..row(A::ReduceNodesSplit, C::Reduce, "nodes-split", Logarithmic, None, reduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::ReduceNodes, C::Reduce, "nodes", Logarithmic, None, reduce::nodes, "binomial tree in each node, then one of nodes") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::ReduceNodesSplit, C::Reduce, "nodes-split", Logarithmic, None, reduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
         in_ranks(row(A::AllreduceLinear, C::Allreduce, "linear", Linear, None, allreduce::linear, "all ranks to all ranks at once")),
         in_ranks(row(A::AllreduceSplit, C::Allreduce, "split", Linear, None, allreduce::split, "each rank sums a share of all vectors for all")),
         row(A::AllreduceDoubling, C::Allreduce, "doubling", Logarithmic, Xor, allreduce::doubling, "recursive doubling of whole vectors"),
         row(A::AllreduceRabenseifner, C::Allreduce, "rabenseifner", Logarithmic, Xor, allreduce::rabenseifner, "recursive halving, then doubling"),
-        Facts { order: Order::Lost, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
-        Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodes, C::Allreduce, "nodes", Logarithmic, None, allreduce::nodes, "up in each node, doubling among nodes, down") },
-        Facts { order: Order::KeptInOrder, ..row(A::AllreduceNodesSplit, C::Allreduce, "nodes-split", Logarithmic, None, allreduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
+        AlgorithmFacts { order: CombineOrder::Lost, ..row(A::AllreduceRing, C::Allreduce, "ring", Linear, Cyclic, allreduce::ring, "streaming ring, twice around") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::AllreduceNodes, C::Allreduce, "nodes", Logarithmic, None, allreduce::nodes, "up in each node, doubling among nodes, down") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::AllreduceNodesSplit, C::Allreduce, "nodes-split", Logarithmic, None, allreduce::nodes_split, "a share for each leader of a node, rabenseifner among nodes") },
         in_ranks(row(A::ReduceScatterBlockLinear, C::ReduceScatterBlock, "linear", Linear, None, reduce_scatter::linear, "all ranks to all ranks at once")),
         row(A::ReduceScatterBlockPairwise, C::ReduceScatterBlock, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterBlockHalving, C::ReduceScatterBlock, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
-        Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterBlockNodes, C::ReduceScatterBlock, "nodes", Linear, None, reduce_scatter::nodes, "a sum of each node for each rank") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::ReduceScatterBlockNodes, C::ReduceScatterBlock, "nodes", Linear, None, reduce_scatter::nodes, "a sum of each node for each rank") },
         in_ranks(row(A::ReduceScatterLinear, C::ReduceScatter, "linear", Linear, None, reduce_scatter::linear, "all ranks to all ranks at once")),
         row(A::ReduceScatterPairwise, C::ReduceScatter, "pairwise", Linear, Cyclic, reduce_scatter::pairwise, "one partner a round"),
         row(A::ReduceScatterHalving, C::ReduceScatter, "halving", Logarithmic, None, reduce_scatter::halving, "recursive halving, then delivery"),
-        Facts { order: Order::KeptInOrder, ..row(A::ReduceScatterNodes, C::ReduceScatter, "nodes", Linear, None, reduce_scatter::nodes_unequal, "a sum of each node for each rank") },
+        AlgorithmFacts { order: CombineOrder::KeptInOrder, ..row(A::ReduceScatterNodes, C::ReduceScatter, "nodes", Linear, None, reduce_scatter::nodes_unequal, "a sum of each node for each rank") },
         in_ranks(row(A::ScanLinear, C::Scan, "linear", Linear, None, scan::linear, "each rank to all higher ones at once")),
         row(A::ScanDoubling, C::Scan, "doubling", Logarithmic, None, scan::doubling, "recursive doubling"),
         in_ranks(row(A::ScanChain, C::Scan, "chain", Logarithmic, None, scan::chain, "streaming chain")),

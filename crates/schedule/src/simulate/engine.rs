@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The events of a simulation: a step whose conditions are met, at the time of the last condition. All times
 //! of the step are known when it starts, so there are no other events.
-use super::network::{Dpu, LINGER_PS, Link, Network, Proxies, Within};
-use super::template::{Kind, Step, Template, Templates};
+use super::network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
+use super::template::{StepKind, Template, TemplateStep, Templates};
 use crate::random::{Mix, Random, mix};
 use crate::{NodeMap, Side};
 use std::cmp::Reverse;
@@ -11,7 +11,7 @@ use std::hash::BuildHasherDefault;
 
 /// What the ranks of a node share, and until when each is busy.
 #[derive(Clone, Copy, Default)]
-struct Node {
+struct NodeState {
     /// The port, each way.
     out: u64,
     into: u64,
@@ -33,7 +33,7 @@ pub struct Traffic {
 }
 
 /// A step of which some conditions are met.
-struct Pending {
+struct PendingStep {
     /// The number of conditions that are not met yet.
     waits: u32,
     /// When a step of each side met the last condition so far.
@@ -55,8 +55,8 @@ pub struct Engine<'a> {
     /// Until when each core of a DPU is busy, by node and core.
     cores: Vec<u64>,
     /// The shared parts of each node.
-    shared: Vec<Node>,
-    pending: HashMap<u64, Pending, BuildHasherDefault<Mix>>,
+    shared: Vec<NodeState>,
+    pending: HashMap<u64, PendingStep, BuildHasherDefault<Mix>>,
     /// The time, rank and step of each event. The step `START` starts the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     end: u64,
@@ -88,7 +88,7 @@ impl<'a> Engine<'a> {
             processors: vec![0; served.map_or(ranks, |(per_node, _)| count * per_node as usize)],
             has_left: vec![false; if computes { ranks } else { 0 }],
             cores: vec![0; dpu.map_or(0, |dpu| count * dpu.cores as usize)],
-            shared: vec![Node::default(); count],
+            shared: vec![NodeState::default(); count],
             pending: HashMap::default(),
             events: (0..ranks as u32).map(|rank| Reverse((start(rank), rank, START))).collect(),
             end: 0,
@@ -125,8 +125,10 @@ impl<'a> Engine<'a> {
         for (number, step) in (0..).zip(&self.template(rank).steps) {
             let ready = if self.side(rank, step, false) == Side::Dpu { noted } else { now };
             match (step.kind, step.waits) {
-                (Kind::Recv, 0) if self.network.skew_ps > 0 => self.meet(rank, number, Side::Host, now, 0),
-                (Kind::Recv, _) => {}
+                (StepKind::Recv, 0) if self.network.skew_ps > 0 => {
+                    self.meet(rank, number, Side::Host, now, 0)
+                }
+                (StepKind::Recv, _) => {}
                 (_, 0) if ready > now => self.events.push(Reverse((ready, rank, number))),
                 (_, 0) => self.step(rank, number, now),
                 _ => {}
@@ -155,9 +157,9 @@ impl<'a> Engine<'a> {
 
     /// The number of conditions of a step: other steps; the message of a receive; the start, where that can
     /// be late and the step waits for nothing else.
-    fn conditions(&self, step: &Step) -> u32 {
-        let start = step.kind == Kind::Recv && step.waits == 0 && self.network.skew_ps > 0;
-        step.waits + u32::from(step.kind == Kind::Recv) + u32::from(start)
+    fn conditions(&self, step: &TemplateStep) -> u32 {
+        let start = step.kind == StepKind::Recv && step.waits == 0 && self.network.skew_ps > 0;
+        step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)
     }
 
     /// Meets one condition of a step at `ready`. The step after which this one streams ends at `last_byte`.
@@ -175,7 +177,7 @@ impl<'a> Engine<'a> {
     ) {
         let step = self.template(rank).steps[number as usize];
         let conditions = self.conditions(&step);
-        let fresh = || Pending { waits: conditions, ready: [0; 2], last_byte: 0, send: 0 };
+        let fresh = || PendingStep { waits: conditions, ready: [0; 2], last_byte: 0, send: 0 };
         let pending = self.pending.entry(u64::from(rank) << 32 | u64::from(number)).or_insert_with(fresh);
         pending.waits -= 1;
         pending.send = send.unwrap_or(pending.send);
@@ -203,26 +205,28 @@ impl<'a> Engine<'a> {
         // Bytes that no step of the DPU has made lie in the node's memory.
         let is_fetched = side == Side::Dpu && (met(Side::Host) || pending.is_none());
         match step.kind {
-            Kind::Send if side == Side::Dpu => self.send_by_dpu(rank, number, &step, now, is_fetched),
-            Kind::Send => self.send(rank, number, &step, now, last_byte),
-            Kind::Recv if side == Side::Dpu => self.recv_by_dpu(rank, number, &step, now, last_byte, send),
-            Kind::Recv => self.recv(rank, number, &step, now, last_byte, send),
-            Kind::Copy => {
+            StepKind::Send if side == Side::Dpu => self.send_by_dpu(rank, number, &step, now, is_fetched),
+            StepKind::Send => self.send(rank, number, &step, now, last_byte),
+            StepKind::Recv if side == Side::Dpu => {
+                self.recv_by_dpu(rank, number, &step, now, last_byte, send)
+            }
+            StepKind::Recv => self.recv(rank, number, &step, now, last_byte, send),
+            StepKind::Copy => {
                 self.compute(rank, number, &step, (side, now), last_byte, self.network.copy_per_byte_ps)
             }
-            Kind::Reduce => {
+            StepKind::Reduce => {
                 let per_byte = self.network.reduce_per_byte_ps;
                 self.compute(rank, number, &step, (side, now), last_byte, per_byte);
             }
         }
     }
 
-    fn chunk(&self, step: &Step) -> u64 {
+    fn chunk(&self, step: &TemplateStep) -> u64 {
         step.bytes.min(self.network.chunk_bytes)
     }
 
     /// The rank at the other end of a message: one rank may stand for all.
-    fn peer(&self, rank: u32, step: &Step) -> u32 {
+    fn peer(&self, rank: u32, step: &TemplateStep) -> u32 {
         if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
     }
 
@@ -232,13 +236,13 @@ impl<'a> Engine<'a> {
 
     /// Who carries out a step, as in `Schedule::sides`, except that the model's ranks make all copies. A
     /// reduction of what the DPU has received or made is the DPU's.
-    fn side(&self, rank: u32, step: &Step, is_of_dpu: bool) -> Side {
+    fn side(&self, rank: u32, step: &TemplateStep, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
             _ if within == Within::Dpu => true,
-            Kind::Send | Kind::Recv => self.is_between(rank, self.peer(rank, step)),
-            Kind::Reduce => is_of_dpu,
-            Kind::Copy => false,
+            StepKind::Send | StepKind::Recv => self.is_between(rank, self.peer(rank, step)),
+            StepKind::Reduce => is_of_dpu,
+            StepKind::Copy => false,
         };
         if is_dpus { Side::Dpu } else { Side::Host }
     }
@@ -278,12 +282,12 @@ impl<'a> Engine<'a> {
     }
 
     /// The link to a peer, and whether it passes ports.
-    fn link(&self, rank: u32, peer: u32) -> (&'a Link, bool) {
+    fn link(&self, rank: u32, peer: u32) -> (&'a LinkCosts, bool) {
         let between = self.is_between(rank, peer);
         (if between { &self.network.between } else { &self.network.within }, between)
     }
 
-    fn send(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64) {
+    fn send(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, last_byte: u64) {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let now = if link.streams { now } else { now.max(last_byte) };
@@ -307,7 +311,7 @@ impl<'a> Engine<'a> {
 
     /// Sends by the DPU, which fetches the bytes if it does not have them, and sends those that are already
     /// there at the same time.
-    fn send_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, is_fetched: bool) {
+    fn send_by_dpu(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
         let link = &self.network.between;
@@ -335,7 +339,7 @@ impl<'a> Engine<'a> {
         *staging
     }
 
-    fn recv(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
+    fn recv(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, last_byte: u64, send: u32) {
         let peer = self.peer(rank, step);
         let (link, between) = self.link(rank, peer);
         let bytes_time = step.bytes * link.per_byte_ps;
@@ -361,7 +365,15 @@ impl<'a> Engine<'a> {
     }
 
     /// Receives by the DPU, which writes what arrives into the node's memory.
-    fn recv_by_dpu(&mut self, rank: u32, number: u32, step: &Step, now: u64, last_byte: u64, send: u32) {
+    fn recv_by_dpu(
+        &mut self,
+        rank: u32,
+        number: u32,
+        step: &TemplateStep,
+        now: u64,
+        last_byte: u64,
+        send: u32,
+    ) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
         let link = &self.network.between;
@@ -391,7 +403,7 @@ impl<'a> Engine<'a> {
         &mut self,
         rank: u32,
         number: u32,
-        step: &Step,
+        step: &TemplateStep,
         (side, now): (Side, u64),
         last_byte: u64,
         host_per_byte: u64,

@@ -3,7 +3,7 @@
 
 /// The costs of a message on one level. Times are picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkCosts {
     /// The time on the way.
     pub latency_ps: u64,
     /// The time of a processor to send or to receive a message.
@@ -21,9 +21,9 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     /// The links between nodes.
-    pub between: Link,
+    pub between: LinkCosts,
     /// The links within a node.
-    pub within: Link,
+    pub within: LinkCosts,
     /// The time of a processor to copy a byte.
     pub copy_per_byte_ps: u64,
     /// The time of a processor to reduce a byte.
@@ -113,7 +113,7 @@ impl Dpu {
     /// A network of nodes with such ports, whose memory carries 200 GB/s of copies.
     pub fn network(&self) -> Network {
         let network = Network::default();
-        let between = Link { per_byte_ps: self.port_per_byte_ps, ..network.between };
+        let between = LinkCosts { per_byte_ps: self.port_per_byte_ps, ..network.between };
         Network { between, memory_per_byte_ps: 5, ..network }
     }
 
@@ -135,7 +135,7 @@ pub const LINGER_PS: u64 = 1_000_000;
 impl Default for Network {
     /// A network about like a cluster of today: between nodes 1 us, 25 GB/s; within a node 150 ns, 20 GB/s.
     fn default() -> Network {
-        let between = Link {
+        let between = LinkCosts {
             latency_ps: 1_000_000,
             overhead_ps: 200_000,
             gap_ps: 100_000,
@@ -143,7 +143,7 @@ impl Default for Network {
             streams: false,
         };
         Network {
-            within: Link {
+            within: LinkCosts {
                 latency_ps: 150_000,
                 overhead_ps: 50_000,
                 gap_ps: 0,

@@ -7,39 +7,41 @@ use std::collections::HashMap;
 
 /// How peers are numbered relative to a rank.
 #[derive(Clone, Copy, Debug)]
-pub enum Peers {
+pub enum PeerNumbering {
     /// Numbers are relative modulo the number of ranks.
     Cyclic(u32),
     /// Numbers are relative by exclusive or.
     Xor,
 }
 
-impl Peers {
+impl PeerNumbering {
     fn relative(self, rank: u32, peer: u32) -> u32 {
         match self {
-            Peers::Cyclic(ranks) => (peer + ranks - rank) % ranks,
-            Peers::Xor => rank ^ peer,
+            PeerNumbering::Cyclic(ranks) => (peer + ranks - rank) % ranks,
+            PeerNumbering::Xor => rank ^ peer,
         }
     }
 
     pub fn absolute(self, rank: u32, relative: u32) -> u32 {
         match self {
-            Peers::Cyclic(ranks) => ((u64::from(rank) + u64::from(relative)) % u64::from(ranks)) as u32,
-            Peers::Xor => rank ^ relative,
+            PeerNumbering::Cyclic(ranks) => {
+                ((u64::from(rank) + u64::from(relative)) % u64::from(ranks)) as u32
+            }
+            PeerNumbering::Xor => rank ^ relative,
         }
     }
 
     /// This rank's number at the peer.
     pub fn back(self, relative: u32) -> u32 {
         match self {
-            Peers::Cyclic(ranks) => (ranks - relative) % ranks,
-            Peers::Xor => relative,
+            PeerNumbering::Cyclic(ranks) => (ranks - relative) % ranks,
+            PeerNumbering::Xor => relative,
         }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum StepKind {
     Send,
     Recv,
     Copy,
@@ -47,8 +49,8 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Step {
-    pub kind: Kind,
+pub struct TemplateStep {
+    pub kind: StepKind,
     /// The relative peer; 0 for a copy or a reduction.
     pub peer: u32,
     pub edge: u32,
@@ -60,7 +62,7 @@ pub struct Step {
 /// The plan of all ranks that do the same.
 #[derive(Debug)]
 pub struct Template {
-    pub steps: Vec<Step>,
+    pub steps: Vec<TemplateStep>,
     /// The steps that wait for a step, by ranges: twice their number, plus 1 if they stream.
     waiting: Vec<u32>,
     waiting_first: Vec<u32>,
@@ -85,7 +87,7 @@ impl Template {
 /// The plans of all ranks.
 #[derive(Debug)]
 pub struct Templates {
-    pub peers: Peers,
+    pub peers: PeerNumbering,
     pub all: Vec<Template>,
     /// The plan of each rank, by index.
     pub of: Vec<u32>,
@@ -102,7 +104,7 @@ impl Templates {
     pub fn new(
         plan: &dyn Fn(u32) -> Schedule,
         (bytes, vector): (u64, bool),
-        peers: Peers,
+        peers: PeerNumbering,
         built: u32,
     ) -> Templates {
         let mut templates = Templates {
@@ -132,8 +134,8 @@ impl Templates {
         templates
     }
 
-    fn count(&mut self, lengths: &Lengths<'_>, steps: &[Step]) {
-        for step in steps.iter().filter(|step| step.kind == Kind::Send) {
+    fn count(&mut self, lengths: &Lengths<'_>, steps: &[TemplateStep]) {
+        for step in steps.iter().filter(|step| step.kind == StepKind::Send) {
             self.messages += 1;
             self.message_bytes += step.bytes;
         }
@@ -177,23 +179,23 @@ impl Lengths<'_> {
         self.schedule.scratch.iter().map(|scratch| self.of(scratch.like, scratch.blocks)).sum()
     }
 
-    fn steps(&self, peers: Peers) -> Vec<Step> {
+    fn steps(&self, peers: PeerNumbering) -> Vec<TemplateStep> {
         let relative = |peer| peers.relative(self.schedule.rank, peer);
         let step = |step: &crate::Step| {
             let (kind, peer, edge, blocks) = match step.action {
-                Action::Send { to, edge, from } => (Kind::Send, relative(to), edge, from),
-                Action::Recv { from, edge, into } => (Kind::Recv, relative(from), edge, into),
-                Action::Copy { into, .. } => (Kind::Copy, 0, 0, into),
-                Action::Reduce { into, .. } => (Kind::Reduce, 0, 0, into),
+                Action::Send { to, edge, from } => (StepKind::Send, relative(to), edge, from),
+                Action::Recv { from, edge, into } => (StepKind::Recv, relative(from), edge, into),
+                Action::Copy { into, .. } => (StepKind::Copy, 0, 0, into),
+                Action::Reduce { into, .. } => (StepKind::Reduce, 0, 0, into),
             };
-            Step { kind, peer, edge, bytes: self.blocks(blocks), waits: step.after_count }
+            TemplateStep { kind, peer, edge, bytes: self.blocks(blocks), waits: step.after_count }
         };
         self.schedule.steps.iter().map(step).collect()
     }
 }
 
 /// A number that is equal for ranks that do the same.
-fn fingerprint(schedule: &Schedule, steps: &[Step]) -> u64 {
+fn fingerprint(schedule: &Schedule, steps: &[TemplateStep]) -> u64 {
     let steps = steps.iter().flat_map(|s| {
         [(s.kind as u64) << 32 | u64::from(s.peer), u64::from(s.edge) << 32 | u64::from(s.waits), s.bytes]
     });
@@ -201,7 +203,7 @@ fn fingerprint(schedule: &Schedule, steps: &[Step]) -> u64 {
     steps.chain(after).fold(1, |hash, word| mix(hash.rotate_left(5) ^ word).wrapping_add(hash))
 }
 
-fn template(schedule: &Schedule, steps: Vec<Step>) -> Template {
+fn template(schedule: &Schedule, steps: Vec<TemplateStep>) -> Template {
     let mut waiting_first = vec![0u32; steps.len() + 1];
     schedule.after.iter().for_each(|after| waiting_first[after.step as usize + 1] += 1);
     for step in 0..steps.len() {
@@ -216,7 +218,7 @@ fn template(schedule: &Schedule, steps: Vec<Step>) -> Template {
             *at += 1;
         }
     }
-    let is_recv = |step: &u32| steps[*step as usize].kind == Kind::Recv;
+    let is_recv = |step: &u32| steps[*step as usize].kind == StepKind::Recv;
     let mut recvs: Vec<u32> = (0..steps.len() as u32).filter(is_recv).collect();
     recvs.sort_unstable_by_key(|&step| (steps[step as usize].peer, steps[step as usize].edge));
     Template { steps, waiting, waiting_first, recvs }

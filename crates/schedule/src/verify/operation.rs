@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// An operation that a set of schedules is to carry out.
 #[derive(Clone, Debug)]
-pub struct Operation {
+pub struct CollectiveCase {
     /// The collective.
     pub collective: Collective,
     /// The number of ranks.
@@ -18,7 +18,7 @@ pub struct Operation {
     pub in_place: bool,
     /// Whether the operator is commutative.
     pub commutative: bool,
-    /// Whether contributions are to be combined from left to right (`Order::InRanks`).
+    /// Whether contributions are to be combined from left to right (`CombineOrder::InRanks`).
     pub in_ranks: bool,
     /// The ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
@@ -37,10 +37,10 @@ pub struct Operation {
     pub nodes: Option<Arc<NodeMap>>,
 }
 
-impl Operation {
+impl CollectiveCase {
     /// The plans of all ranks by one algorithm.
     pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
-        let &Operation { size, root, in_place, commutative, first_group, .. } = self;
+        let &CollectiveCase { size, root, in_place, commutative, first_group, .. } = self;
         let nodes = &self.nodes;
         let params =
             |rank| Params { rank, size, root, in_place, commutative, first_group, nodes: nodes.clone() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Carries an operation out on symbols, in a random legal order.
-use super::operation::{Operation, accesses, messages};
+use super::operation::{CollectiveCase, accesses, messages};
 use crate::random::{Random, mix};
 use crate::{Action, Blocks, BufferId, Partition, Schedule};
 
@@ -33,7 +33,7 @@ fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
 }
 
 /// A step with its addresses.
-struct Task {
+struct StepRun {
     rank: u32,
     step: u32,
     elements: u32,
@@ -50,11 +50,11 @@ struct Task {
 }
 
 struct Replay<'a> {
-    operation: &'a Operation,
+    operation: &'a CollectiveCase,
     schedules: &'a [Schedule],
     /// The number of a rank's first task.
     first: Vec<usize>,
-    tasks: Vec<Task>,
+    tasks: Vec<StepRun>,
     /// The tasks that wait for each task.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
@@ -63,7 +63,7 @@ struct Replay<'a> {
     random: Random,
 }
 
-pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(), String> {
+pub fn run(operation: &CollectiveCase, schedules: &[Schedule], seed: u64) -> Result<(), String> {
     let mut run = Replay::new(operation, schedules, seed)?;
     let initial = run.memory.clone();
     while !run.queue.is_empty() {
@@ -79,7 +79,11 @@ pub fn run(operation: &Operation, schedules: &[Schedule], seed: u64) -> Result<(
 }
 
 impl<'a> Replay<'a> {
-    fn new(operation: &'a Operation, schedules: &'a [Schedule], seed: u64) -> Result<Replay<'a>, String> {
+    fn new(
+        operation: &'a CollectiveCase,
+        schedules: &'a [Schedule],
+        seed: u64,
+    ) -> Result<Replay<'a>, String> {
         let mut run = Replay {
             operation,
             schedules,
@@ -134,14 +138,14 @@ impl<'a> Replay<'a> {
     }
 
     fn action(&self, task: usize) -> &'a Action {
-        let Task { rank, step, .. } = self.tasks[task];
+        let StepRun { rank, step, .. } = self.tasks[task];
         let schedules = self.schedules;
         &schedules[rank as usize].steps[step as usize].action
     }
 
     /// The elements on which a task may work so far, and whether these are all; None if it may not start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
-        let Task { rank, step, elements, .. } = self.tasks[task];
+        let StepRun { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
         let (mut limit, mut all) = (elements, true);
         for after in schedule.after_of(&schedule.steps[step as usize]) {
@@ -205,13 +209,13 @@ impl<'a> Replay<'a> {
     /// Has the executor die in the middle of a task: what it was writing is garbage, and the task is run
     /// again.
     fn die(&mut self, task: usize) {
-        let Task { rank, done, elements, write, .. } = self.tasks[task];
+        let StepRun { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
         self.memory[rank as usize][first..end].fill(GARBAGE);
     }
 
     fn element(&mut self, task: usize, element: u32) -> Result<(), String> {
-        let Task { rank, reads, write, partner, .. } = self.tasks[task];
+        let StepRun { rank, reads, write, partner, .. } = self.tasks[task];
         let memory = &self.memory[rank as usize];
         let read = |operand: usize| memory[(reads[operand] + element) as usize];
         let (left, right) = match self.action(task) {
@@ -268,7 +272,7 @@ impl<'a> Replay<'a> {
     }
 
     fn describe(&self, task: usize, what: &str) -> String {
-        let Task { rank, step, .. } = self.tasks[task];
+        let StepRun { rank, step, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
         format!("{:?}, rank {rank}, step {step} {what}\n{schedule}", self.operation)
     }
@@ -279,7 +283,7 @@ impl<'a> Replay<'a> {
 struct Addresses(Vec<Vec<u32>>);
 
 impl Addresses {
-    fn new(operation: &Operation, schedule: &Schedule) -> Addresses {
+    fn new(operation: &CollectiveCase, schedule: &Schedule) -> Addresses {
         let rank = schedule.rank;
         let (input, output) = operation.bases(rank);
         let user = |buffer, blocks, base| -> Vec<u32> {
@@ -309,7 +313,7 @@ impl Addresses {
         Addresses(buffers)
     }
 
-    fn initial(&self, operation: &Operation, rank: u32) -> Vec<Symbol> {
+    fn initial(&self, operation: &CollectiveCase, rank: u32) -> Vec<Symbol> {
         let (input, output) = operation.bases(rank);
         let (inputs, outputs) =
             (operation.elements(BufferId::Input, rank), operation.elements(BufferId::Output, rank));
@@ -341,7 +345,7 @@ impl Addresses {
         (first, end - first)
     }
 
-    fn task(&self, rank: u32, step: u32, action: &Action) -> Result<Task, String> {
+    fn task(&self, rank: u32, step: u32, action: &Action) -> Result<StepRun, String> {
         let (reads, write) = accesses(action);
         let read = reads.map(|blocks| blocks.map(|blocks| self.place(blocks)));
         let written = write.map(|blocks| self.place(blocks));
@@ -353,7 +357,7 @@ impl Addresses {
         let address = |place: Option<(u32, u32)>| place.map_or(0, |(address, _)| address);
         let (reads, write) = (read.map(address), address(written));
         let (partner, done, published) = (usize::MAX, 0, None);
-        Ok(Task {
+        Ok(StepRun {
             rank,
             step,
             elements,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Checks of schedules without lengths and without running them.
-use super::operation::{Messages, Operation, accesses, messages};
+use super::operation::{CollectiveCase, Messages, accesses, messages};
 use crate::{Action, Blocks, BufferId, Collective, Schedule};
 
-pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String> {
+pub fn check(operation: &CollectiveCase, schedules: &[Schedule]) -> Result<(), String> {
     if schedules.len() != operation.size as usize {
         return Err(format!("{} schedules for {} ranks", schedules.len(), operation.size));
     }
@@ -24,7 +24,7 @@ pub fn check(operation: &Operation, schedules: &[Schedule]) -> Result<(), String
     for (rank, schedule) in (0..).zip(schedules) {
         for (earlier, later) in Rank::new(operation, schedule).unordered()? {
             // This is seldom needed: these two steps are ordered by steps of other ranks only.
-            let order = everywhere.get_or_insert_with(|| Order::new(schedules, &messages));
+            let order = everywhere.get_or_insert_with(|| StepOrder::new(schedules, &messages));
             if !order.before((rank, earlier), (rank, later)) && !order.before((rank, later), (rank, earlier))
             {
                 return Err(format!(
@@ -96,7 +96,7 @@ struct Rank<'a> {
 }
 
 impl<'a> Rank<'a> {
-    fn new(operation: &Operation, schedule: &'a Schedule) -> Rank<'a> {
+    fn new(operation: &CollectiveCase, schedule: &'a Schedule) -> Rank<'a> {
         let in_place = operation.in_place_on(schedule.rank);
         Rank { schedule, in_place, collective: operation.collective }
     }
@@ -213,18 +213,18 @@ impl Done {
 
 /// The order of all steps of all ranks, as a graph with a node for the start and one for the end of each
 /// step.
-struct Order {
+struct StepOrder {
     first: Vec<usize>,
     next: Vec<Vec<usize>>,
 }
 
-impl Order {
-    fn new(schedules: &[Schedule], messages: &Messages) -> Order {
+impl StepOrder {
+    fn new(schedules: &[Schedule], messages: &Messages) -> StepOrder {
         let mut first = vec![0];
         for schedule in schedules {
             first.push(first.last().expect("starts with 0") + schedule.steps.len());
         }
-        let mut order = Order { next: vec![Vec::new(); 2 * first[schedules.len()]], first };
+        let mut order = StepOrder { next: vec![Vec::new(); 2 * first[schedules.len()]], first };
         for (rank, schedule) in (0..).zip(schedules) {
             for (index, step) in (0..).zip(&schedule.steps) {
                 let (start, end) = order.nodes((rank, index));

@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use clap::Args;
-use schedule::{Algorithm, Order};
+use schedule::{Algorithm, CombineOrder};
 use serde_json::{Value, json};
 use telemetry::summary::short;
 use telemetry::{TracedProcess, Unit, chrome, decode};
@@ -159,7 +159,8 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
     let function = call.split(' ').next().unwrap_or_default().trim_end_matches("_init");
     let Ok((collective, _)) = collective(function) else { return false };
     let algorithm = Algorithm::find(collective, algorithm);
-    collective.reduces() && algorithm.is_some_and(|algorithm| algorithm.facts().order != Order::InRanks)
+    collective.reduces()
+        && algorithm.is_some_and(|algorithm| algorithm.facts().order != CombineOrder::InRanks)
 }
 
 /// The time that the other carrier took for such calls.
