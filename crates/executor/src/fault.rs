@@ -20,7 +20,7 @@ pub enum Fault {
     Full { peer: u32, bytes: u64 },
     /// The kernel refused to copy private memory of `peer`.
     Unreachable { peer: u32, code: i32 },
-    /// A message of a peer on another node is longer than the receive.
+    /// A message of a peer on another host is longer than the receive.
     Longer { peer: u32, expected: u64 },
     /// The connection to `peer` is lost.
     Lost { peer: u32 },

@@ -34,7 +34,8 @@ pub const REACHED: u64 = 1;
 /// The proxy could not reach it.
 pub const REFUSED: u64 = 2;
 /// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many
-/// it has returned. Counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
+/// it has returned. They are counted after the instance's own word says so, in a cache line apart from
+/// `VERDICT`'s.
 pub const ENDED: usize = 8;
 pub const RETURNS: usize = 9;
 
@@ -181,7 +182,7 @@ impl Proxy {
         }
     }
 
-    /// Whether its ranks, on another computer, have given it up.
+    /// Whether the ranks, on another computer, have given the proxy up.
     pub fn is_fenced(&self) -> bool {
         let segment = &self.reach.segment;
         self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))

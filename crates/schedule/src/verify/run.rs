@@ -33,7 +33,7 @@ fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
 }
 
 /// A step with its addresses.
-struct StepRun {
+struct StepTask {
     rank: u32,
     step: u32,
     elements: u32,
@@ -54,7 +54,7 @@ struct Replay<'a> {
     schedules: &'a [Schedule],
     /// The number of a rank's first task.
     first: Vec<usize>,
-    tasks: Vec<StepRun>,
+    tasks: Vec<StepTask>,
     /// The tasks that wait for each task.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
@@ -138,14 +138,14 @@ impl<'a> Replay<'a> {
     }
 
     fn action(&self, task: usize) -> &'a Action {
-        let StepRun { rank, step, .. } = self.tasks[task];
+        let StepTask { rank, step, .. } = self.tasks[task];
         let schedules = self.schedules;
         &schedules[rank as usize].steps[step as usize].action
     }
 
     /// The elements on which a task may work so far, and whether these are all; None if it may not start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
-        let StepRun { rank, step, elements, .. } = self.tasks[task];
+        let StepTask { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
         let (mut limit, mut all) = (elements, true);
         for after in schedule.after_of(&schedule.steps[step as usize]) {
@@ -209,13 +209,13 @@ impl<'a> Replay<'a> {
     /// Has the executor die in the middle of a task: what it was writing is garbage, and the task is run
     /// again.
     fn die(&mut self, task: usize) {
-        let StepRun { rank, done, elements, write, .. } = self.tasks[task];
+        let StepTask { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
         self.memory[rank as usize][first..end].fill(GARBAGE);
     }
 
     fn element(&mut self, task: usize, element: u32) -> Result<(), String> {
-        let StepRun { rank, reads, write, partner, .. } = self.tasks[task];
+        let StepTask { rank, reads, write, partner, .. } = self.tasks[task];
         let memory = &self.memory[rank as usize];
         let read = |operand: usize| memory[(reads[operand] + element) as usize];
         let (left, right) = match self.action(task) {
@@ -272,7 +272,7 @@ impl<'a> Replay<'a> {
     }
 
     fn describe(&self, task: usize, what: &str) -> String {
-        let StepRun { rank, step, .. } = self.tasks[task];
+        let StepTask { rank, step, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
         format!("{:?}, rank {rank}, step {step} {what}\n{schedule}", self.operation)
     }
@@ -345,7 +345,7 @@ impl Addresses {
         (first, end - first)
     }
 
-    fn task(&self, rank: u32, step: u32, action: &Action) -> Result<StepRun, String> {
+    fn task(&self, rank: u32, step: u32, action: &Action) -> Result<StepTask, String> {
         let (reads, write) = accesses(action);
         let read = reads.map(|blocks| blocks.map(|blocks| self.place(blocks)));
         let written = write.map(|blocks| self.place(blocks));
@@ -357,7 +357,7 @@ impl Addresses {
         let address = |place: Option<(u32, u32)>| place.map_or(0, |(address, _)| address);
         let (reads, write) = (read.map(address), address(written));
         let (partner, done, published) = (usize::MAX, 0, None);
-        Ok(StepRun {
+        Ok(StepTask {
             rank,
             step,
             elements,
