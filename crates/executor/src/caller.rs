@@ -4,10 +4,10 @@
 //!
 //! | an instance | its driver | who changes that |
 //! |---|---|---|
-//! | `driven` holds it | the rank | `end()`, when it has ended |
-//! | `choice.is_proxy()` | the proxy, and the rank its share | `submit()`; `take_back_instances()` back to the rank |
+//! | in `driven` | the rank | `end()`, when it has ended |
+//! | `choice.is_proxy()` | the proxy; the rank its share | `submit()`; `take_back_instances()` |
 //! | `is_retiring` | as before | `outcome()`, when it is locally complete; `end()` |
-//! | `unseen_failures` holds it | none | `end()`, after a fault; `start()`, once receivers saw it |
+//! | in `unseen_failures` | none | `end()`, after a fault; `start()`, once receivers saw it |
 
 mod ends;
 mod export;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The memory of ranks that a proxy on another computer (a data processing unit) has imported. The proxy
-//! reaches it by RDMA only.
+//! The memory of ranks that a proxy on another computer (a data processing unit) has imported, and reaches by
+//! RDMA.
 //!
 //! The proxy's segment mirrors the host's. A rank's record lies there at its offset in the rank's arena, and
 //! is fetched once for each set of parameters. Scratch lies on both sides: the proxy reads it in the mirror
-//! and writes it to both. User's buffers lie with the rank alone. Invariants: a rank's memory changes in the
-//! order in which a proxy of its host would change it: bytes, the `done` that counts them, the bytes of steps
-//! that follow. No other process learns of any of it before it has arrived (`settle`). `published` stays in
-//! the mirror, since a rank that goes on publishes anew. Read next: `caller/export.rs` (the rank's side),
-//! `transport/export.rs`.
+//! and writes it to both. User's buffers lie with the rank alone.
+//!
+//! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
+//! `done` that counts them, the bytes of steps that follow. No process learns of these before they have
+//! arrived (`settle`). `published` stays in the mirror, since a rank that goes on publishes anew.
+//! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};

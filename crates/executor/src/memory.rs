@@ -311,8 +311,8 @@ impl Reach {
         }
     }
 
-    /// Writes what a send within the host has published to its rank, on another computer, as `write_done` writes
-    /// `done`.
+    /// Writes what a send within the host has published to its rank, on another computer, as `write_done`
+    /// writes `done`.
     pub(crate) fn write_published(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
             let _ = imported.write_published(rank, record, step);

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `source` is None | `find_source()` finds the send once its rank has started; a changed stamp loses it |
 //! | `exposed` is set | `expose()`, for a long send; `mark_refused()` ends it |
-//! | `is_sent` | `serve()`, when all has left unasked; `store_done()`, `forget_withdrawn()` or a question end the job |
+//! | `is_sent` | `serve()`, when all was sent unasked; `store_done()` or `take_question()` ends the job |
 
 use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The notes that servers have sent unasked for steps that have not started. They wait here until the steps
-//! start.
+//! The notes that servers have sent unasked for steps that have not started. They wait here.
 //!
 //! Invariants: a piece of an edge is taken only after the waiting pieces of that edge; a server learns for
 //! which edges there was no room, and then answers questions about them.

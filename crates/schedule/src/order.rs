@@ -5,7 +5,8 @@
 //! on the order of its additions. So the order is a property of the operation, its count, its type and the
 //! ranks, and not of who carries the call out:
 //!
-//! - Among up to `IN_RANKS_MAX` ranks of one host it is `CombineOrder::InRanks`. Slots (`coll`), schedules by ranks
+//! - Among up to `IN_RANKS_MAX` ranks of one host it is `CombineOrder::InRanks`. Slots (`coll`), schedules by
+//!   ranks
 //!   or proxies, and kernels of devices may carry a call out there.
 //! - Elsewhere only schedules do. The order is that of the algorithm, which `coll/choose.rs` picks by
 //!   collective, bytes, ranks, and by the placement on hosts if OUTBOARD_REPRODUCIBLE allows that.

@@ -2,8 +2,8 @@
 //! Edges to ranks of other hosts that are messages, which the process that has the network carries for the
 //! engine.
 //!
-//! The engine asks for a message (`EdgeMessage`) once all that a step depends on is finished, and gets a report when
-//! the message has ended. Only callers do that.
+//! The engine asks for a message (`EdgeMessage`) once all that a step depends on is finished, and gets a
+//! report when the message has ended. Only callers do that.
 //!
 //! Invariants: both sides of an edge ask for one message of the same context, tag and length; the bytes of a
 //! step do not change while its message is under way.

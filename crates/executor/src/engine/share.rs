@@ -8,8 +8,8 @@
 //! them.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
-//! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`). Read
-//! next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
+//! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
+//! Read next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
 
 use super::{Execution, StepProgress};
 use crate::checked::written;
