@@ -174,7 +174,7 @@ impl Builder {
     }
 
     /// The index into `touched`, and the range there, of the blocks.
-    fn place(&self, blocks: Blocks) -> (usize, u32, u32) {
+    fn range_of(&self, blocks: Blocks) -> (usize, u32, u32) {
         match (self.alias, blocks.buffer) {
             (Alias::Overlap, BufferId::Output) => (0, 0, self.plan.input_blocks),
             (_, BufferId::Input) => (0, blocks.first, blocks.end()),
@@ -184,7 +184,7 @@ impl Builder {
     }
 
     fn overlap(&self, a: Blocks, b: Blocks) -> bool {
-        let ((a_slot, a_first, a_end), (b_slot, b_first, b_end)) = (self.place(a), self.place(b));
+        let ((a_slot, a_first, a_end), (b_slot, b_first, b_end)) = (self.range_of(a), self.range_of(b));
         a_slot == b_slot && a_first < b_end && b_first < a_end
     }
 
@@ -194,7 +194,7 @@ impl Builder {
 
     fn touch(&mut self, blocks: Blocks, write: bool) {
         if blocks.count > 0 {
-            let (buffer, first, end) = self.place(blocks);
+            let (buffer, first, end) = self.range_of(blocks);
             let step = self.plan.steps.len() as u32;
             self.touched[buffer].touch(first, end, blocks, step, write, &mut self.waits);
         }

@@ -12,14 +12,14 @@ pub struct NodeMap {
     /// The ranks of each node, in rising order.
     members: Vec<Vec<u32>>,
     /// The position of each rank among the ranks of its node.
-    places: Box<[u32]>,
+    positions: Box<[u32]>,
     hash: u64,
 }
 
 impl NodeMap {
     /// The map of ranks whose nodes have these names. Equal names mean one node.
     pub fn new(names: impl IntoIterator<Item = u32>) -> NodeMap {
-        let (mut numbers, mut members, mut places) = (HashMap::new(), Vec::<Vec<u32>>::new(), Vec::new());
+        let (mut numbers, mut members, mut positions) = (HashMap::new(), Vec::<Vec<u32>>::new(), Vec::new());
         let mut node_of = Vec::new();
         for (rank, name) in (0..).zip(names) {
             let next = members.len() as u32;
@@ -27,12 +27,12 @@ impl NodeMap {
             if node == next {
                 members.push(Vec::new());
             }
-            places.push(members[node as usize].len() as u32);
+            positions.push(members[node as usize].len() as u32);
             members[node as usize].push(rank);
             node_of.push(node);
         }
         let hash = node_of.iter().fold(1, |hash: u64, &node| mix(hash.rotate_left(5) ^ u64::from(node)));
-        NodeMap { node_of: node_of.into(), members, places: places.into(), hash }
+        NodeMap { node_of: node_of.into(), members, positions: positions.into(), hash }
     }
 
     /// The map of so many ranks on one node.
@@ -66,8 +66,8 @@ impl NodeMap {
     }
 
     /// A rank's position among the ranks of its node.
-    pub fn place(&self, rank: u32) -> u32 {
-        self.places[rank as usize]
+    pub fn position(&self, rank: u32) -> u32 {
+        self.positions[rank as usize]
     }
 
     /// The ranks of a node, in rising order.
@@ -106,7 +106,7 @@ mod tests {
         let map = NodeMap::new([7, 3, 7, 9, 3]);
         assert_eq!((0..5).map(|rank| map.of(rank)).collect::<Vec<_>>(), [0, 1, 0, 2, 1]);
         assert_eq!((map.members(0), map.members(1), map.members(2)), (&[0, 2][..], &[1, 4][..], &[3][..]));
-        assert_eq!((map.place(2), map.place(4), map.nodes(), map.ranks()), (1, 1, 3, 5));
+        assert_eq!((map.position(2), map.position(4), map.nodes(), map.ranks()), (1, 1, 3, 5));
         assert_eq!((map.members_min(), map.members_max(), map.is_in_order()), (1, 2, false));
         assert_eq!(map, NodeMap::new([0, 1, 0, 2, 1]));
     }

@@ -6,8 +6,7 @@
 //! ranks, and not of who carries the call out:
 //!
 //! - Among up to `IN_RANKS_MAX` ranks of one host it is `CombineOrder::InRanks`. Slots (`coll`), schedules by
-//!   ranks
-//!   or proxies, and kernels of devices may carry a call out there.
+//!   ranks or proxies, and kernels of devices may carry a call out there.
 //! - Elsewhere only schedules do. The order is that of the algorithm, which `coll/choose.rs` picks by
 //!   collective, bytes, ranks, and by the placement on hosts if OUTBOARD_REPRODUCIBLE allows that.
 

@@ -75,7 +75,7 @@ pub fn nodes(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let (team, whole) = (nodes.local_team(), Output.blocks(0, params.size));
     let tree = team.tree(0);
-    let mut plan = if nodes.place == 0 { builder(params) } else { empty(params) };
+    let mut plan = if nodes.position == 0 { builder(params) } else { empty(params) };
     if let Some(parent) = tree.parent {
         plan.send(nodes.local()[0], Input.block(0));
         plan.recv(team.rank(parent), whole);
@@ -108,7 +108,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     let mut plan = builder(params);
     let nodes = Nodes::of(params);
     let (leaders, count, here) = (nodes.leaders(), nodes.count(), nodes.here);
-    let carrier = |node: u32, of: u32| nodes.members(node)[(nodes.place_of(of) % leaders) as usize];
+    let exchanger = |node: u32, of: u32| nodes.members(node)[(nodes.position_of(of) % leaders) as usize];
     for other in nodes.others() {
         plan.send(other, Input.block(0));
     }
@@ -118,17 +118,17 @@ pub fn nodes_split(params: &Params) -> Schedule {
     let (left, right) = ((here + count - 1) % count, (here + 1) % count);
     for round in 0..count - 1 {
         for &of in nodes.members((here + count - round) % count) {
-            if carrier(here, of) == rank {
-                plan.send(carrier(right, of), Output.block(of));
+            if exchanger(here, of) == rank {
+                plan.send(exchanger(right, of), Output.block(of));
             }
         }
         for &of in nodes.members((left + count - round) % count) {
-            let by = carrier(here, of);
+            let by = exchanger(here, of);
             if by != rank {
                 plan.recv(by, Output.block(of));
                 continue;
             }
-            plan.recv(carrier(left, of), Output.block(of));
+            plan.recv(exchanger(left, of), Output.block(of));
             for other in nodes.others() {
                 plan.send(other, Output.block(of));
             }

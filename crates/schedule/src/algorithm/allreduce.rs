@@ -163,7 +163,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     let mut plan = builder(params, nodes.split_blocks());
     let result = VectorPart::whole(Output);
     if let Some(sum) = sum_shares(&mut plan, &nodes) {
-        rabenseifner_among(&mut plan, &nodes.column(), nodes.share(nodes.place), sum, result);
+        rabenseifner_among(&mut plan, &nodes.column(), nodes.share(nodes.position), sum, result);
     }
     for (leader, share) in nodes.shares() {
         if leader == params.rank {

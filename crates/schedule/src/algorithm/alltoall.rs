@@ -158,17 +158,17 @@ pub fn nodes(params: &Params) -> Schedule {
     // Each pair of nodes that this rank carries has a part of these: blocks by sender, then by receiver, and
     // the blocks that came once more, by receiver, then by sender.
     let pairs = (1..count).map(|hop| (here + hop) % count);
-    let carried = pairs.clone().filter(|&there| nodes.carrier(here, there) == rank);
-    let all = carried.map(|there| rows * nodes.members(there).len() as u32).sum();
+    let exchanged = pairs.clone().filter(|&there| nodes.exchanger(here, there) == rank);
+    let all = exchanged.map(|there| rows * nodes.members(there).len() as u32).sum();
     let [collected, arrived, sorted] = [(); 3].map(|()| plan.scratch(Output, 0, all));
     let mut base = 0;
     for there in pairs {
-        let (ranks, carrier) = (nodes.members(there), nodes.carrier(here, there));
+        let (ranks, exchanger) = (nodes.members(there), nodes.exchanger(here, there));
         let columns = ranks.len() as u32;
-        if carrier != rank {
+        if exchanger != rank {
             for Piece { first, count, .. } in runs(ranks) {
-                plan.send(carrier, source.blocks(first, count));
-                plan.recv(carrier, Output.blocks(first, count));
+                plan.send(exchanger, source.blocks(first, count));
+                plan.recv(exchanger, Output.blocks(first, count));
             }
             continue;
         }
@@ -182,7 +182,7 @@ pub fn nodes(params: &Params) -> Schedule {
                 }
             }
         }
-        let (partner, many) = (nodes.carrier(there, here), rows * columns);
+        let (partner, many) = (nodes.exchanger(there, here), rows * columns);
         plan.send(partner, collected.blocks(base, many));
         plan.recv(partner, arrived.blocks(base, many));
         for (row, &to) in (0..).zip(local) {

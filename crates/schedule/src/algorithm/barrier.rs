@@ -13,14 +13,14 @@ pub fn dissemination(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `dissemination` among a team, whose member has `heard` of others. Returns the messages of the last round.
-fn dissemination_among(plan: &mut Builder, team: &Team, mut heard: Vec<Token>) -> Vec<Token> {
+/// `dissemination` among a team, whose member has `received` these messages. Returns those of the last round.
+fn dissemination_among(plan: &mut Builder, team: &Team, mut received: Vec<Token>) -> Vec<Token> {
     let (me, size) = (team.me, team.size());
     for hop in powers_of_two_below(size) {
-        plan.send_after(team.rank((me + hop) % size), Blocks::NONE, &heard);
-        heard = vec![plan.recv_after(team.rank((me + size - hop) % size), Blocks::NONE, &heard)];
+        plan.send_after(team.rank((me + hop) % size), Blocks::NONE, &received);
+        received = vec![plan.recv_after(team.rank((me + size - hop) % size), Blocks::NONE, &received)];
     }
-    heard
+    received
 }
 
 /// Messages go up a binomial tree in each node, by dissemination among the nodes' leaders, and down the
@@ -31,16 +31,16 @@ pub fn nodes(params: &Params) -> Schedule {
     let team = nodes.local_team();
     let tree = team.tree(0);
     let below = tree.children().map(|child| plan.recv(team.rank(child.at), Blocks::NONE));
-    let mut heard: Vec<Token> = below.collect();
+    let mut received: Vec<Token> = below.collect();
     if let Some(parent) = tree.parent.map(|parent| team.rank(parent)) {
-        plan.send_after(parent, Blocks::NONE, &heard);
+        plan.send_after(parent, Blocks::NONE, &received);
         // The parent answers only after this rank's message, so this receive waits for nothing else.
-        heard = vec![plan.recv(parent, Blocks::NONE)];
+        received = vec![plan.recv(parent, Blocks::NONE)];
     } else {
-        heard = dissemination_among(&mut plan, &nodes.leaders_team(0), heard);
+        received = dissemination_among(&mut plan, &nodes.leaders_team(0), received);
     }
     for child in tree.children().rev() {
-        plan.send_after(team.rank(child.at), Blocks::NONE, &heard);
+        plan.send_after(team.rank(child.at), Blocks::NONE, &received);
     }
     plan.finish()
 }
@@ -50,14 +50,14 @@ pub fn nodes(params: &Params) -> Schedule {
 pub fn tree(&Params { rank, size, .. }: &Params) -> Schedule {
     let mut plan = Builder::new(rank, size, 0, 0);
     let tree = Tree::new(rank, size);
-    let mut heard: Vec<Token> = tree.children().map(|child| plan.recv(child.at, Blocks::NONE)).collect();
+    let mut received: Vec<Token> = tree.children().map(|child| plan.recv(child.at, Blocks::NONE)).collect();
     if let Some(parent) = tree.parent {
-        plan.send_after(parent, Blocks::NONE, &heard);
+        plan.send_after(parent, Blocks::NONE, &received);
         // The parent answers only after this rank's message, so this receive waits for nothing else.
-        heard = vec![plan.recv(parent, Blocks::NONE)];
+        received = vec![plan.recv(parent, Blocks::NONE)];
     }
     for child in tree.children().rev() {
-        plan.send_after(child.at, Blocks::NONE, &heard);
+        plan.send_after(child.at, Blocks::NONE, &received);
     }
     plan.finish()
 }

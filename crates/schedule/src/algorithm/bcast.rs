@@ -55,7 +55,7 @@ fn scatter_ring_among(plan: &mut Builder, team: &Team, root: u32, base: u32) {
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let nodes = Nodes::of(params);
-    let (team, leader) = (nodes.local_team(), nodes.place_of(nodes.leader(nodes.here, params.root)));
+    let (team, leader) = (nodes.local_team(), nodes.position_of(nodes.leader(nodes.here, params.root)));
     let tree = team.tree(leader);
     if let Some(parent) = tree.parent {
         plan.recv(team.at(leader, parent), Output.block(0));
@@ -88,11 +88,11 @@ pub fn nodes_split(params: &Params) -> Schedule {
             plan.send(leader, blocks(place));
         }
     }
-    if nodes.place < nodes.leaders() {
+    if nodes.position < nodes.leaders() {
         if at_root && rank != root {
-            plan.recv(root, blocks(nodes.place));
+            plan.recv(root, blocks(nodes.position));
         }
-        let base = nodes.place * nodes.count();
+        let base = nodes.position * nodes.count();
         scatter_ring_among(&mut plan, &nodes.column(), nodes.node(root), base);
     }
     for (place, (leader, _)) in (0..).zip(nodes.shares()) {

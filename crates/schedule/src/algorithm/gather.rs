@@ -100,9 +100,9 @@ pub fn nodes(params: &Params) -> Schedule {
     }
     let all = nodes.subtree(top, tree.me, tree.span);
     let collected = if all.len() > 1 { plan.scratch(Input, 0, all.len() as u32) } else { Input };
-    plan.copy(Input.block(0), collected.block(nodes.place));
+    plan.copy(Input.block(0), collected.block(nodes.position));
     for other in nodes.others() {
-        plan.recv(other, collected.block(nodes.place_of(other)));
+        plan.recv(other, collected.block(nodes.position_of(other)));
     }
     let mut at = nodes.local().len() as u32;
     for child in tree.children() {

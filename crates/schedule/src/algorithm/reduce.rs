@@ -136,12 +136,12 @@ pub(super) fn sum_in_order(
 /// where this rank's sum lies, if it is a leader.
 pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
     let vector = VectorPart::whole(Input);
-    let mine = (nodes.place < nodes.leaders()).then(|| nodes.share(nodes.place));
+    let mine = (nodes.position < nodes.leaders()).then(|| nodes.share(nodes.position));
     for (leader, share) in nodes.shares().filter(|(_, share)| mine.as_ref() != Some(share)) {
         plan.send(leader, vector.at(&share));
     }
     let mine = mine?;
-    let (local, here) = (nodes.local().iter().copied(), nodes.local()[nodes.place as usize]);
+    let (local, here) = (nodes.local().iter().copied(), nodes.local()[nodes.position as usize]);
     let sum = sum_in_order(plan, local, here, vector.at(&mine), None);
     Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
@@ -152,7 +152,7 @@ pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
     let (nodes, top) = (Nodes::of(params), if commutative { root } else { 0 });
-    let (team, leader) = (nodes.local_team(), nodes.place_of(nodes.leader(nodes.here, top)));
+    let (team, leader) = (nodes.local_team(), nodes.position_of(nodes.leader(nodes.here, top)));
     let tree = team.tree(leader);
     let mut sum = sum_up(&mut plan, &tree, |member| team.at(leader, member), Input.block(0), None);
     if let Some(parent) = tree.parent {
@@ -183,7 +183,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     let mut plan = builder(params, nodes.split_blocks());
     let (output, at_root) = (VectorPart::whole(Output), nodes.node(root) == nodes.here);
     if let Some(sum) = sum_shares(&mut plan, &nodes) {
-        let (team, share) = (nodes.column(), nodes.share(nodes.place));
+        let (team, share) = (nodes.column(), nodes.share(nodes.position));
         let result = match at_root {
             true if rank == root => Some(output),
             true => Some(VectorPart::scratch(&mut plan, &share)),

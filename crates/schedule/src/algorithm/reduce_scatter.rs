@@ -139,7 +139,7 @@ fn sums_by_node(
     let (inboxes, sums) = ([(); 2].map(|()| scratch(&mut plan)), [(); 2].map(|()| scratch(&mut plan)));
     let own_sum = plan.scratch(Output, 0, 1).block(0);
     // Each rank sums for itself on its own node, after all others.
-    let by = |to: u32| nodes.local()[nodes.place_of(to) as usize % nodes.local().len()];
+    let by = |to: u32| nodes.local()[nodes.position_of(to) as usize % nodes.local().len()];
     let next = nodes.members((nodes.here + 1) % nodes.count())[0];
     let (last, first): (Vec<u32>, Vec<u32>) =
         (0..size).map(|hop| (next + hop) % size).partition(|&to| nodes.node(to) == nodes.here);
@@ -181,7 +181,7 @@ fn sums_by_node(
         let part = if node == nodes.here { mine } else { inbox.block(node) };
         if node != nodes.here {
             let members = nodes.members(node);
-            plan.recv(members[nodes.place as usize % members.len()], part);
+            plan.recv(members[nodes.position as usize % members.len()], part);
         }
         let into = if node + 1 == nodes.count() { Output.block(0) } else { totals.block(node % 2) };
         total = Some(total.map_or(part, |total| {

@@ -103,8 +103,8 @@ pub fn nodes(params: &Params) -> Schedule {
         plan.send(team.at(top, child.at), held.blocks(end, many));
     }
     for other in nodes.others() {
-        plan.send(other, held.block(nodes.place_of(other)));
+        plan.send(other, held.block(nodes.position_of(other)));
     }
-    plan.copy(held.block(nodes.place), Output.block(0));
+    plan.copy(held.block(nodes.position), Output.block(0));
     plan.finish()
 }

@@ -44,7 +44,7 @@ impl Team<'_> {
             Ranks::All(_) => member,
             Ranks::Node(ranks) => ranks[member as usize],
             Ranks::Leaders(nodes, top) => nodes.leader(member, top),
-            Ranks::Column(nodes, place) => nodes.members(member)[place as usize],
+            Ranks::Column(nodes, position) => nodes.members(member)[position as usize],
         }
     }
 
@@ -54,8 +54,8 @@ impl Team<'_> {
     }
 
     /// The rank at a position in such a tree.
-    pub fn at(&self, top: u32, place: u32) -> u32 {
-        self.rank((top + place) % self.size())
+    pub fn at(&self, top: u32, position: u32) -> u32 {
+        self.rank((top + position) % self.size())
     }
 }
 
@@ -66,14 +66,14 @@ pub struct Nodes {
     /// This rank's node.
     pub here: u32,
     /// This rank's position among the ranks of its node.
-    pub place: u32,
+    pub position: u32,
 }
 
 impl Nodes {
     pub fn of(params: &Params) -> Nodes {
         let map = params.nodes.clone().unwrap_or_else(|| Arc::new(NodeMap::one(params.size)));
-        let (here, place) = (map.of(params.rank), map.place(params.rank));
-        Nodes { map, rank: params.rank, here, place }
+        let (here, position) = (map.of(params.rank), map.position(params.rank));
+        Nodes { map, rank: params.rank, here, position }
     }
 
     /// The number of nodes.
@@ -87,8 +87,8 @@ impl Nodes {
     }
 
     /// A rank's position among the ranks of its node.
-    pub fn place_of(&self, rank: u32) -> u32 {
-        self.map.place(rank)
+    pub fn position_of(&self, rank: u32) -> u32 {
+        self.map.position(rank)
     }
 
     /// The ranks of a node.
@@ -96,9 +96,9 @@ impl Nodes {
         self.map.members(node)
     }
 
-    /// The ranks of `count` nodes, node by node, cyclically from the node at `place` after `top` on.
-    pub fn subtree(&self, top: u32, place: u32, count: u32) -> Vec<u32> {
-        let nodes = (0..count).map(|at| (top + place + at) % self.count());
+    /// The ranks of `count` nodes, node by node, cyclically from the node at `position` after `top` on.
+    pub fn subtree(&self, top: u32, position: u32, count: u32) -> Vec<u32> {
+        let nodes = (0..count).map(|at| (top + position + at) % self.count());
         nodes.flat_map(|node| self.members(node).iter().copied()).collect()
     }
 
@@ -114,7 +114,7 @@ impl Nodes {
 
     /// The ranks of this node as a team.
     pub fn local_team(&self) -> Team<'_> {
-        Team { ranks: Ranks::Node(self.local()), me: self.place }
+        Team { ranks: Ranks::Node(self.local()), me: self.position }
     }
 
     /// The number of ranks that each node can give to share the traffic between nodes.
@@ -128,13 +128,13 @@ impl Nodes {
     }
 
     /// The blocks of the leader at this position in each node.
-    pub fn share(&self, place: u32) -> Range<u32> {
-        place * self.count()..(place + 1) * self.count()
+    pub fn share(&self, position: u32) -> Range<u32> {
+        position * self.count()..(position + 1) * self.count()
     }
 
     /// This node's leaders with their shares.
     pub fn shares(&self) -> impl Iterator<Item = (u32, Range<u32>)> {
-        (0..self.leaders()).map(|place| (self.local()[place as usize], self.share(place)))
+        (0..self.leaders()).map(|position| (self.local()[position as usize], self.share(position)))
     }
 
     /// The rank that exchanges for a node: `top` on its own node, elsewhere the first.
@@ -149,11 +149,11 @@ impl Nodes {
 
     /// The ranks at this rank's position in each node, if that is less than `leaders`.
     pub fn column(&self) -> Team<'_> {
-        Team { ranks: Ranks::Column(self, self.place), me: self.here }
+        Team { ranks: Ranks::Column(self, self.position), me: self.here }
     }
 
     /// The rank of `node` that exchanges with `other` for its node.
-    pub fn carrier(&self, node: u32, other: u32) -> u32 {
+    pub fn exchanger(&self, node: u32, other: u32) -> u32 {
         let members = self.members(node);
         members[other as usize % members.len()]
     }

@@ -185,12 +185,12 @@ impl<'a> Engine<'a> {
         pending.last_byte = pending.last_byte.max(last_byte);
         if pending.waits == 0 {
             let of_both = pending.ready;
-            let carrier = self.side(rank, &step, of_both[Side::Dpu as usize] > 0);
-            let other = if carrier == Side::Host { Side::Dpu } else { Side::Host };
+            let side = self.side(rank, &step, of_both[Side::Dpu as usize] > 0);
+            let other = if side == Side::Host { Side::Dpu } else { Side::Host };
             // The news of a step of the other side takes half a round trip.
             let news = self.dpu().map_or(0, |dpu| dpu.round_trip_ps / 2);
-            let told = of_both[other as usize];
-            let ready = of_both[carrier as usize].max(if told > 0 { told + news } else { 0 });
+            let reported = of_both[other as usize];
+            let ready = of_both[side as usize].max(if reported > 0 { reported + news } else { 0 });
             self.events.push(Reverse((ready, rank, number)));
         }
     }
@@ -251,7 +251,7 @@ impl<'a> Engine<'a> {
     fn processor(&self, rank: u32) -> usize {
         match self.nodes.zip(hosts_proxies(self.network)) {
             None => rank as usize,
-            Some((nodes, per_node)) => (nodes.of(rank) * per_node + nodes.place(rank) % per_node) as usize,
+            Some((nodes, per_node)) => (nodes.of(rank) * per_node + nodes.position(rank) % per_node) as usize,
         }
     }
 
@@ -269,8 +269,8 @@ impl<'a> Engine<'a> {
 
     /// The DPU's core that carries out a rank's steps.
     fn core(&self, rank: u32, dpu: Dpu) -> usize {
-        let (node, place) = self.nodes.map_or((rank, 0), |nodes| (nodes.of(rank), nodes.place(rank)));
-        (node * dpu.cores + place % dpu.cores) as usize
+        let (node, position) = self.nodes.map_or((rank, 0), |nodes| (nodes.of(rank), nodes.position(rank)));
+        (node * dpu.cores + position % dpu.cores) as usize
     }
 
     fn node(&self, rank: u32) -> usize {

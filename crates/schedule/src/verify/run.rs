@@ -332,7 +332,7 @@ impl Addresses {
     }
 
     /// The address and the length of blocks.
-    fn place(&self, blocks: Blocks) -> (u32, u32) {
+    fn address_of(&self, blocks: Blocks) -> (u32, u32) {
         if blocks.count == 0 {
             return (0, 0);
         }
@@ -347,14 +347,14 @@ impl Addresses {
 
     fn task(&self, rank: u32, step: u32, action: &Action) -> Result<StepTask, String> {
         let (reads, write) = accesses(action);
-        let read = reads.map(|blocks| blocks.map(|blocks| self.place(blocks)));
-        let written = write.map(|blocks| self.place(blocks));
+        let read = reads.map(|blocks| blocks.map(|blocks| self.address_of(blocks)));
+        let written = write.map(|blocks| self.address_of(blocks));
         let mut lengths = read.into_iter().chain([written]).flatten().map(|(_, length)| length);
         let elements = lengths.next().expect("every step names blocks");
         if lengths.any(|length| length != elements) {
             return Err(format!("rank {rank}, step {step}: blocks differ in length: {action}"));
         }
-        let address = |place: Option<(u32, u32)>| place.map_or(0, |(address, _)| address);
+        let address = |location: Option<(u32, u32)>| location.map_or(0, |(address, _)| address);
         let (reads, write) = (read.map(address), address(written));
         let (partner, done, published) = (usize::MAX, 0, None);
         Ok(StepTask {

@@ -57,10 +57,10 @@ fn match_messages(schedules: &[Schedule]) -> Result<Messages, String> {
 /// start to each rank's end.
 fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     let size = schedules.len();
-    let mut heard: Vec<Vec<Vec<bool>>> = Vec::new();
+    let mut reached: Vec<Vec<Vec<bool>>> = Vec::new();
     for (rank, schedule) in schedules.iter().enumerate() {
         let itself: Vec<bool> = (0..size).map(|of| of == rank).collect();
-        heard.push(vec![itself; schedule.steps.len()]);
+        reached.push(vec![itself; schedule.steps.len()]);
     }
     let mut changed = true;
     while std::mem::take(&mut changed) {
@@ -72,15 +72,15 @@ fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
                     sources.extend(messages[&(from, rank, edge)].0.map(|send| (from, send)));
                 }
                 for (source, send) in sources {
-                    let known = heard[source as usize][send as usize].clone();
-                    for (mine, theirs) in heard[rank as usize][index].iter_mut().zip(known) {
+                    let known = reached[source as usize][send as usize].clone();
+                    for (mine, theirs) in reached[rank as usize][index].iter_mut().zip(known) {
                         changed |= theirs && !std::mem::replace(mine, *mine || theirs);
                     }
                 }
             }
         }
     }
-    for (rank, steps) in heard.iter().enumerate() {
+    for (rank, steps) in reached.iter().enumerate() {
         if let Some(of) = (0..size).find(|&of| of != rank && !steps.iter().any(|step| step[of])) {
             return Err(format!("rank {rank} leaves the barrier without having heard of rank {of}"));
         }
