@@ -181,7 +181,8 @@ fn call(
     };
     let of_all = |words: &Range<usize>| -> Vec<u64> { (0..size).flat_map(|rank| of(rank, words)).collect() };
     let sum = |ranks: usize, words: &Range<usize>| -> Vec<u64> {
-        // This is the definition of `schedule::CombineOrder::InRanks`, with which the verifier compares schedules.
+        // This is the definition of `schedule::CombineOrder::InRanks`, with which the verifier compares
+        // schedules.
         let given = |rank, at| f64::from_bits(word(rank, round, at));
         let add = |at| (1..ranks).fold(given(0, at), |sum, rank| sum + given(rank, at));
         words.clone().map(|at| add(at).to_bits()).collect()

@@ -3,7 +3,7 @@
 //! carry it out. Nothing is matched here.
 
 use datatype::Buffer;
-use executor::{MeasuredStart, Binding, Cut, Offload, Start};
+use executor::{Binding, Cut, MeasuredStart, Offload, Start};
 use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;

@@ -26,21 +26,21 @@ pub struct Buffer {
 /// A user's buffer that is valid for one call. If the operation outlives the call, or if there are gaps, it
 /// becomes a `Buffer`.
 #[derive(Clone, Copy, Debug)]
-pub struct CallBuffer<'a> {
+pub struct BufferClaim<'a> {
     base: usize,
     count: usize,
     bytes: usize,
     layout: &'a Arc<Layout>,
 }
 
-impl<'a> CallBuffer<'a> {
+impl<'a> BufferClaim<'a> {
     /// Claims `count` elements of `layout` at `base`, together `bytes` bytes of data.
     ///
     /// # Safety
     /// As for `Buffer::claim`.
     #[inline(always)]
-    pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> CallBuffer<'a> {
-        CallBuffer { base, count, bytes, layout }
+    pub unsafe fn claim(base: usize, count: usize, bytes: usize, layout: &'a Arc<Layout>) -> BufferClaim<'a> {
+        BufferClaim { base, count, bytes, layout }
     }
 
     #[inline(always)]

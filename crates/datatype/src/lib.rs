@@ -29,7 +29,7 @@ pub use arrays::{
 };
 pub use atomic::{accumulate, compare_and_swap, is_atomic};
 pub use basic::{Basic, PredefinedOp};
-pub use buffer::{Buffer, CallBuffer};
+pub use buffer::{Buffer, BufferClaim};
 pub use combiner::{Combiner, Width};
 pub use construct::{
     contiguous, dup, hindexed, hindexed_block, hvector, indexed, indexed_block, resized, structure, vector,

@@ -13,7 +13,7 @@ use crate::serve::Direction;
 use crate::target::{LocalTarget, TargetData, TargetRange};
 use crate::update::{Swap, Update};
 use crate::window::Window;
-use datatype::{Buffer, CallBuffer, Layout, PredefinedOp, is_atomic, reduce};
+use datatype::{Buffer, BufferClaim, Layout, PredefinedOp, is_atomic, reduce};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 use sys::Span;
@@ -26,7 +26,7 @@ impl Window {
         &mut self,
         rma: &mut Rma,
         target: usize,
-        origin: CallBuffer,
+        origin: BufferClaim,
         range: TargetRange,
         way: Direction,
     ) -> Result<()> {
@@ -145,8 +145,8 @@ impl Window {
         rma: &mut Rma,
         target: usize,
         update: Update,
-        origin: Option<CallBuffer>,
-        result: Option<CallBuffer>,
+        origin: Option<BufferClaim>,
+        result: Option<BufferClaim>,
         range: TargetRange,
     ) -> Result<()> {
         let page = page();

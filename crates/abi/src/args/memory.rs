@@ -6,7 +6,7 @@
 
 use super::{Address, NULL_PAGE_END, Out};
 use crate::staging::{self, Fill};
-use datatype::{CallBuffer, Layout};
+use datatype::{BufferClaim, Layout};
 use error::{Class, Result, fail};
 use objects::constants;
 use p2p::AttachedBuffer;
@@ -21,13 +21,13 @@ pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 /// Errors: the address is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is valid where the datatype's
 /// offsets are addresses.
 #[inline(always)]
-pub(crate) fn call_buffer(
+pub(crate) fn claim_buffer(
     address: Address,
     elements: usize,
     bytes: usize,
     layout: &Arc<Layout>,
     fill: Fill,
-) -> Result<CallBuffer<'_>> {
+) -> Result<BufferClaim<'_>> {
     if address.0 < NULL_PAGE_END && bytes > 0 {
         if address.is_in_place() {
             fail!(Class::Buffer, "MPI_IN_PLACE is given where a buffer is needed");
@@ -36,7 +36,7 @@ pub(crate) fn call_buffer(
             fail!(Class::Buffer, "the buffer is a null pointer, but count is {elements}");
         }
     }
-    // The values are words, so that a `CallBuffer` stays in registers where no device is on.
+    // The values are words, so that a `BufferClaim` stays in registers where no device is on.
     let (address, elements, layout) = if device::on() && bytes > 0 {
         staging::stand_in(address.0, elements, bytes, layout, fill)?
     } else {
@@ -44,7 +44,7 @@ pub(crate) fn call_buffer(
     };
     // SAFETY: the program passed it as a buffer of so many elements (contract of this file), or `staging`
     // made it.
-    Ok(unsafe { CallBuffer::claim(address, elements, bytes, layout) })
+    Ok(unsafe { BufferClaim::claim(address, elements, bytes, layout) })
 }
 
 impl Address {

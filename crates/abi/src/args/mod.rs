@@ -12,7 +12,7 @@ mod text;
 
 pub use element::{Array, Counts, In, Out, OutCount, ShimForm};
 use error::{Class, Result, fail};
-pub(crate) use memory::{ADDRESSABLE_BYTES, call_buffer};
+pub(crate) use memory::{ADDRESSABLE_BYTES, claim_buffer};
 pub use objects::Handle;
 use objects::constants;
 pub(crate) use status::convert;

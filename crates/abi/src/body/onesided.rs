@@ -3,12 +3,12 @@
 //! its call returns, so a form with a request returns a complete request.
 
 use super::request::enter_complete;
-use crate::args::{Address, Handle, Out, call_buffer};
+use crate::args::{Address, Handle, Out, claim_buffer};
 use crate::lenient::{self, Accepted};
 use crate::process::{Guard, Win};
 use crate::request::Work;
 use crate::staging::Fill;
-use datatype::{Basic, Buffer, CallBuffer, Datatype, PredefinedOp, check_op};
+use datatype::{Basic, Buffer, BufferClaim, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
 use rma::{Direction, Swap, TargetRange, Update, Window};
@@ -164,7 +164,7 @@ pub fn compare_and_swap(
     let target = window.target(target_rank)?;
     let (range, _) = range_of(objects, target_disp, 1, datatype)?;
     let element = |address| {
-        let buffer = call_buffer(address, 1, range.bytes, range.layout, Fill::Now)?;
+        let buffer = claim_buffer(address, 1, range.bytes, range.layout, Fill::Now)?;
         Ok(buffer.contiguous().expect("integers, logicals and bytes have no gaps"))
     };
     let (compare, origin, result) = (element(compare_addr)?, element(origin_addr)?, element(result_addr)?);
@@ -287,14 +287,14 @@ fn origin_of<'a>(
     name: &str,
     target_datatype: Handle,
     range: TargetRange<'a>,
-) -> Result<CallBuffer<'a>> {
+) -> Result<BufferClaim<'a>> {
     if datatype == target_datatype && count == range.count as i64 {
-        return call_buffer(address, range.count, range.bytes, range.layout, Fill::Now);
+        return claim_buffer(address, range.count, range.bytes, range.layout, Fill::Now);
     }
     let layout = objects.committed(datatype)?.layout();
     let elements = crate::args::count(count, name)?;
     let Some(bytes) = Buffer::bytes_of(elements, layout) else { return too_many(elements, datatype) };
-    call_buffer(address, elements, bytes, layout, Fill::Now)
+    claim_buffer(address, elements, bytes, layout, Fill::Now)
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Packing (MPI 5.0, sections 5.2 and 5.3).
 
-use crate::args::{Address, Handle, OutCount, Text, call_buffer, count};
+use crate::args::{Address, Handle, OutCount, Text, claim_buffer, count};
 use crate::process::Guard;
 use crate::staging::{self, Fill};
 use datatype::{Buffer, Datatype, predefined};
@@ -138,7 +138,7 @@ fn packed_range(
     }
     let layout = predefined(BYTE.0 as u32).expect("MPI_BYTE is predefined").layout();
     let part = Address(address.0.wrapping_add(start as usize));
-    let span = call_buffer(part, bytes as usize, bytes as usize, layout, Fill::Now)?.contiguous();
+    let span = claim_buffer(part, bytes as usize, bytes as usize, layout, Fill::Now)?.contiguous();
     Ok((span.expect("bytes have no gaps"), end as i64))
 }
 

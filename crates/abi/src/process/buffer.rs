@@ -2,7 +2,7 @@
 //! Makes a `Buffer` from the address, count and datatype that a program passes.
 
 use super::Process;
-use crate::args::{ADDRESSABLE_BYTES, Address, call_buffer};
+use crate::args::{ADDRESSABLE_BYTES, Address, claim_buffer};
 use crate::lenient::{self, Accepted};
 use crate::staging::Fill;
 use datatype::Buffer;
@@ -12,7 +12,7 @@ use objects::{Handle, constants};
 impl Process {
     /// The buffer of a communication.
     ///
-    /// Errors: the address is refused (`call_buffer`); the count is negative, or the elements are more bytes
+    /// Errors: the address is refused (`claim_buffer`); the count is negative, or the elements are more bytes
     /// than memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
@@ -37,7 +37,7 @@ impl Process {
         else {
             fail!(Class::Count, "{count} elements of {datatype} are more bytes than a process can have");
         };
-        Ok(call_buffer(address, elements, bytes, layout, fill)?.buffer())
+        Ok(claim_buffer(address, elements, bytes, layout, fill)?.buffer())
     }
 
     /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. Host

@@ -6,11 +6,13 @@ use std::fmt::Write as _;
 use clap::Args;
 use coll::Placement;
 use coll::carrier::{
-    self, CallFacts, CallMode, Carrier, CarrierFacts, LibraryFacts, Policy, Slots, Space, OffloadTerms, Why, choose,
-    execute,
+    self, CallFacts, CallMode, Carrier, CarrierFacts, LibraryFacts, OffloadTerms, Policy, Slots, Space, Why,
+    choose, execute,
 };
 use schedule::simulate::{Network, simulate};
-use schedule::{ALGORITHMS, Algorithm, Collective, AlgorithmFacts, NodeMap, CombineOrder, Params, Schedule, Side};
+use schedule::{
+    ALGORITHMS, Algorithm, AlgorithmFacts, Collective, CombineOrder, NodeMap, Params, Schedule, Side,
+};
 use telemetry::Unit;
 use telemetry::summary::short;
 
