@@ -11,7 +11,7 @@
 //! | owned by a request | `taken`, when the call makes a request |
 //! | delivered: copied back, then freed | `end` of the call, or `StandIns::deliver` of the request |
 
-use datatype::{Basic, Buffer, CallBuffer, Layout, PredefinedOp};
+use datatype::{Basic, Buffer, BufferClaim, Layout, PredefinedOp};
 use device::kernel::{KernelReduction, Strip};
 use error::{Class, Result, fail};
 use objects::constants::BYTE;
@@ -198,7 +198,7 @@ pub(crate) fn stand_in(
     fill: Fill,
 ) -> Result<(usize, usize, &Arc<Layout>)> {
     // SAFETY: the program passed it as a buffer of so many elements (contract of `args/memory.rs`).
-    let user = unsafe { CallBuffer::claim(address, elements, bytes, layout) }.buffer();
+    let user = unsafe { BufferClaim::claim(address, elements, bytes, layout) }.buffer();
     let mut there = Ok(false);
     user.pieces(0, bytes, |piece| {
         if let Ok(false) = there {

@@ -6,7 +6,7 @@ use crate::data::MessageData;
 use crate::outcome::{Outcome, received};
 use crate::protocol::Protocol;
 use datatype::Buffer;
-use matching::{Entry, Envelope};
+use matching::{Envelope, QueueEntry};
 use transport::route::{Exposed, RemoteRange};
 
 /// An operation: what it moves, how far it is, and how it ended.
@@ -26,7 +26,7 @@ pub(crate) enum RequestStage {
     /// Send: the first packet waits, or the message is offered.
     Send(SendStage),
     /// Receive: in the posted queue.
-    Posted(Entry),
+    Posted(QueueEntry),
     /// Receive: in the posted queue, while an executor already waits for its message.
     Expecting(Box<ExpectingReceive>),
     /// Receive: an executor moves the message of this key.

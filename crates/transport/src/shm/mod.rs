@@ -14,11 +14,11 @@ pub mod cma;
 mod doorbell;
 mod endpoints;
 mod extents;
-mod submission;
 pub mod launcher;
 mod pages;
 pub mod ring;
 mod segment;
+mod submission;
 mod wait;
 mod worlds;
 
@@ -29,10 +29,10 @@ pub use doorbell::{Doorbell, SleepEnd};
 pub(crate) use endpoints::PROXY;
 pub use endpoints::{EndpointOwner, proxy_endpoint};
 pub use extents::FIRST_BYTES as FIRST_EXTENT_BYTES;
-pub use submission::SubmissionRing;
 pub use pages::{
     DIRECTORY_BUCKETS, ENDPOINT_BYTES_MAX, EndCause, Gate, JobPage, LauncherRequest, PORTS_MAX, ProxyPage,
     RANKS_MAX, RankPage, RankSet, State, World,
 };
 pub use segment::{LocalRank, RankPageRef, Segment, Shape, unmapped};
+pub use submission::SubmissionRing;
 pub use wait::{WaitRecord, WaitReport};
