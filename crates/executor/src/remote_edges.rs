@@ -117,6 +117,7 @@ impl RemoteEdges {
         reach: &Reach,
         mut arrived: impl FnMut(EdgeEvent, &mut VecDeque<EdgeRead>) -> NoteOutcome,
     ) -> Result<bool> {
+        use NoteKind::{Copied, Data, Elsewhere, Exposed, Failed, Known};
         let mut moved = false;
         let mut ended: Vec<EdgeRead> = Vec::new();
         let RemoteEdges { outbox, notes_out, notes_in, server, unasked, delayed, reads, reading } = self;
@@ -130,13 +131,8 @@ impl RemoteEdges {
                     Some((answer, false)) => delayed.delay(from, answer),
                     answer => outbox.extend(answer.map(|(answer, _)| (from, answer))),
                 },
-                NoteKind::Data
-                | NoteKind::Copied
-                | NoteKind::Exposed
-                | NoteKind::Failed
-                | NoteKind::Known
-                | NoteKind::Elsewhere => {
-                    let is_unasked = note.attempt == 0 && note.kind != NoteKind::Known;
+                Data | Copied | Exposed | Failed | Known | Elsewhere => {
+                    let is_unasked = note.attempt == 0 && note.kind != Known;
                     let taken = match is_unasked && unasked.has(&note) {
                         true => NoteOutcome::Early,
                         false => arrived(EdgeEvent::Note(from, &note, data), reads),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Tests of faults, and of users' functions: one small job each.
 
-use super::plans::{PlanBuilder, PlanKind, blocks, whole};
+use super::plans::{Plan, PlanBuilder, blocks, whole};
 use super::{Home, Job};
 use crate::record::{self, BUCKETS, Head, Lookup, RETURNED};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
@@ -68,7 +68,7 @@ fn a_round_looks_at_no_operation_that_the_proxy_has() {
     let mut job = Job::new(2, 1, &Config::default());
     let send = |job: &mut Job, sequence: u32, rank: u32| {
         let buffer = job.ranks[rank as usize].buffer(&[7; 4], Home::Private);
-        let schedule = PlanKind::Bcast.schedule(rank, 2);
+        let schedule = Plan::Bcast.schedule(rank, 2);
         let start = start(job, schedule, Binding::None, even(&buffer, 1), Offload::On);
         job.ranks[rank as usize].executor.start(Start { sequence, ..start }).unwrap()
     };
@@ -120,7 +120,7 @@ fn different_lengths_are_told_to_the_receiver_and_no_rank_hangs() {
             // In this pipeline rank 1 passes on what it cannot receive, so that rank 2 does not hang.
             for (rank, bytes) in [sent, expected, expected].into_iter().enumerate() {
                 let buffer = job.ranks[rank].buffer(&vec![rank as u8; bytes], Home::Private);
-                let schedule = PlanKind::Bcast.schedule(rank as u32, 3);
+                let schedule = Plan::Bcast.schedule(rank as u32, 3);
                 let start = start(&job, schedule, Binding::None, even(&buffer, 1), offload);
                 tickets.push(job.ranks[rank].executor.start(start).unwrap());
             }
@@ -138,7 +138,7 @@ fn different_lengths_are_told_to_the_receiver_and_no_rank_hangs() {
 fn a_proxy_forgets_what_a_rank_left_waiting() {
     let mut job = Job::new(2, 1, &Config::default());
     let buffer = job.ranks[1].buffer(&[0; 8], Home::Arena);
-    let start = start(&job, PlanKind::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), Offload::On);
+    let start = start(&job, Plan::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), Offload::On);
     job.ranks[1].executor.start(start).unwrap();
     job.proxies[0].poll();
     assert!(job.proxies[0].is_busy());
@@ -154,7 +154,7 @@ fn who_executes_and_why_is_told() {
         let config = Config { offload, offload_bytes_min, ..Config::default() };
         let mut job = Job::new(2, proxies, &config);
         let buffer = job.ranks[1].buffer(&[0; 8], Home::Arena);
-        let start = start(&job, PlanKind::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), asked);
+        let start = start(&job, Plan::Bcast.schedule(1, 2), Binding::None, even(&buffer, 1), asked);
         let ticket = job.ranks[1].executor.start(start).unwrap();
         job.ranks[1].executor.carried(ticket).unwrap().choice
     };
@@ -174,7 +174,7 @@ fn unequal_sides_of_a_copy_are_an_error_of_that_rank() {
     for offload in [Offload::Off, Offload::On] {
         let input = job.ranks[0].buffer(&[1; 8], Home::Arena);
         let output = job.ranks[0].buffer(&[2; 12], Home::Private);
-        let schedule = PlanKind::Allgather.schedule(0, 1);
+        let schedule = Plan::Allgather.schedule(0, 1);
         let start = start(&job, schedule, even(&input, 1), even(&output, 1), offload);
         let ticket = job.ranks[0].executor.start(start).unwrap();
         let ended = outcomes(&mut job, &[ticket]);
@@ -192,7 +192,7 @@ fn a_users_function_gets_its_operands_in_order() {
     for rank in 0..3 {
         let input = job.ranks[rank].buffer(&words([1000 * (3 - rank as u32), 7]), Home::Private);
         let output = job.ranks[rank].buffer(&[0; 8], Home::Arena);
-        let schedule = PlanKind::Allreduce.schedule(rank as u32, 3);
+        let schedule = Plan::Allreduce.schedule(rank as u32, 3);
         let mut start = start(&job, schedule, even(&input, 1), even(&output, 1), Offload::On);
         start.reduction = Some(Reduction::User { token: 42, element_bytes: 4 });
         tickets.push(job.ranks[rank].executor.start(start).unwrap());
@@ -246,7 +246,7 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
         let buffers = [0, 1].map(|rank| job.ranks[rank].buffer(&[1; 5000], Home::Private));
         let mut tickets = vec![];
         for rank in [0, 1] {
-            let schedule = PlanKind::Bcast.schedule(rank, 2);
+            let schedule = Plan::Bcast.schedule(rank, 2);
             let start = start(&job, schedule, Binding::None, even(&buffers[rank as usize], 1), Offload::Off);
             tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
         }
@@ -264,7 +264,7 @@ fn a_corrupt_peer_is_an_error_and_no_panic() {
     // A directory with a cycle.
     let mut job = Job::new(2, 0, &Config::default());
     let buffer = job.ranks[1].buffer(&[1; 50], Home::Private);
-    let schedule = PlanKind::Bcast.schedule(1, 2);
+    let schedule = Plan::Bcast.schedule(1, 2);
     let start = start(&job, schedule, Binding::None, even(&buffer, 1), Offload::Off);
     let ticket = job.ranks[1].executor.start(start).unwrap();
     job.segment
@@ -297,7 +297,7 @@ fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
             let mut job = Job::new(1, 1, &Config::default());
             let input = job.ranks[0].buffer(&words([1, 2, 3]), Home::Private);
             let output = job.ranks[0].buffer(&[0; 12], Home::Private);
-            let schedule = PlanKind::Allgather.schedule(0, 1);
+            let schedule = Plan::Allgather.schedule(0, 1);
             let start = start(&job, schedule, even(&input, 1), even(&output, 1), Offload::On);
             let ticket = job.ranks[0].executor.start(start).unwrap();
             let directory = &job.segment.rank(job.segment.local(0).unwrap()).directory;
@@ -320,15 +320,15 @@ fn any_word_of_the_parameters_may_be_spoiled() {
             for rank in [0, 1] {
                 // Words of an exchange with gaps, and of a reduction.
                 let (kind, blocks, homes) = match word % 2 {
-                    0 => (PlanKind::Alltoall, 2, [Home::ArenaGaps, Home::Gaps]),
-                    _ => (PlanKind::Allreduce, 1, [Home::Arena, Home::Private]),
+                    0 => (Plan::Alltoall, 2, [Home::ArenaGaps, Home::Gaps]),
+                    _ => (Plan::Allreduce, 1, [Home::Arena, Home::Private]),
                 };
                 let input = job.ranks[rank].buffer(&words([1, 2, 3, 4]), homes[0]);
                 let output = job.ranks[rank].buffer(&[0; 16], homes[1]);
                 let schedule = kind.schedule(rank as u32, 2);
                 let mut start =
                     start(&job, schedule, even(&input, blocks), even(&output, blocks), Offload::On);
-                start.reduction = (kind == PlanKind::Allreduce).then_some(SUM);
+                start.reduction = (kind == Plan::Allreduce).then_some(SUM);
                 tickets.push(job.ranks[rank].executor.start(start).unwrap());
             }
             let directory = &job.segment.rank(job.segment.local(0).unwrap()).directory;
@@ -348,14 +348,14 @@ fn any_word_of_the_parameters_may_be_spoiled() {
 #[test]
 fn a_full_submission_ring_leaves_operations_to_the_caller() {
     let mut job = Job::new(1, 1, &Config::default());
-    let schedule = Arc::new(PlanKind::Barrier.schedule(0, 1));
+    let schedule = Arc::new(Plan::Barrier.schedule(0, 1));
     assert!(schedule.steps.is_empty());
-    let schedule = Arc::new(PlanKind::Allgather.schedule(0, 1));
+    let schedule = Arc::new(Plan::Allgather.schedule(0, 1));
     let buffer = job.ranks[0].buffer(&[1; 4], Home::Arena);
     let mut tickets = vec![];
     for sequence in 0..200 {
         let mut start =
-            start(&job, PlanKind::Barrier.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
+            start(&job, Plan::Barrier.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
         (start.schedule, start.sequence) = (schedule.clone(), sequence);
         tickets.push(job.ranks[0].executor.start(start).unwrap());
     }
@@ -374,7 +374,7 @@ fn without_a_living_proxy_the_caller_executes() {
     let buffer = job.ranks[0].buffer(&[1; 4], Home::Private);
     let go = |job: &mut Job| {
         let start =
-            start(job, PlanKind::Allgather.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
+            start(job, Plan::Allgather.schedule(0, 1), even(&buffer, 1), even(&buffer, 1), Offload::On);
         let ticket = job.ranks[0].executor.start(start).unwrap();
         job.ranks[0].executor.poll();
         job.ranks[0].executor.outcome(ticket)
@@ -399,7 +399,7 @@ fn bindings_that_do_not_fit_are_refused() {
     let buffer = job.ranks[0].buffer(&[1; 12], Home::Private);
     let refused = |job: &mut Job, change: &dyn Fn(&mut Start)| {
         let mut start =
-            start(job, PlanKind::Allreduce.schedule(1, 2), even(&buffer, 1), even(&buffer, 1), Offload::Off);
+            start(job, Plan::Allreduce.schedule(1, 2), even(&buffer, 1), even(&buffer, 1), Offload::Off);
         start.reduction = Some(SUM);
         change(&mut start);
         job.ranks[0].executor.start(start).unwrap_err().class
@@ -448,14 +448,14 @@ fn memory_of_operations_comes_back() {
 fn an_arena_that_is_full_is_an_error_with_facts() {
     let mut job = Job::new(1, 0, &Config::default());
     while job.ranks[0].executor.memory().alloc(64).is_ok() {}
-    let start = start(&job, PlanKind::Allgather.schedule(0, 1), Binding::None, Binding::None, Offload::Off);
+    let start = start(&job, Plan::Allgather.schedule(0, 1), Binding::None, Binding::None, Offload::Off);
     let error = job.ranks[0].executor.start(start).unwrap_err();
     assert_eq!(error.class, Class::NoMem);
     assert!(error.message.contains("OUTBOARD_ARENA_BYTES"));
 }
 
 /// A job of three in which rank `rank` broadcasts, all sum up, or all exchange, with what the kernel refuses.
-fn refused(kind: PlanKind, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<error::Result<()>>) {
+fn refused(kind: Plan, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<error::Result<()>>) {
     let config = Config { inline_bytes_max: 0, ..Config::default() };
     let mut job = Job::new(3, 1, &config);
     refuse(&job);
@@ -464,10 +464,10 @@ fn refused(kind: PlanKind, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec
         let data = words((0..3000).map(|at| at + rank));
         let memory = &mut job.ranks[rank as usize];
         let (input, output) = (memory.buffer(&data, Home::Private), memory.buffer(&data, Home::Private));
-        let blocks = if kind == PlanKind::Alltoall { 3 } else { 1 };
-        let input = if kind == PlanKind::Bcast { Binding::None } else { even(&input, blocks) };
+        let blocks = if kind == Plan::Alltoall { 3 } else { 1 };
+        let input = if kind == Plan::Bcast { Binding::None } else { even(&input, blocks) };
         let mut start = start(&job, kind.schedule(rank, 3), input, even(&output, blocks), offload);
-        start.reduction = (kind == PlanKind::Allreduce).then_some(SUM);
+        start.reduction = (kind == Plan::Allreduce).then_some(SUM);
         tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
     }
     let ended = outcomes(&mut job, &tickets);
@@ -477,7 +477,7 @@ fn refused(kind: PlanKind, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec
 /// Goal: nobody waits for a rank that cannot map its peers' arenas, and all ranks learn the reason.
 #[test]
 fn arenas_that_cannot_be_mapped_are_told_to_all() {
-    for kind in [PlanKind::Bcast, PlanKind::Allreduce, PlanKind::Alltoall, PlanKind::Barrier] {
+    for kind in [Plan::Bcast, Plan::Allreduce, Plan::Alltoall, Plan::Barrier] {
         for offload in [Offload::Off, Offload::On] {
             // All ranks have the fault, then rank 1 has it.
             for all in [true, false] {
@@ -489,7 +489,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
                 });
                 for (rank, outcome) in ended.iter().enumerate() {
                     let Err(error) = outcome else {
-                        assert!(!all && rank != 1 || kind == PlanKind::Bcast && rank == 0, "{kind:?} {rank}");
+                        assert!(!all && rank != 1 || kind == Plan::Bcast && rank == 0, "{kind:?} {rank}");
                         continue;
                     };
                     assert_eq!((error.class, error.errno), (Class::NoMem, Some(12)), "{error}");
@@ -500,7 +500,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
                 for sequence in [2, 3] {
                     let tickets: Vec<_> = (0..3)
                         .map(|rank| {
-                            let schedule = PlanKind::Barrier.schedule(rank, 3);
+                            let schedule = Plan::Barrier.schedule(rank, 3);
                             let mut start = start(&job, schedule, Binding::None, Binding::None, Offload::Off);
                             start.sequence = sequence;
                             job.ranks[rank as usize].executor.start(start).unwrap()
@@ -519,7 +519,7 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
 /// Goal: a copy for a reader that is refused needs room; without room both sides report that.
 #[test]
 fn a_copy_for_a_refused_reader_needs_room() {
-    let (job, ended) = refused(PlanKind::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));
+    let (job, ended) = refused(Plan::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));
     assert!(ended.iter().all(|ended| ended.is_ok()), "{ended:?}");
     let rank = |peer| job.segment.local(peer).unwrap();
     assert!(job.segment.rank(rank(1)).unread.has(0) && !job.segment.rank(rank(0)).unread.has(1));
@@ -528,8 +528,7 @@ fn a_copy_for_a_refused_reader_needs_room() {
     let mut tickets = vec![];
     for rank in [0, 1] {
         let buffer = job.ranks[rank as usize].buffer(&[rank as u8; 5000], Home::Private);
-        let start =
-            start(&job, PlanKind::Bcast.schedule(rank, 2), Binding::None, even(&buffer, 1), Offload::Off);
+        let start = start(&job, Plan::Bcast.schedule(rank, 2), Binding::None, even(&buffer, 1), Offload::Off);
         tickets.push(job.ranks[rank as usize].executor.start(start).unwrap());
     }
     while job.ranks[0].executor.memory().alloc(64).is_ok() {}

@@ -47,7 +47,7 @@ impl PlanBuilder {
 
 /// The results that the ranks compute together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlanKind {
+pub enum Plan {
     Alltoall,
     Bcast,
     Allreduce,
@@ -56,24 +56,18 @@ pub enum PlanKind {
     Message,
 }
 
-pub const KINDS: [PlanKind; 6] = [
-    PlanKind::Alltoall,
-    PlanKind::Bcast,
-    PlanKind::Allreduce,
-    PlanKind::Allgather,
-    PlanKind::Barrier,
-    PlanKind::Message,
-];
+pub const KINDS: [Plan; 6] =
+    [Plan::Alltoall, Plan::Bcast, Plan::Allreduce, Plan::Allgather, Plan::Barrier, Plan::Message];
 
-impl PlanKind {
+impl Plan {
     pub fn schedule(self, rank: u32, size: u32) -> Schedule {
         match self {
-            PlanKind::Alltoall => alltoall(rank, size),
-            PlanKind::Bcast => bcast(rank, size),
-            PlanKind::Allreduce => allreduce(rank, size),
-            PlanKind::Allgather => allgather(rank, size),
-            PlanKind::Barrier => barrier(rank, size),
-            PlanKind::Message => message(rank, size),
+            Plan::Alltoall => alltoall(rank, size),
+            Plan::Bcast => bcast(rank, size),
+            Plan::Allreduce => allreduce(rank, size),
+            Plan::Allgather => allgather(rank, size),
+            Plan::Barrier => barrier(rank, size),
+            Plan::Message => message(rank, size),
         }
     }
 }

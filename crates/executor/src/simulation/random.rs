@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Tests of random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
 
-use super::plans::{KINDS, PlanKind};
+use super::plans::{KINDS, Plan};
 use super::{Home, Job};
 use crate::{Binding, Config, Cut, InstanceTicket, Offload, Poll, Reduction, Start};
 use datatype::{Basic, Buffer, PredefinedOp};
@@ -23,7 +23,7 @@ struct Comm {
 }
 
 struct Operation {
-    kind: PlanKind,
+    kind: Plan,
     /// The elements (of 4 bytes) of a block.
     elements: usize,
     in_place: bool,
@@ -75,15 +75,15 @@ fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
     let n = operation.elements;
     let bytes = |word: u32| word.to_le_bytes();
     match operation.kind {
-        PlanKind::Barrier => vec![],
-        PlanKind::Bcast => contribution(operation, 0, n),
-        PlanKind::Message if size > 1 && member + 1 == size => contribution(operation, 0, n),
-        PlanKind::Message => vec![],
-        PlanKind::Allgather => (0..size).flat_map(|from| contribution(operation, from, n)).collect(),
-        PlanKind::Alltoall => (0..size)
+        Plan::Barrier => vec![],
+        Plan::Bcast => contribution(operation, 0, n),
+        Plan::Message if size > 1 && member + 1 == size => contribution(operation, 0, n),
+        Plan::Message => vec![],
+        Plan::Allgather => (0..size).flat_map(|from| contribution(operation, from, n)).collect(),
+        Plan::Alltoall => (0..size)
             .flat_map(|from| (0..n).flat_map(move |i| bytes(element(operation.seed, from, member * n + i))))
             .collect(),
-        PlanKind::Allreduce => (0..n)
+        Plan::Allreduce => (0..n)
             .flat_map(|i| {
                 bytes((0..size).fold(0u32, |sum, from| sum.wrapping_add(element(operation.seed, from, i))))
             })
@@ -92,7 +92,7 @@ fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
 }
 
 impl Simulation {
-    fn new(seed: u64, kinds: &[PlanKind], cma_forbidden: bool) -> Simulation {
+    fn new(seed: u64, kinds: &[Plan], cma_forbidden: bool) -> Simulation {
         let mut rng = SmallRng::seed_from_u64(seed);
         let ranks = rng.random_range(1..=6);
         let config = Config {
@@ -150,24 +150,22 @@ impl Simulation {
         };
         let rng = &mut self.rng;
         let (input, output) = match operation.kind {
-            PlanKind::Message if size > 1 && me == 0 => {
-                (buffers(&contribution(operation, 0, n), 1, rng), vec![])
-            }
-            PlanKind::Message if size > 1 && me + 1 == size => (vec![], buffers(&vec![0xee; 4 * n], 1, rng)),
-            PlanKind::Barrier | PlanKind::Message => (vec![], vec![]),
-            PlanKind::Bcast => {
+            Plan::Message if size > 1 && me == 0 => (buffers(&contribution(operation, 0, n), 1, rng), vec![]),
+            Plan::Message if size > 1 && me + 1 == size => (vec![], buffers(&vec![0xee; 4 * n], 1, rng)),
+            Plan::Barrier | Plan::Message => (vec![], vec![]),
+            Plan::Bcast => {
                 let data = if me == 0 { contribution(operation, 0, n) } else { vec![0xee; 4 * n] };
                 (vec![], buffers(&data, 1, rng))
             }
-            PlanKind::Alltoall => {
+            Plan::Alltoall => {
                 let data = contribution(operation, me, size * n);
                 (buffers(&data, size, rng), buffers(&vec![0xee; 4 * size * n], size, rng))
             }
-            PlanKind::Allgather => {
+            Plan::Allgather => {
                 let output = buffers(&vec![0xee; 4 * size * n], size, rng);
                 (buffers(&contribution(operation, me, n), 1, rng), output)
             }
-            PlanKind::Allreduce => {
+            Plan::Allreduce => {
                 let input = buffers(&contribution(operation, me, n), 1, rng);
                 let output =
                     if operation.in_place { input.clone() } else { buffers(&vec![0xee; 4 * n], 1, rng) };
@@ -181,7 +179,7 @@ impl Simulation {
             input: binding(&input, schedule.input_blocks, n, operation.pieces),
             output: binding(&output, schedule.output_blocks, n, operation.pieces),
             schedule,
-            reduction: (operation.kind == PlanKind::Allreduce).then_some(Reduction::Predefined {
+            reduction: (operation.kind == Plan::Allreduce).then_some(Reduction::Predefined {
                 op: PredefinedOp::Sum,
                 basic: Basic::U32,
                 element_bytes: 4,
@@ -279,7 +277,7 @@ impl Simulation {
 }
 
 impl Operation {
-    fn random(rng: &mut SmallRng, kinds: &[PlanKind]) -> Operation {
+    fn random(rng: &mut SmallRng, kinds: &[Plan]) -> Operation {
         Operation {
             kind: *kinds.choose(rng).unwrap(),
             elements: *[0, 1, 5, 33, 700, 3000].choose(rng).unwrap(),
@@ -318,7 +316,7 @@ enum Attach {
 }
 
 /// Runs a job for every seed. Returns the sums of the executors' counters.
-fn seeds(range: std::ops::Range<u64>, kinds: &[PlanKind], kill: bool, attach: Attach) -> crate::Counters {
+fn seeds(range: std::ops::Range<u64>, kinds: &[Plan], kill: bool, attach: Attach) -> crate::Counters {
     let mut sum = crate::Counters::default();
     for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
         let mut simulation = Simulation::new(seed, kinds, attach == Attach::Forbidden);
@@ -358,7 +356,7 @@ fn dying_proxies_lose_nothing() {
 
 #[test]
 fn in_place_allreduce_survives_dying_proxies() {
-    let counters = seeds(2000..2400, &[PlanKind::Allreduce], true, Attach::Works);
+    let counters = seeds(2000..2400, &[Plan::Allreduce], true, Attach::Works);
     eprintln!("{counters:?}");
     assert!(counters.recovered > 0, "{counters:?}");
 }
