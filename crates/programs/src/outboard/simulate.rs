@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use coll::Placement;
-use schedule::simulate::{Dpu, Network, Proxies, Report, Within, simulate, simulate_stencil};
+use schedule::simulate::{Dpu, Network, Proxies, SimulationReport, Within, simulate, simulate_stencil};
 use schedule::{Algorithm, Collective, Growth, NodeMap};
 
 /// Simulate collectives, and print time and memory by the number of ranks.
@@ -100,7 +100,7 @@ impl Simulate {
             return Ok(String::new());
         }
         // A reader that closes the pipe is no failure, but ends the work.
-        if writeln!(out, "{}", Report::HEADER).is_err() {
+        if writeln!(out, "{}", SimulationReport::HEADER).is_err() {
             return Ok(String::new());
         }
         let network = self.network();
@@ -289,7 +289,7 @@ impl SimulatedCall {
         let network = Network { proxies: Some(proxies), work_ps, ..self.network.clone() };
         let over = match (self.operation, proxies) {
             (SimulatedOperation::Collective(collective), Proxies::Dpu(..)) => {
-                let named = |facts: &&schedule::Facts| {
+                let named = |facts: &&schedule::AlgorithmFacts| {
                     facts.name.starts_with("nodes") || facts.name == "linear" && !collective.reduces()
                 };
                 collective.algorithms().filter(named).map(|facts| Some(facts.algorithm)).collect()
