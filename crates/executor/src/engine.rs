@@ -242,7 +242,7 @@ impl Execution {
         let mut moved = false;
         let mut index = 0;
         while let Some(&step) = self.active.get(index) {
-            let started = telemetry::begin();
+            let started = telemetry::start_time();
             let did = self.drive(step, reach);
             let is_own = self.role(step) == StepRole::Own;
             if started != 0 && is_own && matches!(did, Ok(StepProgress::Moved | StepProgress::Finished)) {

@@ -44,7 +44,7 @@ impl Executor {
         start: &Start,
         exported: &mut Vec<ExportedRange>,
     ) -> bool {
-        let started = telemetry::begin();
+        let started = telemetry::start_time();
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return false };
         let pushed = match self.submit_exported(program, block) {
@@ -75,7 +75,7 @@ impl Executor {
             watch.start();
         }
         let (context, sequence) = (block.run.context, block.run.sequence);
-        telemetry::end(started, Event::HandOver { proxy, context, sequence });
+        telemetry::end(started, Event::Offload { proxy, context, sequence });
         self.counters.offloaded += 1;
         self.count(Counter::Offloaded, 1);
         true
