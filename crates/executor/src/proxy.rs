@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::ppoll::Waiter;
-use sys::process::Process;
+use sys::process::ProcessHandle;
 use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, RankPage, Segment, State, cma};
@@ -60,7 +60,7 @@ pub fn run(
     segment: &Segment,
     index: u32,
     config: &Config,
-    parent: &Process,
+    parent: &ProcessHandle,
     memory: Option<Box<dyn Import>>,
     open: impl Fn() -> Result<Port>,
 ) -> Result<()> {
@@ -122,7 +122,7 @@ pub fn run(
     }
 }
 
-fn has_ended(process: &Process) -> bool {
+fn has_ended(process: &ProcessHandle) -> bool {
     process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use sys::process::{Process, Stat};
+use sys::process::{ProcessHandle, Stat};
 use transport::shm::{Segment, State};
 
 /// The time between two looks at the proxy, in nanoseconds: a look costs a system call.
@@ -32,7 +32,7 @@ pub struct ProxyWatch {
     timeout_ns: u64,
     /// The proxy's endpoint, if it runs on another computer.
     remote_endpoint: Option<u32>,
-    process: Option<Process>,
+    process: Option<ProcessHandle>,
     beat: u64,
     /// How long the heartbeat has stood still, and when this rank last looked; 0 if not since the work
     /// started.
@@ -81,7 +81,7 @@ impl ProxyWatch {
         }
         if self.process.is_none() {
             // The process still runs after it was opened, so it is the proxy and no later owner of its pid.
-            self.process = Process::open(page.pid.load(Ordering::Acquire)).ok();
+            self.process = ProcessHandle::open(page.pid.load(Ordering::Acquire)).ok();
             return page.state() == State::Running;
         }
         true
