@@ -118,7 +118,7 @@ struct SendSource {
 /// The result of one pass over an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Nothing could be done.
+    /// No step could be advanced.
     Idle,
     /// Something moved.
     Moved,

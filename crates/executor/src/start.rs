@@ -189,7 +189,7 @@ pub enum EdgeOutcome {
 /// The result of one pass over the caller's instances.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// Nothing could be done.
+    /// No instance could be advanced.
     Idle,
     /// Something moved.
     Progressed,
