@@ -6,9 +6,9 @@
 //! `Importer` reads and writes them by their keys, through staging buffers. A network adapter does its part
 //! without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does it.
 //!
-//! Invariants: what was revoked, or whose exporter is closed, is not written any more; writes to one rank
-//! arrive in their order (FI_ORDER_WAW), all once `settle` has returned; a rank that an importer could not
-//! reach once is lost to it for good.
+//! Invariants: no range is written after it was revoked or its exporter was closed. Writes to one rank arrive
+//! in their order (FI_ORDER_WAW), and all have arrived when `settle` returns. A rank that an importer could
+//! not reach once is lost to it for good.
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
@@ -21,62 +21,62 @@ use sys::{Block, Span};
 
 /// How long an exporter's thread sleeps before it looks whether it has been closed.
 const WATCH: Duration = Duration::from_millis(200);
-/// Bytes of a staging buffer.
+/// The length of a staging buffer.
 const STAGING_BYTES: usize = 64 << 10;
-/// Staging buffers: so many accesses may be under way.
+/// The number of staging buffers, which bounds the accesses under way.
 const STAGING: usize = 48;
-/// For how long a rank's memory may answer nothing, in nanoseconds.
+/// How long an access to a rank may take before the rank is lost, in nanoseconds.
 const SILENCE_NS: u64 = 5_000_000_000;
 
 /// A range of a rank's memory, and how to reach it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportedRange {
-    /// Where it begins in the rank's process.
+    /// The address of its first byte in the rank's process.
     pub address: u64,
     /// Its length.
     pub bytes: u64,
     /// The provider's key.
     pub key: u64,
-    /// Where it begins, in the numbers of the provider.
+    /// The address of its first byte as the provider counts (`RemoteMemory::base`).
     pub base: u64,
 }
 
 impl ExportedRange {
-    /// Words that say it.
+    /// The number of words of a range in a note.
     pub const WORDS: usize = 4;
 
-    /// As words.
+    /// Returns the words of a range.
     pub fn words(&self) -> [u64; ExportedRange::WORDS] {
         [self.address, self.bytes, self.key, self.base]
     }
 
-    /// From words; nothing if the range does not exist.
+    /// Reads a range from its words. Returns None if no memory can lie there.
     pub fn from_words(words: &[u64]) -> Option<ExportedRange> {
         let &[address, bytes, key, base] = words else { return None };
         address.checked_add(bytes)?;
         Some(ExportedRange { address, bytes, key, base })
     }
 
-    /// Where a range begins in this one, if it is part of it.
+    /// Returns the offset of a part of this range, or None if the part is not within it.
     pub fn find(&self, address: u64, bytes: u64) -> Option<u64> {
         let at = address.checked_sub(self.address)?;
         (at <= self.bytes && bytes <= self.bytes - at).then_some(at)
     }
 }
 
-/// A rank's part.
+/// The rank's side: the memory that it exports, and the thread that serves it.
 pub struct Exporter {
     shared: Arc<Shared>,
     name: Vec<u8>,
 }
 
 struct Shared {
-    /// Nothing once it is closed.
+    /// The endpoint and its regions; None once the exporter is closed.
     open: Mutex<Option<Open>>,
 }
 
 struct Open {
-    // Before the endpoint: they are closed first.
+    // The regions are closed before the endpoint.
     regions: HashMap<u64, Region>,
     endpoint: Endpoint,
 }
@@ -98,13 +98,13 @@ impl Exporter {
         }
     }
 
-    /// By what an importer reaches it.
+    /// The name by which an importer reaches this exporter.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
 
-    /// Exports memory, which must stay mapped until it is revoked, as that of a communication buffer does
-    /// until the operation ends (MPI 5.0, section 2.2). Nothing if the provider refuses or all is closed.
+    /// Exports memory, which must stay mapped until it is revoked. A communication buffer does until the
+    /// operation ends (MPI 5.0, section 2.2). Returns None if the provider refuses or the exporter is closed.
     pub fn export(&self, span: Span) -> Option<ExportedRange> {
         let mut open = self.shared.lock();
         let Open { regions, endpoint } = open.as_mut()?;
@@ -139,7 +139,7 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Moves the endpoint on until it is closed.
+    /// Lets the endpoint progress until the exporter is closed.
     fn drive(&self, fd: Option<&OwnedFd>) {
         sys::signal::block_all();
         let mut packets = Vec::new();
@@ -147,7 +147,7 @@ impl Shared {
             let mut open = self.lock();
             let Some(Open { endpoint, .. }) = open.as_mut() else { return };
             let moved = endpoint.poll(|event| {
-                // Nobody sends packets here, but a stranger may.
+                // No process of this job sends packets here, but others can.
                 if let Event::Packet(packet) = event {
                     packets.push(packet);
                 }
@@ -167,35 +167,35 @@ impl Shared {
 /// An access to a rank's memory.
 #[derive(Clone, Copy)]
 enum Access {
-    /// To a span,
+    /// Reads into this span.
     Read(Span),
-    /// from one.
+    /// Writes the bytes of this span.
     Write(Span),
 }
 
-/// A proxy's part: it reads and writes what ranks have exported.
+/// The proxy's side: reads and writes the memory that ranks have exported.
 pub struct Importer {
     endpoint: Endpoint,
     region: Region,
     staging: Block,
     /// Staging buffers that are not in use.
     free: Vec<u32>,
-    /// Accesses under way, by staging buffer: of which rank, and where to bytes go that are read.
+    /// The access under way of each staging buffer: its rank, and for a read the destination of the bytes.
     under_way: Vec<Option<(u32, Option<Span>)>>,
-    /// Where each rank is, and where the heartbeat goes, a range that it does not take back.
+    /// The address of each rank, and the range for the heartbeat, which the rank never revokes.
     ranks: HashMap<u32, (Address, ExportedRange)>,
-    /// The heartbeat, when it was last written, and how often it is, in nanoseconds.
+    /// The heartbeat's count, the time of its last write, and the time between writes, in nanoseconds.
     heartbeat: u64,
     beaten: u64,
     beat_ns: u64,
-    /// Ranks to which something was written that may not have arrived.
+    /// The ranks that have writes whose arrival is not known yet.
     written: HashSet<u32>,
     lost: HashSet<u32>,
 }
 
 impl Importer {
     /// Opens an endpoint. `beat_ns`: how often the heartbeat is written, in nanoseconds. Errors
-    /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): it cannot be had.
+    /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): the endpoint cannot be opened.
     pub fn open(segment: &Segment, wanted: &ProviderChoice, beat_ns: u64) -> Result<Importer> {
         let mut endpoint = endpoint(segment, wanted, STAGING)?;
         let staging = Block::new(STAGING * STAGING_BYTES);
@@ -216,8 +216,8 @@ impl Importer {
         })
     }
 
-    /// Makes a rank's exporter known by its name, and a word for the heartbeat, which it exports as long as
-    /// it is open. False if it is no name.
+    /// Adds a rank, by its exporter's name and the word for the heartbeat, which the rank exports as long as
+    /// its exporter is open. Returns false if the name is not valid.
     pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
@@ -231,8 +231,8 @@ impl Importer {
         self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
     }
 
-    /// Reads pieces of a rank's memory, one after the other, to `to`, which is as long as all of them.
-    /// False: the rank is lost.
+    /// Reads pieces of a rank's memory into `to`, one after the other; `to` is as long as all of them.
+    /// Returns false if the rank is lost.
     pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -249,14 +249,14 @@ impl Importer {
         }
         let is_done = self.wait(|this| this.under_way.iter().flatten().all(|(_, into)| into.is_none()), rank);
         if !is_done {
-            // What comes later goes nowhere.
+            // Reads that complete later write nowhere.
             self.under_way.iter_mut().flatten().for_each(|(_, into)| *into = None);
         }
         is_done
     }
 
-    /// Writes `from` to pieces of a rank's memory. It need not have arrived when this returns (`settle`).
-    /// False: the rank is lost.
+    /// Writes `from` to pieces of a rank's memory. The bytes may arrive after this returns (`settle` waits for
+    /// them). Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -275,8 +275,8 @@ impl Importer {
         true
     }
 
-    /// Waits until all that was written has arrived, but at ranks that are lost: a read comes after the
-    /// writes before it.
+    /// Waits until all writes have arrived, except those to lost ranks. A read of the same rank completes
+    /// after them, so one is made for each rank.
     pub fn settle(&mut self) {
         if self.written.is_empty() {
             return;
@@ -290,8 +290,8 @@ impl Importer {
         }
     }
 
-    /// Writes the heartbeat to all ranks if it is time. Whoever waits for one rank's memory calls it, so that
-    /// the others see that this process lives.
+    /// Writes the heartbeat to all ranks if it is time. A wait for one rank's memory calls this, too, so that
+    /// the other ranks see that this process lives.
     pub fn beat(&mut self) {
         let now = sys::clock::now();
         if now - self.beaten < self.beat_ns {
@@ -303,7 +303,7 @@ impl Importer {
         let reached: Vec<_> = reached.map(|(rank, (_, heartbeat))| (*rank, *heartbeat)).collect();
         for (rank, heartbeat) in reached {
             if !self.free.is_empty() {
-                // One that has no room now comes again.
+                // A heartbeat without room is written the next time.
                 let _ = self.begin(rank, heartbeat, 0, Access::Write(word.span()));
             }
         }
@@ -327,7 +327,7 @@ impl Importer {
         false
     }
 
-    /// Starts an access with the last free staging buffer; there must be one. An error loses the rank.
+    /// Starts an access with the last free staging buffer, which must exist. An error loses the rank.
     fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Sent {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
@@ -341,7 +341,7 @@ impl Importer {
             }
             Access::Write(from) => {
                 from.copy_to(buffer);
-                // SAFETY: as above.
+                // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
                 (unsafe { endpoint.write(peer, memory, at, buffer, region, number.into()) }, None)
             }
         };
@@ -359,7 +359,7 @@ impl Importer {
         }
     }
 
-    /// Polls until `done`. False: the rank is lost.
+    /// Polls until `done`. Returns false if the rank is lost.
     fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
@@ -374,16 +374,16 @@ impl Importer {
         !self.is_lost(rank)
     }
 
-    /// One round of a wait.
+    /// Does one round of a wait.
     fn idle(&mut self) {
         self.beat();
         if !self.poll() {
-            // The other side may need this core.
+            // The exporter's thread may need this core.
             sys::cpu::yield_cpu();
         }
     }
 
-    /// Whether anything came.
+    /// Takes completed accesses; returns whether there were any.
     fn poll(&mut self) -> bool {
         let Importer { endpoint, staging, free, under_way, lost, .. } = self;
         let mut packets = Vec::new();
@@ -415,7 +415,7 @@ impl Importer {
 }
 
 fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> Result<Endpoint> {
-    // Nobody sends packets here.
+    // This endpoint is for accesses only, so packets need no room.
     let (packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes) = (256, 1, 2, 4096);
     let config = Config { packet_bytes_max, sends_max, receive_buffers, receive_buffer_bytes, accesses_max };
     let library = Libfabric::load(wanted.library)?;

@@ -50,10 +50,9 @@ enum RepositoryTask {
         #[arg(long)]
         to: PathBuf,
     },
-    /// List what no check refuses yet: comments and names of crates that tables/names.toml calls pending, and
-    /// sentences of pages with more than 40 words.
+    /// List the sentences of pages with more than 40 words.
     Prose {
-        /// Only lines that contain this word, such as crates/abi or docs/offload.md.
+        /// Only lines that contain this word, such as docs/offload.md.
         word: Option<String>,
     },
     /// Write the line of the licence into each source file that lacks it.

@@ -39,23 +39,16 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let names: names::Names = table(root, "names.toml")?;
     let written = sizes.written(&sources);
     names.check(&written, &mut findings);
-    prose::check_comments(&names, &written, &mut findings);
+    prose::check_comments(&written, &mut findings);
     for page in pages(root)? {
         prose::check_width(&page, &mut findings);
     }
     Ok(findings)
 }
 
-/// What `prose` lists: findings in crates that `tables/names.toml` does not check yet, and long sentences.
+/// What `prose` lists: the long sentences of pages.
 pub fn prose(root: &Path) -> Result<Vec<String>, String> {
-    let sources = SourceFile::all(root)?;
-    let sizes: sizes::Sizes = table(root, "sizes.toml")?;
-    let names: names::Names = table(root, "names.toml")?;
-    let written = sizes.written(&sources);
-    let mut listed = prose::pending_comments(&names, &written);
-    listed.extend(names.pending(&written));
-    listed.extend(pages(root)?.iter().flat_map(prose::long_sentences));
-    Ok(listed)
+    Ok(pages(root)?.iter().flat_map(prose::long_sentences).collect())
 }
 
 /// The pages of prose in the repository.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Names of types: a name in more than a few crates of both workspaces says little, so it needs a row with a
 //! reason in `tables/names.toml`. Types of tests and of generated files are free.
-//!
-//! The table also lists the crates whose comments and types are not checked yet.
 
 use super::rust::Rust;
 use super::sizes::is_qualifier;
@@ -16,44 +14,19 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Names {
     /// The number of crates in which a type's name may stand without a reason.
     crates_max: usize,
-    #[serde(default)]
-    pending: PendingCrates,
     /// Names that may stand in more crates, each with the reason.
     types: BTreeMap<String, String>,
-}
-
-/// The folders of the crates that are not checked yet, such as `crates/abi`.
-#[derive(Deserialize, Default)]
-#[serde(deny_unknown_fields)]
-struct PendingCrates {
-    #[serde(default)]
-    comments: BTreeSet<String>,
-    #[serde(default)]
-    types: BTreeSet<String>,
 }
 
 /// The crates in which each name of a type stands.
 type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
-    /// The findings about types, without the crates that are pending, and about the table itself.
+    /// The findings about types, and about the table itself.
     pub fn check(&self, sources: &[&SourceFile], findings: &mut Vec<String>) {
-        let all = homes(sources);
-        let is_checked = |folder: &String| !self.pending.types.contains(folder);
-        self.check_types(&only(&all, is_checked), findings);
-        self.check_table(&all, sources, findings);
-    }
-
-    /// The findings about types that `check` leaves out.
-    pub fn pending(&self, sources: &[&SourceFile]) -> Vec<String> {
-        let mut findings = Vec::new();
-        self.check_types(&homes(sources), &mut findings);
-        findings
-    }
-
-    /// Whether the comments of the crate in this folder are not checked yet.
-    pub fn has_pending_comments(&self, folder: &str) -> bool {
-        self.pending.comments.contains(folder)
+        let homes = homes(sources);
+        self.check_types(&homes, findings);
+        self.check_table(&homes, findings);
     }
 
     fn check_types(&self, homes: &Homes, findings: &mut Vec<String>) {
@@ -70,10 +43,10 @@ impl Names {
         }
     }
 
-    /// A row needs a reason and a name that stands in too many crates; a pending crate must exist.
-    fn check_table(&self, all: &Homes, sources: &[&SourceFile], findings: &mut Vec<String>) {
+    /// A row needs a reason and a name that stands in too many crates.
+    fn check_table(&self, homes: &Homes, findings: &mut Vec<String>) {
         for (name, why) in &self.types {
-            if all.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
+            if homes.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
                 findings.push(format!(
                     "tables/names.toml: {name} is in no more than {} crates and needs no row",
                     self.crates_max
@@ -81,12 +54,6 @@ impl Names {
             }
             if why.is_empty() {
                 findings.push(format!("tables/names.toml: {name} lacks a reason"));
-            }
-        }
-        let folders: BTreeSet<String> = sources.iter().filter_map(|source| folder(source)).collect();
-        for listed in self.pending.comments.union(&self.pending.types) {
-            if !folders.contains(listed) {
-                findings.push(format!("tables/names.toml: {listed} is pending and is no crate"));
             }
         }
     }
@@ -97,12 +64,6 @@ pub fn folder(source: &SourceFile) -> Option<String> {
     let mut parts = source.place().split('/');
     let is_crate = parts.next() == Some("crates") && source.path.extension().is_some_and(|end| end == "rs");
     is_crate.then(|| parts.next().map(|name| format!("{}crates/{name}", source.workspace)))?
-}
-
-fn only(homes: &Homes, is_checked: impl Fn(&String) -> bool) -> Homes {
-    let checked =
-        |folders: &BTreeSet<String>| folders.iter().filter(|folder| is_checked(folder)).cloned().collect();
-    homes.iter().map(|(name, folders)| (name.clone(), checked(folders))).collect()
 }
 
 fn homes(sources: &[&SourceFile]) -> Homes {
@@ -171,13 +132,6 @@ mod tests {
     fn a_row_that_is_not_needed_is_found() {
         let findings = found("[types]\nKind = 'a'\nOther = 'a'\n");
         assert_eq!(findings, ["tables/names.toml: Other is in no more than 1 crates and needs no row"]);
-    }
-
-    #[test]
-    fn a_pending_crate_is_free_and_must_exist() {
-        let table = "[pending]\ntypes = ['monitor/crates/a']\ncomments = ['crates/gone']\n[types]\n";
-        assert_eq!(found(table), ["tables/names.toml: crates/gone is pending and is no crate"]);
-        assert_eq!(names(table).pending(&sources().iter().collect::<Vec<_>>()).len(), 1);
     }
 
     #[test]

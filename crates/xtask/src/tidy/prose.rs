@@ -3,7 +3,7 @@
 //!
 //! A doc comment that begins with one of `FIRST_WORDS` has no subject, so a stranger reads it twice.
 
-use super::names::{Names, folder};
+use super::names::folder;
 use super::rust::Rust;
 use super::source::SourceFile;
 
@@ -17,19 +17,9 @@ const SENTENCE_WORDS_MAX: usize = 40;
 /// Words that end with a full stop inside a sentence.
 const ABBREVIATIONS: [&str; 5] = ["e.g.", "i.e.", "vs.", "cf.", "etc."];
 
-/// The findings about doc comments, without the crates that are pending.
-pub fn check_comments(names: &Names, sources: &[&SourceFile], findings: &mut Vec<String>) {
-    findings.extend(openings(sources, |folder| !names.has_pending_comments(folder)));
-}
-
-/// The findings about doc comments of the crates that are pending.
-pub fn pending_comments(names: &Names, sources: &[&SourceFile]) -> Vec<String> {
-    openings(sources, |folder| names.has_pending_comments(folder))
-}
-
-fn openings(sources: &[&SourceFile], is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let mut findings = Vec::new();
-    for source in sources.iter().filter(|source| folder(source).is_some_and(|folder| is_wanted(&folder))) {
+/// The findings about doc comments.
+pub fn check_comments(sources: &[&SourceFile], findings: &mut Vec<String>) {
+    for source in sources.iter().filter(|source| folder(source).is_some()) {
         let rust = Rust::read(&source.text);
         let mut in_block = false;
         for (at, (line, code)) in source.text.lines().zip(&rust.code).enumerate() {
@@ -45,7 +35,6 @@ fn openings(sources: &[&SourceFile], is_wanted: impl Fn(&str) -> bool) -> Vec<St
             in_block = text.is_some();
         }
     }
-    findings
 }
 
 /// The text of a line of a doc comment.
@@ -135,33 +124,28 @@ fn ends_sentence(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn comments(pending: &str, text: &str) -> (Vec<String>, Vec<String>) {
-        let table = format!("crates_max = 1\n[pending]\ncomments = [{pending}]\n[types]\n");
-        let names: Names = toml::from_str(&table).unwrap();
+    fn comments(text: &str) -> Vec<String> {
         let source = SourceFile::new("crates/a/src/lib.rs", text.into());
-        let sources = [&source];
         let mut findings = Vec::new();
-        check_comments(&names, &sources, &mut findings);
-        (findings, pending_comments(&names, &sources))
+        check_comments(&[&source], &mut findings);
+        findings
     }
 
     #[test]
     fn a_comment_without_a_subject_is_found() {
         for word in FIRST_WORDS {
-            let (findings, pending) = comments("", &format!("//! {word} it.\n"));
+            let findings = comments(&format!("//! {word} it.\n"));
             let text = format!("a doc comment begins with \"{word}\"; name the subject first");
             assert_eq!(findings, [format!("crates/a/src/lib.rs:1: {text}")]);
-            assert!(pending.is_empty());
         }
-        let (findings, pending) = comments("'crates/a'", "    /// None.\n    f: u8,\n");
-        assert_eq!((findings.len(), pending.len()), (0, 1));
+        assert_eq!(comments("    /// None.\n    f: u8,\n").len(), 1);
     }
 
     #[test]
     fn other_comments_are_free() {
         let text = "//! Offsets.\n//! By two.\n/// Asks.\n// If so.\nfn f() {}\n/// A\n/// None.\n/// `Of`\n\
                     const A: &str = \"\n/// Of\";\n";
-        assert_eq!(comments("", text).0, Vec::<String>::new());
+        assert_eq!(comments(text), Vec::<String>::new());
     }
 
     fn page(text: &str) -> SourceFile {
