@@ -255,8 +255,8 @@ impl Importer {
         is_done
     }
 
-    /// Writes `from` to pieces of a rank's memory. The bytes may arrive after this returns (`settle` waits for
-    /// them). Returns false if the rank is lost.
+    /// Writes `from` to pieces of a rank's memory. The bytes may arrive after this returns (`settle` waits
+    /// for them). Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
