@@ -9,8 +9,9 @@ use std::ffi::CString;
 pub const SIZES: [(&str, &str); 3] =
     [("FI_TCP_MAX_RX_SIZE", "2048"), ("FI_OFI_RXM_MSG_RX_SIZE", "32"), ("FI_OFI_RXM_MSG_TX_SIZE", "32")];
 
-/// Sets the sizes that the user has not set, before libfabric is loaded. A process with several threads, such
-/// as Python that loads this library late, keeps its environment: another thread might be reading it.
+/// Sets the environment variables of `SIZES` that the user has not set; the caller loads libfabric afterwards.
+/// Does nothing in a process with several threads, such as Python that loads this library late: another
+/// thread might be reading the environment.
 pub fn set_sizes() {
     if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
         return;

@@ -22,13 +22,14 @@ pub enum Direction {
     Write,
 }
 
-/// The bytes of a file and the memory of one access.
+/// An access to a file: which of the file's bytes, and the memory to or from which they are copied.
 #[derive(Clone, Debug)]
 pub struct Access {
     pub storage: Arc<Storage>,
     pub hints: Arc<Hints>,
     /// The places of the data in the file.
     pub tiles: Tiles,
+    /// The first byte of the access among the data bytes of `tiles`, which have no holes.
     pub from: u64,
     /// The memory, with as many bytes as the data have in the file.
     pub memory: Buffer,

@@ -31,7 +31,8 @@ impl Call {
     }
 }
 
-/// The words of the MPI library and of the job's memory.
+/// The MPI library's flag that says whether calls are timed, and the counters of OpenSHMEM calls in this
+/// process's page, which `outboard top` reads.
 pub struct Seen {
     timed: &'static AtomicBool,
     counters: [&'static AtomicU64; Counted::ALL.len()],

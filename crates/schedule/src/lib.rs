@@ -123,7 +123,7 @@ pub enum Partition {
 pub struct Scratch {
     /// The user's buffer with these lengths.
     pub like: Partition,
-    /// The block of that buffer that is as long as block 0.
+    /// The block of the user's buffer from which scratch block 0 has its length.
     pub first: u32,
     /// The number of blocks.
     pub blocks: u32,

@@ -181,7 +181,8 @@ pub(crate) enum Word {
     /// The bytes of the name (16 bits), the thread that ended the event (16 bits); the call site in the high
     /// half, or the number of a partition's message.
     NameBytes = 6,
-    /// The start of the call that found the event ended; the rank of a step.
+    /// In the record of a step, the step's rank. In others, when the call began that noticed the event's
+    /// end, or 0 if no call did.
     Detail = 7,
 }
 

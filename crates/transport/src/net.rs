@@ -151,8 +151,8 @@ impl Net {
 
     /// Whether no packet waits that could leave now.
     pub(crate) fn is_idle(&self) -> bool {
-        let has_news = self.proxy_end_reports.as_ref().is_some_and(|reports| reports.has_news);
-        self.peers.needing_reply.is_empty() && !self.peers.is_clogged && !has_news
+        let is_unfinished = self.proxy_end_reports.as_ref().is_some_and(|reports| reports.is_unfinished);
+        self.peers.needing_reply.is_empty() && !self.peers.is_clogged && !is_unfinished
     }
 
     /// Sends a packet whose payload `fill` writes. A promised packet is never refused.

@@ -99,8 +99,9 @@ fn bcast(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A pipeline of reductions up to the last rank, and one of copies back. It is right in place: the input is
-/// read before the result arrives, and reductions write scratch.
+/// A chain: sums are reduced from rank 0 up to the last rank, and the result is copied back down, both as
+/// pipelines. Input and output may be one buffer: a rank reads all its input before the result arrives, and
+/// reductions write to scratch only.
 fn allreduce(rank: u32, size: u32) -> Schedule {
     let mut plan =
         PlanBuilder::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);

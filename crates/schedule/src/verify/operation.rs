@@ -33,7 +33,7 @@ pub struct CollectiveCase {
     /// neighbours; otherwise empty. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]`
     /// to neighbour k.
     pub neighbors: Vec<Neighbors>,
-    /// Where the ranks are, as in `Params`.
+    /// The nodes of the ranks; None if all are on one node, or each on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 

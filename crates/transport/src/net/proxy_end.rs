@@ -16,8 +16,8 @@ pub(super) struct ProxyEndReports {
     pub proxy: u32,
     /// The endpoints that have the report.
     pub reported: Vec<u32>,
-    /// Whether an endpoint still needs the report.
-    pub has_news: bool,
+    /// Whether the proxy had ended at the last look, and an endpoint had not got the report of that.
+    pub is_unfinished: bool,
     looks_at: u64,
 }
 
@@ -27,7 +27,7 @@ impl ProxyEndReports {
         let is_needed =
             segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();
         let proxy = segment.proxy_endpoint_of(number);
-        is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), has_news: false, looks_at: 0 })
+        is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), is_unfinished: false, looks_at: 0 })
     }
 
     /// The endpoints to which the rank must report the end of its proxy now.
@@ -42,7 +42,7 @@ impl ProxyEndReports {
         self.looks_at = now + LOOK_NS;
         let mut all = segment.report_endpoints();
         all.retain(|number| !self.reported.contains(number));
-        self.has_news = !all.is_empty();
+        self.is_unfinished = !all.is_empty();
         all
     }
 }
@@ -76,18 +76,18 @@ mod tests {
     fn a_rank_tells_the_proxies_of_other_hosts_once_its_own_has_ended() {
         let segment = host();
         let mut reports = ProxyEndReports::of(&segment, 1).unwrap();
-        assert!(reports.unreported(&segment).is_empty() && !reports.has_news);
+        assert!(reports.unreported(&segment).is_empty() && !reports.is_unfinished);
         segment.set_endpoint(segment.proxy_endpoint(0), &[]);
         let there = segment.proxy_endpoint_of(2);
-        assert_eq!((reports.unreported(&segment), reports.has_news), (vec![there], true));
+        assert_eq!((reports.unreported(&segment), reports.is_unfinished), (vec![there], true));
         reports.reported.push(there);
         // If the other host's proxy has ended, too, its ranks must get the report.
         segment.set_endpoint(there, &[]);
         reports.looks_at = 0;
-        assert_eq!((reports.unreported(&segment), reports.has_news), (vec![2, 3], true));
+        assert_eq!((reports.unreported(&segment), reports.is_unfinished), (vec![2, 3], true));
         reports.reported.extend([2, 3]);
         reports.looks_at = 0;
-        assert!(reports.unreported(&segment).is_empty() && !reports.has_news);
+        assert!(reports.unreported(&segment).is_empty() && !reports.is_unfinished);
         segment.job().launcher.store(1, std::sync::atomic::Ordering::Relaxed);
         assert!(ProxyEndReports::of(&segment, 1).is_none(), "mpirun tells them");
     }

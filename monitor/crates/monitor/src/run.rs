@@ -52,7 +52,8 @@ enum MonitorTask {
         name: String,
         #[arg(long, value_enum, default_value = "user")]
         role: Role,
-        /// A project (Slurm: account) whose jobs a manager sees; may be given more than once.
+        /// With --role manager: a project (Slurm: account) whose jobs this account sees besides its own; may be
+        /// given more than once.
         #[arg(long)]
         project: Vec<String>,
     },

@@ -73,7 +73,8 @@ impl Groups {
     }
 }
 
-/// The time in each slice, by layer.
+/// A lane of the chart: for each slice of the time axis, how much of the slice each layer takes. A lane adds
+/// up its ranks and threads, so the sum may exceed 1.
 type Slices = Vec<[f64; LAYERS]>;
 
 pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {

@@ -37,9 +37,11 @@ pub struct TopologyNode {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TopologyLink {
-    /// Indices of `nodes`; the node of the lower tier is first.
+    /// The end in the lower tier, as an index into `nodes`. If both ends are in one tier, it is the end with
+    /// the lower index, then the lower port.
     pub from: usize,
     pub from_port: u8,
+    /// The other end, as an index into `nodes`.
     pub to: usize,
     pub to_port: u8,
     pub speed: String,
