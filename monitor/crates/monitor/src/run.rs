@@ -52,8 +52,8 @@ enum MonitorTask {
         name: String,
         #[arg(long, value_enum, default_value = "user")]
         role: Role,
-        /// With --role manager: a project (Slurm: account) whose jobs this account sees besides its own; may be
-        /// given more than once.
+        /// With --role manager: a project (Slurm: account) whose jobs this account sees besides its own; may
+        /// be given more than once.
         #[arg(long)]
         project: Vec<String>,
     },
