@@ -19,10 +19,11 @@ use serde::Deserialize;
 pub struct Acme {
     /// The names that browsers use for this host. The authority connects to port 443 of each.
     domains: Vec<String>,
-    /// The address to which the authority writes, such as `mailto:ops@site`.
+    /// The addresses to which the authority writes, such as `mailto:ops@site`.
     #[serde(default)]
     contact: Vec<String>,
-    /// The URL of the authority's directory.
+    /// The URL at which the authority names its services (RFC 8555, section 7.1.1); Let's Encrypt's by
+    /// default.
     #[serde(default = "lets_encrypt")]
     directory: String,
     /// A PEM file with certificates to trust for the authority. Without it the browsers' certificates are
@@ -35,7 +36,7 @@ fn lets_encrypt() -> String {
 }
 
 impl Acme {
-    /// Returns what is wrong with the section.
+    /// Checks the section `[acme]`. An error says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         if self.domains.is_empty() || self.domains.iter().any(String::is_empty) {
             return Err("acme.domains: the names of this host are needed".into());
@@ -46,9 +47,9 @@ impl Acme {
         self.trusted.as_deref().map_or(Ok(()), |file| asker(file).map(|_| ()))
     }
 
-    /// The configuration with which the page is served, and the work that requests certificates and renews
-    /// them. Start the work only once the page is served, because the authority connects at once.
-    /// Certificates are kept in the folder.
+    /// Returns the TLS configuration with which the page is served, and the work that requests certificates
+    /// and renews them. Start this work only once the page is served, because the authority connects at once.
+    /// The certificates are kept in `folder`.
     pub fn open(&self, folder: &Path) -> Result<(Arc<ServerConfig>, Asking), String> {
         let mut asked = AcmeConfig::new(&self.domains);
         if let Some(file) = &self.trusted {
@@ -85,7 +86,8 @@ impl Acme {
 /// The work that requests certificates for as long as the monitor runs, in a thread of its own.
 pub type Asking = Box<dyn FnOnce() + Send>;
 
-/// The TLS configuration for an authority that browsers do not know.
+/// Makes the TLS configuration of a client that trusts the certificates of the PEM file `trusted` only, for
+/// an authority that browsers do not know.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {
     let named = |why: String| format!("{}: {why}", trusted.display());
     let mut roots = RootCertStore::empty();

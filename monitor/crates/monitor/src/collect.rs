@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fabric's collector: a thread that discovers, sweeps, writes into the store, and updates the pages.
+//! The fabric's collector: a thread that discovers the fabric, reads its counters in sweeps, writes them into
+//! the store, and sends them to open pages.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -23,7 +24,7 @@ pub struct Collector {
     config: FabricConfig,
     live: Arc<Live>,
     writer: Writer,
-    /// The result of the first attempt to open the port.
+    /// What `new` got when it opened the port, or None once this was used.
     opened: Option<Result<umad::Port, String>>,
 }
 
@@ -152,7 +153,7 @@ fn open(config: &FabricConfig) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 
-/// A sweep as rows of `port_samples`. Unknown values stay empty.
+/// Returns the samples of a sweep as rows of the table `port_samples`. Unknown shares are NULL.
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());

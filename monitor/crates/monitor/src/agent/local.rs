@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs of this host whose segment this user may open, through `outboard top --json`. It reads the counters
-//! that ranks keep anyway, so ranks do no extra work.
+//! Outboard's jobs on this host, by `outboard top --json`: the jobs whose shared segment this user may open.
+//! The program reads the counters that ranks keep anyway, so ranks do no extra work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::command::output_of;
 use crate::job::{Job, JobRank};
 
-/// What `outboard top --json` prints. Fields that it may get later are ignored.
+/// A job as `outboard top --json` prints it. Fields that later versions add are ignored.
 #[derive(Deserialize)]
 struct Printed {
     job: u32,
@@ -42,7 +42,7 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     Ok(printed.into_iter().filter_map(|job| described(job, &host)).collect())
 }
 
-/// The job, or None if all of its processes have ended, so that the job is ending.
+/// Returns a printed job as a `Job`, or None if all of its processes have ended, so that the job is ending.
 fn described(job: Printed, host: &str) -> Option<Job> {
     // A job without an mpirun has the number of one of its ranks, and that rank may have ended.
     let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
@@ -81,7 +81,8 @@ fn described(job: Printed, host: &str) -> Option<Job> {
     })
 }
 
-/// The processor time and memory of a process, as counters; empty if it has ended or belongs to another user.
+/// Returns the processor time and memory of a process as counters (`cpu_ns`, `memory_bytes`); none if the
+/// process has ended or belongs to another user.
 pub fn usage(pid: u32) -> Vec<(String, u64)> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");
@@ -100,14 +101,15 @@ pub fn usage(pid: u32) -> Vec<(String, u64)> {
     cpu.into_iter().chain(memory).collect()
 }
 
-/// What /proc shows of a process; fields that it does not show are empty.
+/// What /proc shows of a process. `program` and `user` are empty if /proc does not show them.
 #[derive(Default)]
 struct ProcessFacts {
     program: String,
     user: String,
-    /// The time of its start in milliseconds since 1970.
+    /// The time at which the process started, in milliseconds since 1970.
     start: u64,
-    /// The batch job in which it runs, by its environment.
+    /// The batch job in which the process runs, such as `slurm/7`, by its environment. None if it names no
+    /// job.
     inside: Option<String>,
 }
 
@@ -146,7 +148,7 @@ impl ProcessFacts {
     }
 }
 
-/// A user's name from /etc/passwd, or the number of a user who is not in it.
+/// Returns a user's name from /etc/passwd, or `uid` itself for a user who is not in it.
 pub fn name_of(uid: &str) -> String {
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let found = passwd.lines().find_map(|line| {

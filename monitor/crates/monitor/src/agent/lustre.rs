@@ -22,11 +22,11 @@ const PARAMETERS: [&str; 7] = [
     "obdfilter.*.job_stats",
     "mdt.*.job_stats",
 ];
-/// The most jobs that one server reports.
+/// The most jobs whose counters (`job_stats`) one file server reports.
 const JOBS_MAX: usize = 2000;
 
-/// Reads the statistics. A host without `lctl` has no Lustre. For parameters that this host does not have (a
-/// client's or a server's) `lctl` fails, but prints the others.
+/// Reads Lustre's statistics. A host without `lctl` has no Lustre, so its figures are empty. `lctl` fails if
+/// the host lacks some of `PARAMETERS`, because it is only a client or only a server, but prints the others.
 pub fn read() -> Result<Figures, String> {
     match run(Command::new("lctl").arg("get_param").args(PARAMETERS), b"") {
         Some(done) => Ok(of_text(&String::from_utf8_lossy(&done?.1))),
@@ -58,14 +58,15 @@ fn of_text(text: &str) -> Figures {
     part
 }
 
-/// The group of counters to which a parameter's lines belong.
+/// What a parameter of Lustre says about the lines below it: how their counters are named, and whether they
+/// are counters of jobs.
 struct Group {
     prefix: String,
     is_of_jobs: bool,
 }
 
 impl Group {
-    /// The group of a parameter, or None if the parameter was not asked for. Names look like
+    /// Returns the group of a parameter, or None if `PARAMETERS` does not ask for it. Names look like
     /// `llite.scratch-ffff8d0a9b3f8000.stats` or `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's
     /// counters are summed over its servers.
     fn of(parameter: &str) -> Option<Group> {
@@ -104,8 +105,8 @@ fn statistic(counters: &mut BTreeMap<String, u64>, prefix: &str, line: &str) {
     }
 }
 
-/// Adds the values of one counter of a job: `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152
-/// }`.
+/// Adds one line of `job_stats` to a job's counters. `values` are such as `{ samples: 4, unit: bytes, min:
+/// 4096, max: 1048576, sum: 2097152 }`.
 fn of_job(counters: &mut BTreeMap<String, u64>, name: &str, values: &str) {
     let value = |key: &str| {
         let pair = |pair: &str| {

@@ -8,7 +8,7 @@ use super::links::text;
 use super::report::Figures;
 use crate::command::output_of;
 
-/// Reads processors and memory. `root` is `/`, or a copy of the tree below it.
+/// Reads the use of processors and memory. `root` is `/`, or a copy of the tree below it.
 pub fn read(root: &Path) -> Result<Figures, String> {
     let read = |file: &str| text(&root.join("proc").join(file)).ok_or(format!("/proc/{file} cannot be read"));
     let mut part = Figures::default();
@@ -46,7 +46,7 @@ pub fn read(root: &Path) -> Result<Figures, String> {
     Ok(part)
 }
 
-/// NVIDIA's GPUs, by `nvidia-smi`. A host without this program has none.
+/// Reads the use of NVIDIA's GPUs by `nvidia-smi`. A host without this program has no such GPUs.
 pub fn gpus() -> Result<Figures, String> {
     const ASKED: &str =
         "--query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu";
@@ -56,7 +56,7 @@ pub fn gpus() -> Result<Figures, String> {
     }
 }
 
-/// Reads one line for each GPU. A value that a GPU does not have is `[N/A]`.
+/// Reads what `nvidia-smi` prints: one line for each GPU. A value that a GPU does not have is `[N/A]`.
 fn of_smi(text: &str) -> Figures {
     const MIB: f64 = 1048576.0;
     let mut part = Figures::default();

@@ -29,12 +29,12 @@ const WAIT: Duration = Duration::from_secs(5);
 
 type SourceAnswer = Result<Figures, String>;
 
-/// One source of figures, which a thread reads.
+/// One source of figures, such as links or energy, and the thread that reads it.
 struct SourceThread {
     name: &'static str,
     ask: SyncSender<()>,
     answers: Receiver<SourceAnswer>,
-    /// The time of the question that the thread has not answered yet.
+    /// When the thread was last asked, if it has not answered yet. None if it has.
     silent: Option<Instant>,
 }
 
@@ -52,7 +52,8 @@ impl SourceThread {
         SourceThread { name, ask, answers, silent: None }
     }
 
-    /// Asks the thread, unless it still has to answer the last question: a late answer is better than none.
+    /// Asks the thread for new figures, unless it still has to answer an earlier question: its late answer is
+    /// better than none.
     fn ask(&mut self) {
         if self.silent.is_none() {
             self.silent = Some(Instant::now());
@@ -75,7 +76,7 @@ impl SourceThread {
     }
 }
 
-/// The sources of this host.
+/// The sources of this host that are read for its reports.
 pub struct Sources(Vec<SourceThread>);
 
 impl Sources {
@@ -97,7 +98,8 @@ impl Sources {
         Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
     }
 
-    /// Makes a report of what the host is doing now. The next report comes after `interval_s`.
+    /// Makes a report of what this host is doing now. `interval_s` tells the collector when to expect the
+    /// next.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
         let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
         self.0.iter_mut().for_each(SourceThread::ask);
@@ -120,7 +122,7 @@ impl Sources {
     }
 }
 
-/// This host's name, as the ranks of its jobs report it.
+/// Returns this host's name, as the ranks of its jobs report it.
 pub fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// The most names in a report, and the most characters of a name or a text.
+/// The most names in a report.
 const NAMES_MAX: usize = 20_000;
+/// The most characters of a name or of another text in a report.
 const CHARS_MAX: usize = 256;
 const JOBS_MAX: usize = 1000;
 const RANKS_MAX: usize = 10_000;
@@ -18,14 +19,14 @@ const INTERVAL_S_MAX: u64 = 3600;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Values of this moment.
+    /// Values of the time of the report, such as the free memory.
     pub gauges: BTreeMap<String, f64>,
-    /// Values that only grow, counted from some start.
+    /// Values that only grow, such as the bytes that a link has sent.
     pub counters: BTreeMap<String, u64>,
     /// Texts, such as the state of a link.
     pub facts: BTreeMap<String, String>,
     pub jobs: Vec<Job>,
-    /// What a file system's server did for each job, by the job's id.
+    /// For a server of a file system: its counters for each job, by the job's id.
     pub storage: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -33,7 +34,7 @@ pub struct Figures {
 #[serde(default)]
 pub struct Report {
     pub host: String,
-    /// The time in milliseconds since 1970, by the host's clock.
+    /// When the report was made: milliseconds since 1970, by the host's clock.
     pub at: u64,
     pub interval_s: u64,
     /// Sources that could not be read, each with the reason.

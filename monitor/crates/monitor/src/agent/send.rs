@@ -83,7 +83,7 @@ impl Agent {
     }
 }
 
-/// Prints the report of this host for people.
+/// Makes one report of this host, and returns it as JSON that people can read.
 pub fn print(config: &AgentConfig) -> Result<String, String> {
     let mut sources = Sources::start(&config.skip);
     let host = config.host.clone().unwrap_or_else(own_name);
@@ -92,19 +92,20 @@ pub fn print(config: &AgentConfig) -> Result<String, String> {
     serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
 }
 
-/// Headers of a report.
+/// The header with the name of the host that reports.
 pub const HOST: &str = "outboard-host";
-/// When the report was made, with a signature of this time and the body's length, so that the body of a
-/// stranger is not read.
+/// The header with the time of the report, and with a signature of this time and of the body's length. The
+/// collector checks it first, and does not read the body of a stranger.
 pub const BEGIN: &str = "outboard-begin";
+/// The header with the signature of the body.
 pub const SIGNATURE: &str = "outboard-signature";
 
-/// The key of one host, made from the collector's secret.
+/// Returns the key of one host, which is made from the collector's secret.
 pub fn host_key(secret: &str, host: &str) -> String {
     signature(secret, format!("outboard-monitor host {host}").as_bytes())
 }
 
-/// The signature of a report's head.
+/// Returns the signature in the header `BEGIN`: of the report's time `at` and the body's length.
 pub fn begin(key: &str, at: u64, length: usize) -> String {
     signature(key, format!("{at} {length}").as_bytes())
 }

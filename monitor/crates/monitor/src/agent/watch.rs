@@ -21,13 +21,14 @@ const FOLDER: &str = "/dev/shm";
 const PAGES_MAX: usize = 4096;
 const PLACE_NAMES: [&str; PLACES] = ["near", "far"];
 
-/// A page as it was read, and its owner's uid.
+/// The page of one process as it was read, and the uid of the user who owns its file.
 struct ProcessPage {
     words: Vec<u64>,
     uid: u32,
 }
 
-/// For each world with running processes, the last pages of the processes that have ended.
+/// For each world (MPI_COMM_WORLD) with running processes, by its number: the last pages of the processes
+/// that have ended.
 #[derive(Default)]
 pub struct Watched(BTreeMap<u64, Vec<ProcessPage>>);
 
@@ -47,8 +48,8 @@ impl Watched {
         Ok(self.joined(pages))
     }
 
-    /// The jobs of these pages, each with its ended processes. A job is listed once more after its last
-    /// process has ended.
+    /// Returns a job for each world of these pages, with the processes that ended earlier. Beside a page
+    /// stands whether its process is over. A job is returned once more after its last process has ended.
     fn joined(&mut self, pages: Vec<(ProcessPage, bool)>) -> Vec<Job> {
         let mut worlds: BTreeMap<u64, (Vec<ProcessPage>, bool)> = BTreeMap::new();
         for (page, is_over) in pages {
@@ -70,8 +71,8 @@ impl Watched {
     }
 }
 
-/// Reads a page, notes in it that a reader is there, and removes the file if its process is over. Returns the
-/// page, and whether its process is over.
+/// Reads a page, notes in it that a reader is there, and removes its file if the process is over. Returns the
+/// page and whether its process is over, or None if the file is no page that this user may open.
 fn read(path: &Path, pid: u32) -> Option<(ProcessPage, bool)> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -112,8 +113,8 @@ impl ProcessPage {
         String::from_utf8_lossy(&bytes).chars().filter(|char| !char.is_control()).collect()
     }
 
-    /// The page's counts, under names like those of the library's counters. `hosts` has the names of the
-    /// nodes.
+    /// Returns the page's counts, under names like those of Outboard's own counters. `hosts` has the name of
+    /// each node.
     fn counters(&self, hosts: &HashMap<u64, String>) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let mut add = |name: String, value: u64| {
@@ -146,8 +147,8 @@ impl ProcessPage {
     }
 }
 
-/// The processes of one world on this host, or None if they belong to several users, so that a page is
-/// forged.
+/// Returns the processes of one world on this host as a job, or None if they belong to several users: then a
+/// page is forged.
 fn described(pages: &[ProcessPage]) -> Option<Job> {
     let first = pages.first()?;
     if pages.iter().any(|page| page.uid != first.uid) {

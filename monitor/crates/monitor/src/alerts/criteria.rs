@@ -21,18 +21,19 @@ pub enum Comparison {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Criterion {
-    /// The number of the criterion; 0 for a new one.
+    /// The number of the criterion; 0 for one that is not stored yet.
     #[serde(default)]
     pub id: i64,
     pub name: String,
     pub metric: String,
     pub comparison: Comparison,
     pub threshold: f64,
-    /// An alert is raised once the criterion has held for this time without a break.
+    /// How many seconds the criterion must have held without a break before an alert is raised.
     pub for_s: u32,
-    /// An alert is cleared once the criterion has not held for this time.
+    /// How many seconds the criterion must not have held before its alert is cleared.
     pub clear_s: u32,
-    /// A part of a node's name, a rack, or a job's name; if it is empty, everything is watched.
+    /// What is watched: a part of a node's, host's or job's name, or a rack. Everything is watched if this is
+    /// empty.
     #[serde(default)]
     pub target: String,
     /// The names of the `[[notify]]` sections that get the alerts.
@@ -80,7 +81,7 @@ impl Criterion {
     }
 }
 
-/// The criteria of a new monitor.
+/// Returns the criteria with which a new monitor begins.
 fn first() -> Vec<Criterion> {
     let row = |name: &str, metric: &str, threshold, for_s, clear_s| Criterion {
         name: name.into(),
@@ -116,7 +117,7 @@ pub fn all(control: &Control) -> Result<Vec<Criterion>, String> {
     read()
 }
 
-/// Writes the first criteria of a monitor that never had one.
+/// Stores the criteria with which a new monitor begins, unless this monitor has done so before.
 pub fn begin(control: &Control) -> Result<(), String> {
     control.with(|db| {
         let had: i64 =
@@ -140,7 +141,8 @@ fn put(db: &rusqlite::Connection, criterion: &Criterion) -> rusqlite::Result<usi
     db.execute("INSERT OR REPLACE INTO criteria VALUES (?, ?, ?)", params![id, criterion.name, words])
 }
 
-/// Adds a criterion, or replaces the one with its number.
+/// Adds a criterion, or replaces the stored one that has its number. `channels` are the configured ones, and
+/// `who` makes the change.
 pub fn add(control: &Control, criterion: &Criterion, channels: &[Notify], who: &str) -> Result<(), String> {
     criterion.check(channels)?;
     let is_added = control.with(|db| {

@@ -19,20 +19,21 @@ use crate::config::{MailConfig, Notify};
 use crate::control::Control;
 use crate::time::now_ms;
 
-/// The most alerts that a message names; for the others it gives their number.
+/// The most alerts that a message names; of further ones it gives only the number.
 const EVENTS_MAX: usize = 50;
 const TRIES_MAX: u32 = 8;
-/// The pause after the first failure. Each pause is twice as long as the last.
+/// The pause after the first failed delivery of a message, in milliseconds. Each further pause is twice as
+/// long as the one before.
 const PAUSE_MS: i64 = 15_000;
 
-/// What became of the messages since the start.
+/// How many messages were delivered, failed or given up since the monitor's start, and how many wait.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Delivered {
     pub sent: u64,
     pub failed_tries: u64,
     pub given_up: u64,
     pub waiting: u64,
-    /// The last failure.
+    /// Why a delivery failed the last time; empty if none has failed.
     pub error: String,
 }
 
@@ -43,7 +44,8 @@ pub struct Deliver {
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
-/// Puts a message into the queue.
+/// Puts a message about alerts (`events`) for a channel into the queue. `at` is now, in milliseconds since
+/// 1970.
 pub fn enqueue(
     db: &rusqlite::Connection,
     channel: &str,
@@ -113,8 +115,8 @@ impl Deliver {
         Ok(())
     }
 
-    /// Sends by all addresses of a channel. If one fails, all are tried again: a message that comes twice is
-    /// better than one that never comes.
+    /// Sends a message to the webhook, the program and the mail addresses of a channel. If one of them fails,
+    /// all are tried again later: a message that comes twice is better than one that never comes.
     fn send(&self, channel: &Notify, body: &str) -> Result<(), String> {
         if let Some(url) = &channel.webhook {
             post(url, body)?;
@@ -163,7 +165,7 @@ impl Deliver {
     }
 }
 
-/// One alert as a line of text.
+/// Returns an alert as one line of text.
 fn line(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     format!("{}: {}: {}", text("state"), text("subject"), text("text"))

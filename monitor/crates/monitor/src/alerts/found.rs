@@ -14,19 +14,20 @@ use crate::live::Now;
 use crate::store::Written;
 use crate::time::now_ms;
 
-/// Something for which a criterion holds.
+/// A port, link, node, host or job, or the monitor itself, for which a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// The key of the thing, which is the same in every sweep.
+    /// What identifies this thing in every sweep, such as `host n01`.
     pub key: String,
     pub subject: String,
     pub text: String,
-    /// The source and id of the job, if the thing is a job.
+    /// The source of the job, such as `slurm`; empty if this is no job.
     pub source: String,
+    /// The id of the job; empty if this is no job.
     pub job: String,
 }
 
-/// One end of a link, under the names that people use for it.
+/// One end of a link: a port, and the name and rack of its node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct LinkEnd {
     guid: u64,
@@ -52,9 +53,10 @@ struct KnownLink {
 #[derive(Default)]
 pub struct Links {
     known: BTreeMap<String, KnownLink>,
-    /// The link of a port, and which of its ends the port is.
+    /// For each port, by GUID and number: the key of its link in `known`, and which of the link's `ends` the
+    /// port is.
     of_port: HashMap<(u64, u8), (String, usize)>,
-    /// The version of the topology that was learnt last.
+    /// The version of the topology from which links were last learnt.
     version: u64,
     is_changed: bool,
 }
@@ -113,8 +115,8 @@ impl Links {
         self.is_changed = true;
     }
 
-    /// Forgets a link that an administrator has removed on purpose or replaced. Returns false if no such link
-    /// is known.
+    /// Forgets a link that an administrator has removed on purpose, or that another link replaces. Returns
+    /// false if no such link is known.
     pub fn forget(&mut self, key: &str) -> bool {
         let Some(link) = self.known.remove(key) else { return false };
         for end in &link.ends {
@@ -151,7 +153,7 @@ fn key(link: &KnownLink) -> String {
     format!("link {:016x} {} {:016x} {}", from.guid, from.port, to.guid, to.port)
 }
 
-/// Finds everything for which a criterion holds.
+/// Returns everything for which a criterion holds.
 pub fn found(
     criterion: &Criterion,
     metric: &Metric,
@@ -328,7 +330,7 @@ mod tests {
     use crate::fabric::topology;
     use std::sync::Arc;
 
-    /// Two switches with two links between them, hosts 3 and 4 below the first.
+    /// Makes a state with two switches, two links between them, and hosts 3 and 4 below the second switch.
     fn now() -> Now {
         let node = |guid: u64, name: &str, tier| topology::TopologyNode {
             guid: format!("{guid:016x}"),
@@ -362,7 +364,7 @@ mod tests {
         found.into_iter().map(|found| (found.subject, found.text)).collect()
     }
 
-    /// The same fabric without some of its nodes and links.
+    /// Returns the same state without the links of `node` and those for which `is_gone` holds.
     fn without(now: &Now, node: Option<usize>, is_gone: impl Fn(&topology::TopologyLink) -> bool) -> Now {
         let mut topology = (*now.topology).clone();
         topology.version += 1;

@@ -19,7 +19,7 @@ pub enum Subject {
 pub struct Metric {
     pub name: &'static str,
     pub of: Subject,
-    /// The unit in which a value is shown.
+    /// The unit of the metric's values, as the page shows it.
     pub unit: &'static str,
     pub doc: &'static str,
 }

@@ -32,14 +32,15 @@ pub use metric::METRICS;
 use metric::Subject;
 use watch::{Change, Watch};
 
-/// How often jobs and the monitor itself are examined; ports are examined with every sweep.
+/// How often hosts, jobs and the monitor itself are examined. Ports, links and nodes are examined with every
+/// sweep.
 const EVERY: Duration = Duration::from_secs(1);
 /// How many cleared alerts are kept.
 const CLEARED_MAX: i64 = 20_000;
 /// How many cleared alerts are shown.
 const SHOWN_MAX: i64 = 500;
 
-/// The thread that watches.
+/// The thread that examines the state by the criteria, and raises and clears alerts.
 pub struct Watcher {
     pub control: Arc<Control>,
     pub live: Arc<Live>,
@@ -61,9 +62,9 @@ impl Watcher {
         }
     }
 
-    /// One look. `sweep` is the last sweep that was examined, or None after a failure. The look then starts
-    /// from what is stored and examines the same sweep again, so that no alert is lost and none is reported
-    /// twice.
+    /// Examines the state once. `sweep` is the number of the sweep that was examined last, or None after a
+    /// failure. Then the stored alerts are read anew and the same sweep is examined again, so that no alert
+    /// is lost and none is reported twice.
     fn round(&self, watch: &mut Watch, sweep: &mut Option<u64>) -> Result<(), String> {
         let last = sweep.take();
         if last.is_none() {
@@ -73,7 +74,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// The open alerts that are stored: number, criterion and key.
+    /// Returns the stored alerts that are open: number, criterion and key of each.
     fn open(&self) -> Result<Vec<(i64, i64, String)>, String> {
         self.control.read(|db| {
             let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
@@ -82,8 +83,8 @@ impl Watcher {
         })
     }
 
-    /// Examines the present state and writes what has changed. Returns the number of the sweep that was
-    /// examined.
+    /// Examines the present state, and stores the alerts that it raises or clears. `last` is the number of
+    /// the sweep that was examined last. Returns that of the present sweep.
     fn look(&self, watch: &mut Watch, last: u64) -> Result<u64, String> {
         let criteria = criteria(&self.control)?;
         let written = self.writer.written();
@@ -125,7 +126,7 @@ impl Watcher {
         written.map(|()| sweep)
     }
 
-    /// Stores what has changed, and one message for each channel that gets alerts.
+    /// Stores the alerts that are raised or cleared, and one message for each channel that gets some of them.
     fn write(&self, watch: &mut Watch, criteria: &[Criterion], changes: &[Change]) -> Result<(), String> {
         let at = now_ms() as i64;
         let mut raised = Vec::new();
@@ -177,7 +178,8 @@ impl Watcher {
     }
 }
 
-/// The open alerts and those that were cleared last, as far as this person may see their jobs.
+/// Returns the open alerts and those that were cleared last, without alerts of jobs that this person may not
+/// see.
 pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, String> {
     let rows = control.read(|db| {
         let sql = "SELECT id, name, subject, text, source, job, raised, acknowledged, acknowledged_by, cleared, criterion, \

@@ -23,15 +23,15 @@ impl Change {
     }
 }
 
-/// Something for which a criterion holds, or held until lately.
+/// A thing for which a criterion holds, or held until lately: its `last` time, and `since` when it has held.
 struct HeldCondition {
     since: Instant,
     last: Instant,
-    /// The number of the alert, once it is raised.
+    /// The number of the alert, or None as long as none is raised.
     alert: Option<i64>,
 }
 
-/// What is held, by criterion and by the key of what was found.
+/// The conditions that hold, by the criterion's number and then by `Found::key`.
 #[derive(Default)]
 pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
 
@@ -68,7 +68,7 @@ impl Watch {
         changes
     }
 
-    /// Returns what changes, given everything for which a criterion holds now.
+    /// Returns the alerts to raise and to clear, given everything (`found`) for which a criterion holds now.
     pub fn see(&mut self, criterion: &Criterion, found: Vec<Found>, at: Instant) -> Vec<Change> {
         let (id, held) = (criterion.id, self.0.entry(criterion.id).or_default());
         let mut changes = Vec::new();
@@ -105,8 +105,8 @@ mod tests {
         vec![Found { key: key.into(), ..Found::default() }]
     }
 
-    /// The changes at each second of a story. In the story a letter is something that holds, and a point is
-    /// nothing.
+    /// Returns what changes at each second of a story. A letter in the story is a thing for which the
+    /// criterion holds, a point means that it holds for none.
     fn changes_in(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);
         let step = |(second, letter): (usize, char)| {
