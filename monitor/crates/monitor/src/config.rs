@@ -20,13 +20,14 @@ pub struct MonitorConfig {
     pub listen: SocketAddr,
     /// The path below which a proxy serves the page, such as `/monitor`.
     pub base_path: String,
-    /// Certificate and key. Without them the page is served in plain HTTP.
+    /// The files with the page's certificate and key. Without them and without `acme` the page is served in
+    /// plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Certificates from an authority, in place of `tls`.
+    /// How an authority gives the page certificates (ACME), in place of `tls`.
     pub acme: Option<Acme>,
     /// The proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
-    /// The most connections of one address; a proxy may have more.
+    /// The most connections that one address may have open at once; a proxy may have more.
     pub connections_each: usize,
     /// The folder for everything that the monitor stores.
     pub data: PathBuf,
@@ -34,8 +35,9 @@ pub struct MonitorConfig {
     pub store: StoreConfig,
     pub jobs: JobsConfig,
     pub agent: AgentConfig,
-    /// A directory of accounts, besides those that are stored here.
+    /// The LDAP directory whose people may log in, besides the accounts that the monitor stores.
     pub ldap: Option<Directory>,
+    /// The OpenID issuer through which people may log in.
     pub oidc: Option<Issuer>,
     /// The channels that get alerts, by name.
     pub notify: Vec<Notify>,
@@ -45,17 +47,18 @@ pub struct MonitorConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TlsFiles {
-    /// PEM files: the certificate with its chain, and its key.
+    /// The PEM file with the certificate and its chain.
     pub certificate: PathBuf,
+    /// The PEM file with the certificate's key.
     pub key: PathBuf,
 }
 
-/// A channel by which people are notified.
+/// A channel by which people are notified of alerts.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
     pub name: String,
-    /// The addresses that get mail.
+    /// The addresses to which alerts are mailed.
     pub mail: Vec<String>,
     /// A URL to which the alerts are sent as JSON by POST.
     pub webhook: Option<String>,
@@ -67,8 +70,8 @@ pub struct Notify {
 #[serde(default, deny_unknown_fields)]
 pub struct MailConfig {
     pub from: String,
-    /// The server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail goes
-    /// through `sendmail`.
+    /// The mail server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail
+    /// goes through `sendmail`.
     pub smtp: Option<String>,
     pub sendmail: PathBuf,
 }
@@ -83,9 +86,10 @@ impl Default for MailConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FabricConfig {
-    /// The adapter, such as `mlx5_0`. Without it the first adapter with an active port is used.
+    /// The adapter through which the fabric is read, such as `mlx5_0`. Without it the first adapter with an
+    /// active port is used.
     pub device: Option<String>,
-    /// The number of the port; 0 is the first active port.
+    /// The number of the adapter's port; 0 is its first active port.
     pub port: u8,
     pub discover_s: u64,
     pub sweep_s: u64,
@@ -103,7 +107,7 @@ pub struct StoreConfig {
     /// data folder.
     pub url: Option<String>,
     pub user: Option<String>,
-    /// A file with the user's password.
+    /// A file with the password of `user` at the ClickHouse server.
     pub key_file: Option<PathBuf>,
     /// The folder of chDB's Python environment, which is made if it is missing. The default is in the data
     /// folder.
@@ -120,11 +124,13 @@ pub struct StoreConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// Samples of ports, hosts and ranks, as they came.
+    /// How long samples of ports, hosts and ranks are kept as they came.
     pub samples_days: u32,
-    /// Sums of samples for each minute and for each ten minutes.
+    /// How long the sums of samples of each minute are kept.
     pub minutes_days: u32,
+    /// How long the sums of samples of each ten minutes are kept.
     pub tens_days: u32,
+    /// How long a job is kept after it was last seen.
     pub jobs_days: u32,
 }
 
@@ -157,7 +163,7 @@ pub struct JobsConfig {
     pub private_hosts: bool,
 }
 
-/// The address of Slurm's REST daemon.
+/// How Slurm's REST daemon is reached.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slurmrestd {
@@ -165,26 +171,27 @@ pub struct Slurmrestd {
     pub url: String,
     /// The version of the daemon's interface, such as `v0.0.38`.
     pub version: String,
-    /// The user to whom the token belongs.
+    /// The user to whom the token in `token_file` belongs.
     pub user: String,
-    /// The file with what `scontrol token` prints; it is read again for each question.
+    /// The file with a token, as `scontrol token` prints it. It is read again for each question.
     pub token_file: PathBuf,
 }
 
-/// What a host reports of itself, and the collector that gets the report.
+/// How this host reports itself: what it leaves out, and to which collector it sends reports.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
     /// The collector's URL, such as `http://head.site:8270`.
     pub to: Option<String>,
-    /// A file with this host's key.
+    /// A file with the key with which this host signs its reports.
     pub key_file: Option<PathBuf>,
     pub interval_s: u64,
     /// Sources and links that are not read, such as `gpu` or `eth1`.
     pub skip: Vec<String>,
     /// The name under which this host reports. The default is its own name.
     pub host: Option<String>,
-    /// A PEM file with certificates to trust. Without it the browsers' certificates are trusted.
+    /// A PEM file with certificates to trust for the collector. Without it the browsers' certificates are
+    /// trusted.
     pub trusted: Option<PathBuf>,
 }
 
@@ -294,8 +301,8 @@ impl MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Checks that the files and programs that the configuration names exist and are what they must be. An
-    /// error has a line for each that is not.
+    /// Checks that the files and programs that the configuration names exist, and that the files can be read
+    /// as what they are for. An error has a line for each fault.
     pub fn check_places(&self) -> Result<(), String> {
         let mut wrong = Vec::new();
         let mut file = |name: &str, path: Option<&PathBuf>| {
@@ -382,7 +389,7 @@ impl MonitorConfig {
     }
 }
 
-/// Whether the program can be started: a path to a file, or a name in PATH.
+/// Whether there is a program of this name, which is a path to a file or a name in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     name.contains('/') && Path::new(name).is_file()

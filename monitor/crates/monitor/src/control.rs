@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::time::now_ms;
 
-/// The statements that lead to each version, as for the store's schema. The file keeps its version as
+/// The SQL statements that lead from each version of `control.db` to the next. The file keeps its version as
 /// `user_version`.
 const VERSIONS: [&str; 1] = ["
     CREATE TABLE accounts (name TEXT PRIMARY KEY, role TEXT NOT NULL, projects TEXT NOT NULL, hash TEXT NOT NULL);
@@ -35,7 +35,7 @@ const VERSIONS: [&str; 1] = ["
         due INTEGER NOT NULL, error TEXT NOT NULL);
 "];
 
-/// How many entries of the log are kept.
+/// How many entries the table `audit` keeps.
 const AUDIT_MAX: i64 = 1_000_000;
 
 pub struct Control {
@@ -61,13 +61,15 @@ impl Control {
         Ok(Control { writer: Mutex::new(connection), reader: Mutex::new(reader) })
     }
 
-    /// Reads rows. A read never waits for a disk or for a writer.
+    /// Calls `work` with a connection that can only read, and returns its result. It never waits for a disk
+    /// or for a writer.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         work(&reader).map_err(|error| format!("control.db: {error}"))
     }
 
-    /// Does some work as one transaction: all of it or no part of it.
+    /// Calls `work` within one transaction, so that all of its changes are made or none, and returns its
+    /// result.
     pub fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = || {
@@ -80,7 +82,7 @@ impl Control {
         (whole)().map_err(|error: rusqlite::Error| format!("control.db: {error}"))
     }
 
-    /// Adds to the log who did what. If the disk refuses the entry, it goes to standard error.
+    /// Adds to the table `audit` who did what. If the disk refuses the entry, it goes to standard error.
     pub fn audit(&self, who: &str, what: &str) {
         let noted = self.with(|db| {
             db.execute("INSERT INTO audit VALUES (?, ?, ?)", params![now_ms() as i64, who, what])?;
@@ -92,7 +94,7 @@ impl Control {
         }
     }
 
-    /// The newest entries of the log, at most 1000.
+    /// Returns the newest entries of the table `audit`, at most 1000.
     pub fn log(&self) -> Result<Vec<Value>, String> {
         self.read(|db| {
             let mut found = db.prepare("SELECT at, who, what FROM audit ORDER BY rowid DESC LIMIT 1000")?;

@@ -26,17 +26,19 @@ pub struct Directory {
     url: String,
     #[serde(default)]
     starttls: bool,
-    /// The entry below which people are searched.
+    /// The entry (DN) below which people are searched.
     people: String,
-    /// The attribute that has a person's name.
+    /// The attribute that has a person's name, by default `uid`.
     #[serde(default = "uid")]
     name: String,
-    /// A filter that a person must match besides, such as `(memberOf=cn=hpc,ou=groups,dc=site)`.
+    /// A filter that a person's entry must match besides the name, such as
+    /// `(memberOf=cn=hpc,ou=groups,dc=site)`.
     #[serde(default)]
     filter: String,
-    /// The entry below which groups are searched; needed for `role`.
+    /// The entry (DN) below which groups are searched. None is allowed only if no group has a `role`.
     groups: Option<String>,
-    /// The account that searches. Without it the search is anonymous.
+    /// The entry (DN) as which the monitor searches, with the password in `bind_password_file`. Without it
+    /// the search is anonymous.
     bind_dn: Option<String>,
     pub bind_password_file: Option<PathBuf>,
     /// The roles of groups. A person who is in several gets the highest; a person who is in none is a user.
@@ -49,7 +51,7 @@ fn uid() -> String {
 }
 
 impl Directory {
-    /// Returns what is wrong with the section.
+    /// Checks the section `[ldap]`. An error says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         if !["ldap://", "ldaps://", "ldapi://"].iter().any(|scheme| self.url.starts_with(scheme)) {
             return Err(format!(
@@ -77,8 +79,8 @@ impl Directory {
         Ok(())
     }
 
-    /// The person with this name and password, or None if there is none. It is an error if the directory does
-    /// not answer as it should.
+    /// Returns the person with this name and password, or None if there is no such person. It is an error if
+    /// the directory does not answer as it should.
     pub fn log_in(&self, name: &str, password: &str) -> Result<Option<Who>, String> {
         // A bind without a password is an anonymous bind, which succeeds (RFC 4513, 5.1.2).
         if password.is_empty() {
@@ -94,7 +96,7 @@ impl Directory {
         }
     }
 
-    /// The person who has this name now.
+    /// Returns the person who has this name in the directory now, or None if nobody has it.
     pub fn named(&self, name: &str) -> Result<Option<Who>, String> {
         let mut asked = self.connect()?;
         Ok(self.find(&mut asked, name)?.map(|(_, who)| who))
@@ -112,7 +114,8 @@ impl Directory {
         Ok(asked)
     }
 
-    /// The entry of a person, and the person's role here.
+    /// Returns the DN of a person's entry, and the person's rights. None if nobody has this name, or if two
+    /// people have it.
     fn find(&self, asked: &mut LdapConn, name: &str) -> Result<Option<(String, Who)>, String> {
         let filter = format!("(&({}={}){})", self.name, ldap_escape(name), self.filter);
         let found = search(asked, &self.people, &filter, &self.name)?;
@@ -130,7 +133,7 @@ impl Directory {
         Ok(Some((entry.dn.clone(), who)))
     }
 
-    /// The roles that the groups of a person give.
+    /// Returns the elements of `role` whose group has this person as a member.
     fn granted(&self, asked: &mut LdapConn, dn: &str, name: &str) -> Result<Vec<&Grant>, String> {
         let Some(groups) = self.groups.as_ref().filter(|_| !self.role.is_empty()) else {
             return Ok(Vec::new());
@@ -155,7 +158,7 @@ fn search(
     Ok(rows.into_iter().filter(|row| !row.is_ref()).map(SearchEntry::construct).collect())
 }
 
-/// An entry's name without what LDAP ignores: case, and blanks after a comma.
+/// Returns an entry's DN without what LDAP ignores: case, and blanks after a comma.
 fn plain(dn: &str) -> String {
     dn.split(',').map(|part| part.trim().to_ascii_lowercase()).collect::<Vec<_>>().join(",")
 }

@@ -25,31 +25,34 @@ pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// When the last report was received, by this host's clock, in milliseconds since 1970.
+    /// When the last report was received, by the collector's clock, in milliseconds since 1970.
     pub seen: u64,
     pub report: Report,
-    /// The growth of each counter in a second, since the report before.
+    /// How much each counter grew in a second, between the report before and `report`.
     pub rates: BTreeMap<String, f64>,
-    /// Jobs that are missing in the last report, until the collector of jobs has seen this.
+    /// Jobs that are missing in `report`, until `jobs::Collector` has taken them as over.
     pub gone: Vec<Job>,
 }
 
-/// A host in a list.
+/// What a list of hosts shows of each.
 #[derive(Debug, Serialize, PartialEq)]
 pub struct Summary {
     pub name: String,
     pub state: &'static str,
     pub seen: u64,
-    /// Shares from 0 to 1.
+    /// The share of the processors' time that was used, from 0 to 1. None if it is unknown.
     pub cpu: Option<f64>,
+    /// The share of the memory that programs cannot have, from 0 to 1. None if it is unknown.
     pub memory: Option<f64>,
-    /// Bytes a second over all links.
+    /// The bytes that all links sent in a second.
     pub sent: f64,
+    /// The bytes that all links received in a second.
     pub received: f64,
-    /// The watts of packages and GPUs, as far as they are reported.
+    /// The power of processor packages and GPUs in watts, as far as it is reported.
     pub watts: f64,
-    /// Bytes a second from Lustre and to it.
+    /// The bytes that were read from Lustre in a second.
     pub read: f64,
+    /// The bytes that were written to Lustre in a second.
     pub written: f64,
     pub errors: BTreeMap<String, String>,
 }
@@ -59,7 +62,7 @@ impl Host {
         self.seen + 3000 * self.report.interval_s + 5000 < at
     }
 
-    /// The share of the processors' time that was used.
+    /// Returns the share of the processors' time that was used, or None if it is unknown.
     pub fn cpu(&self) -> Option<f64> {
         Some(
             (self.rates.get("cpu.busy_ms")? / 1000.0 / self.report.part.gauges.get("cpu.count")?)
@@ -108,8 +111,8 @@ impl Host {
         }
     }
 
-    /// The host's numbers as one row of `host_samples`: gauges as they are, counters by their growth in a
-    /// second.
+    /// Returns the host's numbers as one row of `host_samples`: gauges as they are, counters by their growth
+    /// in a second.
     fn row(&self) -> String {
         let numbers = self.report.part.gauges.iter().chain(&self.rates);
         let each: Vec<_> = numbers.map(|(name, value)| format!("{}:{value}", literal(name))).collect();
@@ -118,8 +121,8 @@ impl Host {
     }
 }
 
-/// Reads a report whose sender claims to be `host`, and checks the signature. An error is the reason why the
-/// report is refused.
+/// Checks the signature (`given`) of a report whose sender claims to be `host`, and returns the report. An
+/// error is the reason why it is refused.
 pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Report, String> {
     if !secret::same(&signature(&host_key(secret, host), body), given) {
         return Err(format!("the signature is not that of {host:?}"));
@@ -127,7 +130,7 @@ pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Rep
     Report::read(host, body)
 }
 
-/// Whether two clocks are near enough.
+/// Checks that two times are at most `CLOCKS_APART_MS` apart.
 pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     if one.abs_diff(other) <= CLOCKS_APART_MS {
         return Ok(());
@@ -135,7 +138,8 @@ pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     Err("its time is more than 10 minutes from the collector's: set the clocks".into())
 }
 
-/// Takes a report that was received now. An error is the reason why the report is refused.
+/// Takes a report that was received now (`at`) into `hosts` and gives it to `writer`. An error is the reason
+/// why it is refused.
 pub fn take(
     hosts: &mut BTreeMap<String, Host>,
     writer: &Writer,
@@ -164,7 +168,7 @@ pub fn take(
     Ok(())
 }
 
-/// The state of a host after a new report.
+/// Returns the state of a host after a new report, which was received at `at`.
 fn followed(before: Host, mut report: Report, at: u64) -> Host {
     let s = (report.at - before.report.at) as f64 / 1000.0;
     let old = &before.report.part;
@@ -190,7 +194,7 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
     Host { seen: at, report, rates, gone }
 }
 
-/// The collector's secret, from which each host's key is made.
+/// Returns the collector's secret, from which each host's key is made.
 pub fn secret_of(data: &Path) -> Result<String, String> {
     secret::kept(&data.join("agent-secret"))
 }

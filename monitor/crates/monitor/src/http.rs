@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests to others by HTTP: URLs, and the certificates that are trusted.
+//! What requests to other programs by HTTP need: checks of URLs, and the certificates that are trusted.
 
 use std::path::Path;
 
 use ureq::tls::{PemItem, RootCerts, parse_pem};
 
-/// Whether the text is a URL for HTTP.
+/// Checks that the text is a URL for HTTP. An error says why it is none.
 pub fn is_url(text: &str) -> Result<(), String> {
     let uri = text.parse::<axum::http::Uri>().map_err(|why| format!("{text:?} is no address: {why}"))?;
     match (uri.scheme_str(), uri.host()) {
@@ -14,7 +14,7 @@ pub fn is_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// The certificates of a PEM file; without a file those that browsers trust.
+/// Returns the certificates of a PEM file, or without a file those that browsers trust.
 pub fn trusted(file: Option<&Path>) -> Result<RootCerts, String> {
     let Some(file) = file else { return Ok(RootCerts::WebPki) };
     let named = |why: String| format!("{}: {why}", file.display());

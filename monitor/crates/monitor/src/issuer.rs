@@ -26,8 +26,9 @@ use ureq::tls::TlsConfig;
 use crate::http::{is_url, trusted};
 use crate::people::{Grant, Who, is_name};
 
-/// The longest time for one question to the issuer, and the most bytes of an answer.
+/// The longest time for one question to the issuer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The most bytes of an answer of the issuer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
 /// The section `[oidc]` of the configuration.
@@ -42,15 +43,17 @@ pub struct Issuer {
     /// The URL at which browsers find the page, such as `https://head.site/monitor`. The issuer must know
     /// `/api/oidc/back` below it.
     page: String,
-    /// The claims that have a person's name and groups.
+    /// The claim that has a person's name.
     #[serde(default = "preferred_username")]
     name: String,
+    /// The claim that has the names of a person's groups.
     #[serde(default = "groups")]
     groups: String,
     /// The scopes that are requested besides `openid`.
     #[serde(default = "profile")]
     scopes: Vec<String>,
-    /// A PEM file with certificates to trust. Without it the browsers' certificates are trusted.
+    /// A PEM file with certificates to trust for the issuer. Without it the browsers' certificates are
+    /// trusted.
     pub trusted: Option<PathBuf>,
     /// The group whose members may log in. Without it everybody whom the issuer knows may.
     only: Option<String>,
@@ -70,7 +73,7 @@ fn profile() -> Vec<String> {
     vec!["profile".into()]
 }
 
-/// The claims that the library does not know by name, such as groups.
+/// The claims that openidconnect does not know by name, such as groups.
 #[derive(Debug, Deserialize, Serialize)]
 struct Others {
     #[serde(flatten)]
@@ -87,7 +90,7 @@ type Fields = IdTokenFields<
     CoreJwsSigningAlgorithm,
 >;
 
-/// The library's client with `Others`, for an issuer whose endpoints are known.
+/// The client of openidconnect with the claims `Others`, for an issuer whose endpoints are known.
 type Client = openidconnect::Client<
     Others,
     CoreAuthDisplay,
@@ -108,7 +111,7 @@ type Client = openidconnect::Client<
     EndpointMaybeSet,
 >;
 
-/// The data of one attempt to log in. The browser keeps it until it comes back.
+/// The data of one attempt to log in, which the browser keeps while it is at the issuer.
 pub struct Attempt {
     state: String,
     nonce: String,
@@ -116,7 +119,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// The data as the text of a cookie. All three parts are in base64 for URLs, or empty.
+    /// Returns the attempt as the text of a cookie: its three parts, in base64 for URLs or empty, joined by
+    /// points.
     pub fn text(&self) -> String {
         format!("{}.{}.{}", self.state, self.nonce, self.verifier)
     }
@@ -126,14 +130,14 @@ impl Attempt {
         Some(Attempt { state: words.next()?, nonce: words.next()?, verifier: words.next()? })
     }
 
-    /// Whether an answer with this state belongs to the attempt.
+    /// Whether an answer of the issuer with this `state` belongs to this attempt.
     pub fn is_of(&self, state: &str) -> bool {
         !state.is_empty() && crate::secret::same(&self.state, state)
     }
 }
 
 impl Issuer {
-    /// Returns what is wrong with the section.
+    /// Checks the section `[oidc]`. An error says what is wrong with it.
     pub fn check(&self) -> Result<(), String> {
         for (name, url) in [("issuer", &self.issuer), ("page", &self.page)] {
             is_url(url).map_err(|why| format!("oidc.{name}: {why}"))?;
@@ -145,7 +149,8 @@ impl Issuer {
         Ok(())
     }
 
-    /// The URL to which a browser goes, and the data that it keeps.
+    /// Begins an attempt to log in. Returns the issuer's URL to which the browser goes, and the data that the
+    /// browser keeps meanwhile.
     pub fn begin(&self) -> Result<(String, Attempt), String> {
         let client = self.client(&self.http()?)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -166,7 +171,7 @@ impl Issuer {
         Ok((url.into(), attempt))
     }
 
-    /// The person who came back with a code.
+    /// Ends an attempt: shows the issuer the code with which the browser came back, and returns the person.
     pub fn end(&self, code: &str, attempt: Attempt) -> Result<Who, String> {
         let http = self.http()?;
         let client = self.client(&http)?;
@@ -223,7 +228,7 @@ impl Issuer {
         Ok(agent.new_agent())
     }
 
-    /// Makes a client. The issuer is asked again each time, so that its new keys are known.
+    /// Makes openidconnect's client. The issuer is asked again each time, so that its new keys are known.
     fn client(&self, http: &ureq::Agent) -> Result<Client, String> {
         let url = IssuerUrl::new(self.issuer.clone()).map_err(|error| refused(&error))?;
         let ask = |request| carry_out(http, request);
@@ -246,7 +251,7 @@ fn carry_out(http: &ureq::Agent, request: HttpRequest) -> Result<HttpResponse, u
     Ok(HttpResponse::from_parts(parts, body))
 }
 
-/// An error with its causes.
+/// Returns an error of the issuer, with its causes, as one sentence.
 fn refused(error: &dyn std::error::Error) -> String {
     let mut words = format!("the issuer does not answer as it should: {error}");
     let mut cause = error.source();

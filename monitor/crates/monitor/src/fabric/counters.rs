@@ -12,14 +12,15 @@ use super::discover::{Fabric, FabricNode};
 use super::exchange::{Exchange, Wire};
 use super::mad::{Attribute, Data, Failure, MadRequest, MadTarget, NodeKind, PerformanceInfo, field};
 
-/// A counter, and its position in the two attributes.
+/// A counter of ports, and where it stands in the attributes PortCountersExtended and PortCounters.
 pub struct Counter {
     pub name: &'static str,
-    /// The first byte of its 64 bits in PortCountersExtended.
+    /// The first byte of the counter's 64 bits in PortCountersExtended.
     extended: usize,
-    /// Its first bit in PortCounters, and the number of its bits.
+    /// The counter's first bit in PortCounters, and its number of bits.
     basic: (usize, u32),
-    /// The amount that one unit of the hardware stands for.
+    /// The number by which the hardware's value is multiplied: 4 for data, which it counts in words of 4
+    /// bytes.
     scale: u64,
     pub is_error: bool,
 }
@@ -55,32 +56,35 @@ pub const COUNTERS: [Counter; 17] = [
 ];
 pub const XMIT_BYTES: usize = 0;
 pub const RCV_BYTES: usize = 1;
-/// The number of counters, from the first on, that have 64 bits wherever PortCountersExtended exists.
+/// The number of counters at the beginning of `COUNTERS` that have 64 bits wherever PortCountersExtended
+/// exists.
 const ALWAYS_EXTENDED: usize = 4;
 const XMIT_WAIT: usize = 4;
 
 pub type Values = [u64; COUNTERS.len()];
 
-/// Flag: there is no earlier sample to compare with, so the differences are 0.
+/// Flag of a sample: there is no earlier sample to compare with, so the differences are 0.
 pub const FIRST: u8 = 1;
-/// Flag: a counter was cleared, so its present value is the least that happened.
+/// Flag of a sample: a counter was cleared, so its present value is the least that happened.
 pub const RESET: u8 = 2;
-/// Flag, with RESET: the node was away in between.
+/// Flag of a sample, together with `RESET`: the last sweep did not reach the node, so it has probably
+/// restarted.
 pub const REBOOT: u8 = 4;
-/// Flag: a counter stands at its highest value, so more may have happened.
+/// Flag of a sample: a counter stands at its highest value, so more may have happened.
 pub const LATCHED: u8 = 8;
 
-/// What happened at a port since the last sweep.
+/// What the counters of a port have counted since the last sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub node: u64,
     pub port: u8,
-    /// The time between the answers of the two sweeps.
+    /// The time between the port's answers in the two sweeps.
     pub seconds: f64,
     pub flags: u8,
     pub since: Values,
-    /// The share of what the link can carry, from 0 to 1, or None if it is unknown.
+    /// What the port sent, as a share (0 to 1) of what its link can carry. None if it is unknown.
     pub sent: Option<f32>,
+    /// What the port received, as a share (0 to 1) of what its link can carry. None if it is unknown.
     pub received: Option<f32>,
 }
 
@@ -90,7 +94,7 @@ impl Sample {
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// Adds a later sample. The higher of the two shares stays.
+    /// Adds a later sample of the same port. The higher `sent` and the higher `received` stay.
     pub fn join(&mut self, newer: &Sample) {
         for (sum, value) in self.since.iter_mut().zip(newer.since) {
             *sum = sum.saturating_add(value);
@@ -103,11 +107,11 @@ impl Sample {
     }
 }
 
-/// The results of a sweep.
+/// What one sweep over all ports has found.
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub samples: Vec<Sample>,
-    /// Nodes that did not answer.
+    /// The GUIDs of nodes that did not answer.
     pub unreachable: BTreeSet<u64>,
 }
 
@@ -123,11 +127,11 @@ struct Reading {
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,
-    /// Nodes that the last sweep did not reach.
+    /// The GUIDs of nodes that the last sweep did not reach.
     away: BTreeSet<u64>,
 }
 
-/// A port whose answers have not all come in.
+/// The answers about one port that have come in so far.
 #[derive(Default)]
 struct Half {
     at: Option<Instant>,
@@ -136,7 +140,8 @@ struct Half {
 }
 
 impl Counters {
-    /// Reads all ports with a link, except those of `skipped` nodes.
+    /// Reads the counters of all ports with a link, except ports of the `skipped` nodes. Returns what they
+    /// have counted since the last sweep.
     pub fn sweep<W: Wire>(
         &mut self,
         exchange: &mut Exchange<W>,
@@ -214,7 +219,8 @@ impl Counters {
     }
 }
 
-/// The requests of a sweep, ordered by port and then by node, so that no node gets many at once.
+/// Returns the requests of a sweep, ordered by the ports' numbers and then by node, so that no node gets many
+/// at once.
 fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequest)> {
     let mut asks = Vec::new();
     for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {
@@ -236,7 +242,7 @@ fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequ
     asks
 }
 
-/// A port's counters in the widest form that it has, or None if an answer is missing.
+/// Returns a port's counters, with 64 bits where the node has so many, or None if an answer is missing.
 fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
     let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
     for (at, counter) in COUNTERS.iter().enumerate() {

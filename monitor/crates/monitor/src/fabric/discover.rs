@@ -18,7 +18,7 @@ const BLOCKS_MAX: usize = 1 << 22;
 /// The port number that means "no route" in a forwarding table.
 pub const NO_PORT: u8 = 0xff;
 
-/// A node, by its own description.
+/// A node of the fabric, as it describes itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FabricNode {
     pub guid: u64,
@@ -35,38 +35,40 @@ pub struct FabricNode {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FabricPort {
     pub info: PortInfo,
-    /// The node and port at the other end, or None if there is no link or no answer from there.
+    /// The GUID and port number at the other end of the link. None if there is no link or no answer from
+    /// there.
     pub peer: Option<(u64, u8)>,
 }
 
 impl FabricNode {
-    /// The LID at which a port answers performance management.
+    /// Returns the LID at which a port answers performance management, or None if it is unknown.
     pub fn lid(&self, port: u8) -> Option<u16> {
         let port = if self.kind == NodeKind::Switch { 0 } else { port };
         self.ports.get(&port).map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid))
     }
 }
 
-/// Everything that could be reached.
+/// All nodes that the discovery has reached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fabric {
     pub nodes: BTreeMap<u64, FabricNode>,
-    /// Ports whose link is up and behind which no node answers.
+    /// The ports, by GUID and number, whose link is up and behind which no node answers.
     pub unanswered: Vec<(u64, u8)>,
-    /// For each switch the port through which it sends to each LID (IBTA 14.2.5.13). LIDs beyond the end have
-    /// no port.
+    /// For each switch, by GUID: at the index of each LID the port through which the switch sends to it (IBTA
+    /// 14.2.5.13). LIDs beyond the end have no port.
     pub forwarding: HashMap<u64, Vec<u8>>,
 }
 
 impl Fabric {
-    /// The port through which a switch sends to a LID, or None if it has no route or the route is unknown.
+    /// Returns the port through which a switch sends to a LID, or None if it has no route or the route is
+    /// unknown.
     pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
         let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
         Some(port).filter(|port| *port != NO_PORT)
     }
 }
 
-/// The subject of a request.
+/// What a request of the discovery asks for.
 enum Ask {
     /// The node behind a port, or None for the node where the walk begins.
     Node(Option<(u64, u8)>),
@@ -76,8 +78,8 @@ enum Ask {
     Forwarding(u64, u16),
 }
 
-/// Walks the fabric. The result has no nodes if this host's own port does not answer. An error means that the
-/// port cannot send or receive.
+/// Walks the fabric from this host's port, and returns what it has reached: no nodes if this port does not
+/// answer. An error means that the port cannot send or receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = MadRequest { target: MadTarget::Path(Path::new()), attribute: Attribute::NodeInfo };
@@ -99,7 +101,7 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     Ok(walk.fabric)
 }
 
-/// The request for the counters that a node has.
+/// Returns the request that asks which counters a node has, or None if no LID of the node is known.
 fn performance(node: &FabricNode) -> Option<(Ask, MadRequest)> {
     let lid = node.ports.keys().find_map(|port| node.lid(*port))?;
     Some((
@@ -111,12 +113,13 @@ fn performance(node: &FabricNode) -> Option<(Ask, MadRequest)> {
 #[derive(Default)]
 struct Walk {
     fabric: Fabric,
-    /// The path to each switch.
+    /// The path from this host to each switch, by the switch's GUID.
     paths: BTreeMap<u64, Path>,
 }
 
 impl Walk {
-    /// The requests for the ports through which the switches send to the LIDs that exist.
+    /// Returns the requests for the forwarding tables of all switches, as far as they are about LIDs that
+    /// exist. There are none if the fabric claims more than `BLOCKS_MAX` blocks.
     fn forwarding(&self) -> Vec<(Ask, MadRequest)> {
         let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
         let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
@@ -131,7 +134,7 @@ impl Walk {
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
 
-    /// Takes a block of a switch's forwarding table.
+    /// Stores one block of a switch's forwarding table.
     fn block(&mut self, guid: u64, block: usize, data: &Data) {
         let table = self.fabric.forwarding.entry(guid).or_default();
         let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);
@@ -176,7 +179,8 @@ impl Walk {
         Vec::new()
     }
 
-    /// Takes a node that was reached, for the first time or by another link.
+    /// Takes a node that has answered, and the link (`from`) by which it was reached. Returns the requests
+    /// for what is unknown of the node.
     fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, MadRequest)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {
@@ -220,7 +224,8 @@ impl Walk {
         asks
     }
 
-    /// Takes a port's state. The walk goes on behind a link that is up.
+    /// Takes the state of a port. Returns a request to the node behind the port if the link is up and the
+    /// walk has to go on there.
     fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, MadRequest)> {
         let Some(node) = self.fabric.nodes.get_mut(&guid) else { return Vec::new() };
         let is_switch = node.kind == NodeKind::Switch;

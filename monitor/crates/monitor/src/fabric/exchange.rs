@@ -28,7 +28,7 @@ impl Wire for umad::Port {
     }
 }
 
-/// The limits of an exchange.
+/// How many requests are sent at once, how long each waits, and how often it is repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExchangeLimits {
@@ -36,7 +36,7 @@ pub struct ExchangeLimits {
     pub in_flight: usize,
     /// The longest time for an answer, in milliseconds.
     pub answer_ms: u64,
-    /// How often a request is sent again.
+    /// How often a request without an answer is sent again.
     pub retries: u32,
 }
 
@@ -46,15 +46,15 @@ impl Default for ExchangeLimits {
     }
 }
 
-/// The number of requests of each outcome since the start.
+/// How many requests have had each outcome since the port was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
     pub answered: u64,
     pub sent_again: u64,
-    /// Requests that were not answered.
+    /// Requests that got no answer, however often they were sent.
     pub silent: u64,
-    /// MADs that were received and answer no request.
+    /// MADs that came in and answered no request.
     pub strangers: u64,
 }
 
@@ -71,11 +71,12 @@ struct PendingRequest<K> {
     tries: u32,
 }
 
-/// The state of one run.
+/// The state of one call of `Exchange::run`.
 struct RunState<K> {
     waiting: VecDeque<PendingRequest<K>>,
     pending: HashMap<u32, PendingRequest<K>>,
-    /// The time at which each request is late, in the order in which the requests were sent.
+    /// The time after which the answer to a request is late, and the request's number, in the order of
+    /// sending.
     ends: VecDeque<(Instant, u32)>,
     silent: HashSet<MadTarget>,
 }
@@ -93,7 +94,8 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends all requests, and those that `answered` returns. Calls `answered` once for each request.
+    /// Sends all requests, and the further requests that `answered` returns. Calls `answered` once for each
+    /// request, with the answer or with the reason why there is none.
     pub fn run<K>(
         &mut self,
         requests: impl IntoIterator<Item = (K, MadRequest)>,
@@ -150,7 +152,7 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
-    /// The request that a MAD answers, and its answer.
+    /// Returns the pending request that a MAD answers, and the answer. None if the MAD answers no request.
     fn take<'m, K>(
         &mut self,
         run: &mut RunState<K>,
@@ -166,14 +168,15 @@ impl<W: Wire> Exchange<W> {
         run.pending.remove(&number).map(|done| (done, answer))
     }
 
-    /// Drops the ends of requests that are answered.
+    /// Drops answered requests at the beginning of `ends`.
     fn trim<K>(run: &mut RunState<K>) {
         while run.ends.front().is_some_and(|(_, number)| !run.pending.contains_key(number)) {
             run.ends.pop_front();
         }
     }
 
-    /// Sends late requests again. Returns those that have been sent often enough.
+    /// Sends requests again whose answers are late. Returns those that are given up, because they were sent
+    /// often enough or their target is silent.
     fn late<K>(&mut self, run: &mut RunState<K>) -> Result<Vec<PendingRequest<K>>, String> {
         let mut given_up = Vec::new();
         Self::trim(run);

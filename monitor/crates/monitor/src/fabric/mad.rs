@@ -4,19 +4,19 @@
 
 use umad::{Class, MAD_BYTES, Mad, MadAddress};
 
-/// The ports through which a MAD leaves, one for each hop.
+/// A path through the fabric: for each hop the port through which a MAD leaves.
 pub type Path = Vec<u8>;
-/// IBTA 14.2.1.2: the hop count has 6 bits.
+/// The most hops of a path: the hop count of a MAD has 6 bits (IBTA 14.2.1.2).
 pub const PATH_HOPS_MAX: usize = 63;
 
-/// The node that a request asks.
+/// The node that gets a request: the one at the end of a path, or the one that has a LID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MadTarget {
     Path(Path),
     Lid(u16),
 }
 
-/// The attribute that is asked for; a port's number is part of the request.
+/// The attribute that a request asks for. The number is that of a port or, with `Forwarding`, of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     NodeDescription,
@@ -24,7 +24,7 @@ pub enum Attribute {
     PortInfo(u8),
     /// A block of a forwarding table: the ports through which a switch sends to 64 LIDs.
     Forwarding(u16),
-    /// The counters that a node has.
+    /// Which counters a node has (ClassPortInfo).
     PerformanceInfo,
     Counters(u8),
     CountersExtended(u8),
@@ -75,7 +75,7 @@ impl Attribute {
 }
 
 impl MadRequest {
-    /// The MAD of this request. The answer to it has the same `number`.
+    /// Returns the MAD of this request. The MAD that answers it has the same `number`.
     pub fn mad(&self, number: u32) -> Mad {
         let mut mad = [0; MAD_BYTES];
         let class = match self.attribute.class() {
@@ -109,7 +109,7 @@ impl MadRequest {
         }
     }
 
-    /// The data of this request's answer, or None if the MAD does not answer it.
+    /// Returns the data of this request's answer, or None if the MAD does not answer it.
     pub fn answer<'m>(&self, mad: &'m Mad) -> Option<Result<&'m Data, Failure>> {
         let asked = self.mad(0);
         let is_answer = mad[..3] == asked[..3]
@@ -132,12 +132,12 @@ impl MadRequest {
     }
 }
 
-/// The number of the request that a MAD belongs to.
+/// Returns the number of the request to which a MAD belongs.
 pub fn number(mad: &Mad) -> u32 {
     u32_at(mad, 12)
 }
 
-/// The data of an answer; of a subnet MAD only the first 64 bytes are data.
+/// The data of an answer. In a MAD of subnet management only the first 64 bytes are data.
 pub type Data = [u8; MAD_BYTES - DATA_AT];
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
@@ -151,7 +151,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// The number of LIDs in a block of a forwarding table.
 pub const FORWARDING_BLOCK: usize = 64;
 
-/// An unsigned field of `width` bytes.
+/// Returns the unsigned number in the `width` bytes that begin at byte `at`.
 pub fn field(data: &Data, at: usize, width: usize) -> u64 {
     data[at..at + width].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
@@ -163,18 +163,18 @@ pub enum NodeKind {
     Router,
 }
 
-/// NodeInfo (IBTA 14.2.5.3).
+/// What a node says of itself in the attribute NodeInfo (IBTA 14.2.5.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     pub kind: NodeKind,
     pub guid: u64,
     pub ports: u8,
-    /// The port through which the request came in.
+    /// The node's port through which the request came in.
     pub local_port: u8,
 }
 
 impl NodeInfo {
-    /// Reads NodeInfo. Returns None if no node can be as described.
+    /// Reads the attribute NodeInfo. Returns None if it describes a node that cannot exist.
     pub fn of(data: &Data) -> Option<NodeInfo> {
         let kind = match data[2] {
             1 => NodeKind::Host,
@@ -188,22 +188,23 @@ impl NodeInfo {
     }
 }
 
-/// NodeDescription (IBTA 14.2.5.2): printable text only, so that no name breaks a page or a terminal.
+/// Reads the attribute NodeDescription (IBTA 14.2.5.2), a node's text about itself. Returns only printable
+/// characters, so that no name breaks a page or a terminal.
 pub fn description(data: &Data) -> String {
     let text = String::from_utf8_lossy(&data[..64]);
     let text = text.split('\0').next().unwrap_or_default();
     text.chars().filter(|char| !char.is_control() && *char != char::REPLACEMENT_CHARACTER).collect()
 }
 
-/// PortInfo (IBTA 14.2.5.6), as far as it is of use here.
+/// A port's LID, state and speed, from the attribute PortInfo (IBTA 14.2.5.6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortInfo {
     pub lid: u16,
-    /// 1 down, 2 initialize, 3 armed, 4 active.
+    /// The logical state: 1 down, 2 initialize, 3 armed, 4 active.
     pub state: u8,
     /// The physical state; 5 means that the link is up.
     pub physical: u8,
-    /// The number of lanes; 0 if it is unknown.
+    /// The number of the link's lanes; 0 if it is unknown.
     pub lanes: u8,
     /// The data that one lane carries, without its encoding, in megabits a second; 0 if it is unknown.
     pub lane_megabits: u32,
@@ -232,12 +233,12 @@ impl PortInfo {
         self.physical == 5 && self.state > 1
     }
 
-    /// The data that the link carries in one direction, in bytes a second.
+    /// Returns the bytes of data that the link can carry in a second, in one direction.
     pub fn bytes_per_second(&self) -> f64 {
         f64::from(self.lanes) * f64::from(self.lane_megabits) * 1e6 / 8.0
     }
 
-    /// The speed in the words of vendors, such as `100G EDR`.
+    /// Returns the lanes and the speed in the words of vendors, such as `4x EDR`.
     pub fn speed(&self) -> String {
         let name = match self.lane_megabits {
             2000 => "SDR",
@@ -254,8 +255,9 @@ impl PortInfo {
     }
 }
 
-/// A lane's rate by LinkSpeedActive and LinkSpeedExtActive. Up to QDR 8 of 10 bits are data, from FDR on 64
-/// of 66. From HDR on the signalling rate of a lane includes the cost of error correction.
+/// Returns the data that a lane carries, in megabits a second, by LinkSpeedActive (`basic`) and
+/// LinkSpeedExtActive (`extended`). Up to QDR 8 of 10 bits are data, from FDR on 64 of 66. From HDR on the
+/// signalling rate of a lane includes the cost of error correction.
 fn lane_megabits(basic: u8, extended: u8) -> u32 {
     match (extended, basic) {
         (1, _) => 13_636,
@@ -269,14 +271,14 @@ fn lane_megabits(basic: u8, extended: u8) -> u32 {
     }
 }
 
-/// ClassPortInfo of performance management (IBTA 16.1.3.1).
+/// Which counters a node has, by ClassPortInfo of performance management (IBTA 16.1.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerformanceInfo {
-    /// Whether bytes and packets have 64 bits.
+    /// Whether the counters of bytes and packets have 64 bits.
     pub extended: bool,
-    /// Whether errors and waits have 64 bits, too.
+    /// Whether the counters of errors and of PortXmitWait have 64 bits, too.
     pub extended_errors: bool,
-    /// Whether PortXmitWait is counted.
+    /// Whether the node counts PortXmitWait.
     pub waits: bool,
 }
 

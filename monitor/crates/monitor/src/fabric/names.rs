@@ -21,7 +21,7 @@ pub struct Name {
 const NAME_CHARS_MAX: usize = 128;
 const LINES_MAX: usize = 200_000;
 
-/// The names by GUID, and a sentence for each line that cannot be read.
+/// Reads a map file. Returns the names by GUID, and a sentence for each line that cannot be read.
 pub fn read(text: &str) -> (HashMap<u64, Name>, Vec<String>) {
     let (mut names, mut wrong) = (HashMap::new(), Vec::new());
     for (at, line) in text.lines().enumerate().take(LINES_MAX) {
@@ -48,7 +48,8 @@ fn entry(line: &str) -> Result<(u64, Name), &'static str> {
     Ok((guid, Name { name, rack }))
 }
 
-/// The text in the first pair of quotes, and what follows it.
+/// Returns the text between the quotes at the beginning of `text`, and what follows them. None if it begins
+/// with no quotes.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let (text, rest) = text.trim_start().strip_prefix('"')?.split_once('"')?;
     Some((text.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect(), rest))

@@ -10,11 +10,11 @@ use super::discover::Fabric;
 use super::mad::NodeKind;
 use super::topology::{Topology, TopologyNode};
 
-/// A node and its port, as the sender.
+/// A port that sends: the GUID of its node, and its number.
 pub type PortId = (u64, u8);
 
-/// The hosts of the fabric that have the names of a job's nodes. A host's description has its name before the
-/// adapter's (`n01 mlx5_0`). Either name may have a domain.
+/// Returns the GUIDs of the hosts that have the names of a job's nodes. A host's description has its name
+/// before the adapter's (`n01 mlx5_0`). Either name may have a domain.
 pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let wanted: HashSet<String> =
@@ -24,7 +24,7 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     hosts.map(TopologyNode::number).collect()
 }
 
-/// The ports that send what these hosts send to each other, including the ports of the hosts.
+/// Returns the ports that send what these hosts send to each other, including the ports of the hosts.
 pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     let mut used = BTreeSet::new();
     let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
@@ -50,7 +50,8 @@ pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     used
 }
 
-/// Follows the route from a switch to the port that has a LID.
+/// Adds to `used` the ports on the route from the switch `first` to the port that has `lid`, and to `passed`
+/// the switches. It ends at a switch that was passed before.
 fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<PortId>) {
     let mut at = first;
     while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == NodeKind::Switch)

@@ -15,16 +15,17 @@ use super::exchange::Wire;
 pub struct Simulated {
     answers: VecDeque<Received>,
     pub silent: HashSet<u64>,
-    /// One MAD in this number is lost; 0 if none is lost.
+    /// Every so many MADs one is lost; with 0 none is lost.
     pub lose: u32,
     sent: u32,
     /// Fields of PortCountersExtended by (node, port, first byte).
     pub counters: HashMap<(u64, u8, usize), u64>,
     /// Fields of PortCounters by (node, port, first byte, bytes).
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
-    /// The bytes of a MAD that is received beside each true answer.
+    /// A MAD that is received before each answer, with the same number. None if there is no such MAD.
     pub strange: Option<Box<Mad>>,
-    /// The port to all hosts of the other switch, in place of the right one.
+    /// The port through which a switch sends to all hosts of the other switch. None if it takes the right
+    /// ports.
     pub onward: Option<u8>,
 }
 
@@ -40,7 +41,8 @@ fn peer(node: u64, port: u8) -> Option<(u64, u8)> {
 }
 
 impl Simulated {
-    /// The node at the end of a MAD's path, and the port where the MAD arrives.
+    /// Returns the node at the end of a MAD's path, and the port where the MAD arrives. None if the path
+    /// leads nowhere.
     fn walk(&self, mad: &Mad) -> Option<(u64, u8)> {
         let hops = mad[7] as usize;
         let mut at = (HERE, 1);
@@ -159,7 +161,8 @@ mod tests {
         sweep.samples.iter().find(|sample| (sample.node, sample.port) == (node, port)).unwrap()
     }
 
-    /// Sweeps a fabric twice, and calls `change` between the sweeps.
+    /// Discovers a fabric and sweeps it twice, and calls `change` between the sweeps. Returns the fabric and
+    /// the second sweep.
     fn twice(wire: Simulated, change: impl FnOnce(&mut Simulated)) -> (Fabric, Sweep) {
         let mut exchange = exchange(wire);
         let fabric = discover(&mut exchange).unwrap();

@@ -16,7 +16,7 @@ use super::names::Name;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Topology {
-    /// A number that differs for each picture.
+    /// A number that differs for each picture: a hash of its nodes and links.
     pub version: u64,
     pub nodes: Vec<TopologyNode>,
     pub links: Vec<TopologyLink>,
@@ -37,20 +37,20 @@ pub struct TopologyNode {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TopologyLink {
-    /// The end in the lower tier, as an index into `nodes`. If both ends are in one tier, it is the end with
-    /// the lower index, then the lower port.
+    /// The node at the lower end of the link, as an index into `nodes`. If both nodes are in one tier, it is
+    /// the one with the lower index.
     pub from: usize,
     pub from_port: u8,
-    /// The other end, as an index into `nodes`.
+    /// The node at the other end of the link, as an index into `nodes`.
     pub to: usize,
     pub to_port: u8,
     pub speed: String,
-    /// The bytes that the link can carry in one direction.
+    /// The bytes that the link can carry in one direction in a second.
     pub bytes_per_second: f64,
 }
 
 impl TopologyNode {
-    /// The GUID as a number.
+    /// Returns the GUID as a number.
     pub fn number(&self) -> u64 {
         u64::from_str_radix(&self.guid, 16).unwrap_or(0)
     }
@@ -105,8 +105,8 @@ impl Topology {
     }
 }
 
-/// The distance of each node from the nearest host. Nodes that reach no host are treated like switches beside
-/// hosts.
+/// Returns the tier of each node, by GUID: its distance from the nearest host. Nodes that reach no host are
+/// treated like switches beside hosts.
 fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     let mut tiers: HashMap<u64, usize> = HashMap::new();
     let mut next: VecDeque<u64> = VecDeque::new();
@@ -129,7 +129,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     tiers
 }
 
-/// All links, each once.
+/// Returns all links, each once, in the order of their lower ends.
 fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNode)]) -> Vec<TopologyLink> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {
@@ -154,7 +154,7 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNo
     links
 }
 
-/// The key by which names are sorted: digits count as numbers, so leaf-2 comes before leaf-10.
+/// Returns the key by which a name is sorted: digits count as numbers, so leaf-2 comes before leaf-10.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0u64, String::new())];
     for char in name.chars() {
@@ -170,7 +170,7 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// Sets the positions: switches in a row for each tier, hosts in a block below their first switch.
+/// Sets `x` and `y` of all nodes: switches in a row for each tier, hosts in a block below their first switch.
 fn place(topology: &mut Topology) {
     const BLOCK: usize = 8;
     let mut leaf: HashMap<usize, usize> = HashMap::new();
