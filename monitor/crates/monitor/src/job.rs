@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// One of `SOURCES`.
+/// The name of a source of jobs, which is one of `SOURCES`.
 pub type JobSource = &'static str;
 /// The sources that report jobs.
 pub const SOURCES: [JobSource; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
@@ -32,16 +32,16 @@ pub struct Job {
     pub ranks_count: u32,
     pub state: String,
     pub start: u64,
-    /// The time of the end, or None while the job runs.
+    /// When the job ended, or None while it runs.
     pub end: Option<u64>,
-    /// The job of a batch system in which the processes run, such as `slurm/7`.
+    /// The batch system's job in which the processes run, such as `slurm/7`. None if they run in none.
     pub inside: Option<String>,
-    /// When the job was last written into the store.
+    /// When this monitor last wrote the job into the store.
     #[serde(skip)]
     pub stored: u64,
 }
 
-/// A rank of an Outboard job, by its page of counters.
+/// A rank of a job that `mpirun` has started or `liboutboard_watch.so` watches, with its counters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct JobRank {
@@ -53,7 +53,8 @@ pub struct JobRank {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Collectives that no rank leaves before all have entered: the names of their counters and of the call.
+/// Collectives that no rank leaves before all have entered: how the names of their counters begin, and the
+/// call.
 const SYMMETRIC: [(&str, &str); 5] = [
     ("barrier", "MPI_Barrier"),
     ("allreduce", "MPI_Allreduce"),
@@ -61,9 +62,10 @@ const SYMMETRIC: [(&str, &str); 5] = [
     ("alltoall", "MPI_Alltoall"),
     ("reduce_scatter", "MPI_Reduce_scatter"),
 ];
-/// The fewest calls from which a verdict follows.
+/// The fewest calls of a collective that allow a verdict on it.
 const CALLS_MIN: u64 = 20;
-/// The least average time, in nanoseconds, that the other ranks must have waited.
+/// The least time, in nanoseconds, that the other ranks must have waited in a collective on average for a
+/// verdict.
 const WAIT_MIN_NS: u64 = 500_000_000;
 
 impl JobRank {
@@ -73,14 +75,15 @@ impl JobRank {
 }
 
 impl Job {
-    /// All texts of the job except the names of counters.
+    /// Returns all texts of the job except the names of counters.
     pub fn words(&self) -> impl Iterator<Item = &String> {
         let ranks = self.ranks.iter().flat_map(|rank| [&rank.host, &rank.state, &rank.waiting_for]);
         let own = [&self.id, &self.user, &self.project, &self.name, &self.state];
         own.into_iter().chain(&self.nodes).chain(&self.inside).chain(ranks)
     }
 
-    /// What is striking in the job's counters, in words. `at` is now, in milliseconds since 1970.
+    /// Returns sentences about what is striking in the job's counters. `at` is now, in milliseconds since
+    /// 1970.
     pub fn verdicts(&self, at: u64) -> Vec<String> {
         let mut verdicts: Vec<String> =
             SYMMETRIC.iter().filter_map(|(name, call)| self.late(name, call)).collect();
@@ -89,7 +92,9 @@ impl Job {
         verdicts
     }
 
-    /// The rank that arrives last in a collective. It finds the others there, so it does not wait.
+    /// Names the rank that arrives last in a collective: it finds the others there, so it does not wait.
+    /// Returns None if no rank does so clearly. `name` is the collective's in counters, `call` that in
+    /// sentences.
     fn late(&self, name: &str, call: &str) -> Option<String> {
         let (calls, waits) = (format!("{name}_calls"), format!("{name}_waits"));
         let time = format!("{name}_wait_ns");
@@ -114,7 +119,7 @@ impl Job {
         ))
     }
 
-    /// The share of its time that the job waits.
+    /// Says how much of its time the job waits, or returns None if it waits little.
     fn waits(&self, at: u64) -> Option<String> {
         let whole = self.end.unwrap_or(at).saturating_sub(self.start) as f64 / 1e3;
         let sum = self.ranks.iter().map(|rank| rank.value("wait_ns") as f64 / 1e9).sum::<f64>();
@@ -131,7 +136,8 @@ impl Job {
         })
     }
 
-    /// Whether messages mostly arrive before their receives are posted, which costs a copy.
+    /// Says how many messages arrive before their receives are posted, which costs a copy. Returns None if
+    /// they are few.
     fn unexpected(&self) -> Option<String> {
         let sum = |names: &[&str]| -> u64 {
             let each = self.ranks.iter().flat_map(|rank| names.iter().map(|name| rank.value(name)));

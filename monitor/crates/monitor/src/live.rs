@@ -14,7 +14,7 @@ use crate::fabric::topology::{Topology, TopologyNode};
 use crate::hosts::Host;
 use crate::job::Job;
 
-/// What the fabric's collector does.
+/// The state of the fabric's collector, for the page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
     /// Why there is no fabric; empty if there is one.
@@ -24,16 +24,16 @@ pub struct FabricStatus {
     pub discovery_ms: f64,
     pub sweep_ms: f64,
     pub last_sweep: u64,
-    /// Nodes that do not answer, by GUID.
+    /// The GUIDs of nodes that did not answer the last sweep.
     pub unreachable: Vec<String>,
-    /// Ports behind which no node answered the discovery.
+    /// The ports behind which no node answered the discovery, in words.
     pub unanswered: Vec<String>,
     /// The number of switches whose forwarding table is known.
     pub forwarding: usize,
-    /// The number of nodes that are not asked.
+    /// The number of nodes that are not asked for counters (`skip` in the configuration).
     pub skipped: usize,
     pub mads: Counts,
-    /// Lines of the map file that cannot be read.
+    /// Why lines of the map file cannot be read, a sentence for each.
     pub map_errors: Vec<String>,
 }
 
@@ -51,25 +51,26 @@ pub struct PortNow {
 #[derive(Default)]
 pub struct Now {
     pub topology: Arc<Topology>,
-    /// The fabric from which the topology was made.
+    /// The fabric as the discovery found it, from which `topology` was made.
     pub walked: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
-    /// What happened at ports since the last look of the alerts, which may be several sweeps ago.
+    /// What the counters of each port have counted since the alerts were last examined, which may be several
+    /// sweeps ago.
     pub unwatched: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
-    /// Ports whose link is up and behind which no node answered the discovery.
+    /// The ports, by GUID and number, whose link is up and behind which no node answered the discovery.
     pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
     /// Hosts that send reports, by name.
     pub hosts: BTreeMap<String, Host>,
-    /// For each source of jobs that does not answer, by its name, the reason.
+    /// Why sources of jobs do not answer, by the source's name.
     pub job_errors: BTreeMap<&'static str, String>,
 }
 
 pub struct Live {
     now: Mutex<Now>,
-    /// The newest frame of the links' use; each connected page waits for the next.
+    /// The newest frame with the use of all links; each connected page waits for the next.
     frames: watch::Sender<Arc<Vec<u8>>>,
 }
 
@@ -88,16 +89,17 @@ impl Live {
         self.frames.subscribe()
     }
 
-    /// Sends the present use of all links to all pages.
+    /// Makes a frame of the present state, and sends it to all connected pages.
     pub fn publish(&self) {
         let frame = self.now().frame();
         self.frames.send_replace(Arc::new(frame));
     }
 }
 
-/// A frame, little endian. First version and time as f64, then the numbers of links and of nodes as u32. Then
-/// for each link its use from the lower to the upper end and back as f32 (NaN if unknown). Then a byte for
-/// each link (1: errors, 2: cleared, 4: latched) and a byte for each node (1: unreachable).
+/// Returns a frame with the use of all links, little endian. First version and time as f64, then the numbers
+/// of links and of nodes as u32. Then for each link its use from the lower to the upper end and back as f32
+/// (NaN if unknown). Then a byte for each link (1: errors, 2: cleared, 4: latched) and for each node (1:
+/// unreachable).
 pub fn frame(
     topology: &Topology,
     ports: &HashMap<(u64, u8), Sample>,
@@ -138,13 +140,13 @@ impl Now {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
-    /// Takes the samples of a sweep.
+    /// Makes the samples of a new sweep the present ones.
     pub fn take_sweep(&mut self, samples: Vec<Sample>) {
         samples.iter().for_each(|sample| self.add_unwatched(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
     }
 
-    /// Adds a sample to those that the alerts have not seen.
+    /// Adds a sample to `unwatched`, for the next examination by the alerts.
     pub fn add_unwatched(&mut self, sample: &Sample) {
         let known = self.unwatched.entry((sample.node, sample.port));
         known.and_modify(|known| known.join(sample)).or_insert_with(|| sample.clone());

@@ -40,12 +40,12 @@ pub enum Role {
     Admin,
 }
 
-/// The person who asks.
+/// The person who sends a request, with the person's rights.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
     pub role: Role,
-    /// The projects of a manager.
+    /// The projects whose jobs the person sees as a manager.
     pub projects: Vec<String>,
 }
 
@@ -57,21 +57,21 @@ impl Who {
     }
 }
 
-/// What membership of a group of a directory or an issuer gives.
+/// What the members of a group in a directory or at an issuer may do.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// The group's name; for a directory the group's entry, such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
-    /// The projects whose jobs a manager sees.
+    /// The projects whose jobs a member of the group sees as a manager.
     #[serde(default)]
     project: Vec<String>,
 }
 
 impl Who {
-    /// The rights of a person. A person in several groups has the highest of their roles; a person in none is
-    /// a user.
+    /// Returns the rights of a person who is in the groups of `grants`. A person in several groups has the
+    /// highest of their roles; a person in none is a user.
     pub fn of<'a>(name: &str, grants: impl IntoIterator<Item = &'a Grant>) -> Who {
         let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
         for grant in grants {
@@ -84,7 +84,7 @@ impl Who {
     }
 }
 
-/// The other places that know people and check who they are.
+/// The places outside the monitor that know people and check who they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     Directory,
@@ -92,8 +92,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// The text that an account has in place of a password's hash. No password fits it, because it is no
-    /// hash.
+    /// Returns the text that stands for a password's hash in the accounts of this place. No password fits it,
+    /// because it is no hash.
     fn mark(self) -> &'static str {
         match self {
             Elsewhere::Directory => "directory",
@@ -110,14 +110,14 @@ struct Account {
 }
 
 impl Account {
-    /// The place that knows the password: `here`, `directory` or `issuer`.
+    /// Returns the place that knows the password: `here`, `directory` or `issuer`.
     fn kept(&self) -> &'static str {
         let elsewhere = [Elsewhere::Directory, Elsewhere::Issuer].map(Elsewhere::mark);
         elsewhere.into_iter().find(|mark| self.hash == *mark).unwrap_or(HERE)
     }
 }
 
-/// An account in the list of accounts.
+/// What the list of accounts shows of each account.
 #[derive(Serialize)]
 pub struct ListedAccount {
     #[serde(flatten)]
@@ -125,11 +125,11 @@ pub struct ListedAccount {
     pub kept: &'static str,
 }
 
-/// The name in sessions that the administrator's key began; no account has this name.
+/// The person's name in sessions that were begun with the administrator's key; no account has this name.
 const KEY_HOLDER: &str = "admin (key)";
 /// The mark of an account whose password the monitor itself stores.
 const HERE: &str = "here";
-/// The name in the log for what is done on the command line.
+/// Who has acted, in the log, if something was done on the command line.
 pub const THIS_HOST: &str = "(this host)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
@@ -156,7 +156,7 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// A value that changes with each log-out, for pages that listen.
+    /// Tells open pages of each log-out, so that they look whether their session still exists.
     log_outs: watch::Sender<()>,
 }
 
@@ -166,7 +166,7 @@ impl People {
         Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
-    /// The administrator's key, which opens the page without an account.
+    /// Returns the administrator's key, which opens the page without an account.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -206,7 +206,7 @@ impl People {
         Ok(())
     }
 
-    /// All accounts, by name.
+    /// Returns all accounts, by name.
     pub fn list(&self) -> Result<Vec<ListedAccount>, String> {
         let rows: Vec<AccountRow> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
@@ -219,12 +219,13 @@ impl People {
         Ok(rows.into_iter().filter_map(account).map(listed).collect())
     }
 
-    /// Whether the account belongs to another place, or has left this one.
+    /// Whether there is an account of this name that does not belong to the place `elsewhere`.
     pub fn is_not_of(&self, elsewhere: Elsewhere, name: &str) -> bool {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// Begins a session for a person who was checked elsewhere, with the role that the person has there.
+    /// Begins a session for a person whom another place (`by`) has checked, with the person's role there.
+    /// Returns the session's id and the person.
     pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
         if self.is_not_of(by, &who.name) {
             return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
@@ -233,7 +234,8 @@ impl People {
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person who is checked elsewhere the person's present role.
+    /// Gives the account of a person whom another place (`by`) has checked the person's present rights; makes
+    /// the account if it is missing.
     fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
         let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };
@@ -241,8 +243,8 @@ impl People {
         if is_so { Ok(()) } else { self.keep(&format!("({})", by.mark()), &who.name, &now) }
     }
 
-    /// Asks the other place for the present role of each of its people. A person who is not there any more
-    /// loses account and tokens. If the place does not answer, all stay.
+    /// Asks another place, by `named`, for the present rights of all its people who have an account. A person
+    /// who is not there any more loses account and tokens. If the place does not answer, all accounts stay.
     pub fn refresh(
         &self,
         elsewhere: Elsewhere,
@@ -274,13 +276,15 @@ impl People {
         Ok(())
     }
 
-    /// Begins a session for a name and password.
+    /// Begins a session for a person with name and password. Returns its id and the person, or None if they
+    /// are wrong.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
         let account = self.checked(name, password)?;
         Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
-    /// The account that has this password. For an unknown name the check takes as long.
+    /// Returns the account that has this name and password, or None. For an unknown name the check takes as
+    /// long.
     fn checked(&self, name: &str, password: &str) -> Option<Account> {
         // The hash of a password that nobody has.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
@@ -293,7 +297,8 @@ impl People {
         account.filter(|_| is_right)
     }
 
-    /// Begins a session for a person who has the administrator's key.
+    /// Begins a session for a person who has the administrator's key. Returns its id and the person, or None
+    /// if the key is wrong.
     pub fn log_in_by_key(&self, key: &str) -> Option<(String, Who)> {
         let who = Who { name: KEY_HOLDER.into(), role: Role::Admin, projects: Vec::new() };
         secret::same(key, &self.key).then(|| self.begin(who))
@@ -313,8 +318,8 @@ impl People {
         (id, who)
     }
 
-    /// The person of this session. A session ends when its account is removed or gets another role or
-    /// password.
+    /// Returns the person of a session, or None if it has ended. A session also ends when its account is
+    /// removed or gets another role or password.
     pub fn session(&self, id: &str) -> Option<Who> {
         let (who, account) = {
             let sessions = self.sessions();
@@ -324,12 +329,14 @@ impl People {
         (self.account(&who.name) == account).then_some(who)
     }
 
-    /// The person who has this account now.
+    /// Returns the owner of an account with the account's present rights, or None if there is no such
+    /// account.
     fn named(&self, name: &str) -> Option<Who> {
         self.account(name).map(|now| Who { name: name.into(), role: now.role, projects: now.projects })
     }
 
-    /// The person of this token, with the present rights of the account.
+    /// Returns the owner of a token with the account's present rights, or None if the token is unknown or has
+    /// ended.
     pub fn bearer(&self, token: &str) -> Option<Who> {
         let found = self.control.read(|db| {
             let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
@@ -339,7 +346,7 @@ impl People {
         self.named(&found.ok()??)
     }
 
-    /// A new token of an account. The token is shown once; nobody can read it later.
+    /// Makes a token of an account, which ends after `days`, and returns it. Nobody can read the token later.
     pub fn add_token(&self, who: &Who, name: &str, days: u64) -> Result<String, String> {
         if self.named(&who.name).is_none() {
             return Err("a token belongs to an account; the administrator's key has none".into());
@@ -361,7 +368,7 @@ impl People {
         if is_added { Ok(token) } else { Err(format!("an account has at most {TOKENS_MAX} tokens")) }
     }
 
-    /// The tokens of an account, without their secrets.
+    /// Returns the tokens of an account, without their secrets.
     pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
         self.control.read(|db| {
             let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
@@ -418,7 +425,7 @@ impl People {
 
 type AccountRow = (String, String, String, String);
 
-/// The name, role, projects and hash, as they are stored.
+/// Reads name, role, projects and hash from a row of the table `accounts`.
 fn row(row: &rusqlite::Row) -> rusqlite::Result<AccountRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

@@ -159,7 +159,7 @@ fn carry_out(arguments: MonitorArguments) -> Result<(), String> {
     }
 }
 
-/// The first line of the input.
+/// Reads a password, which is the first line of standard input; at a terminal it asks for it.
 fn password_of(name: &str) -> Result<String, String> {
     if std::io::stdin().is_terminal() {
         eprintln!("the password of {name}, at least {} characters:", crate::people::PASSWORD_CHARS_MIN);
@@ -173,7 +173,7 @@ fn people(config: &MonitorConfig) -> Result<People, String> {
     People::open(&config.data, Arc::new(Control::open(&config.data)?))
 }
 
-/// The folder without a configuration: the system's for root, otherwise a folder in the user's home.
+/// Returns the data folder without a configuration: the system's for root, otherwise one in the user's home.
 fn own_folder() -> PathBuf {
     match std::env::var_os("HOME") {
         Some(home) if !rustix::process::getuid().is_root() => {
@@ -183,7 +183,8 @@ fn own_folder() -> PathBuf {
     }
 }
 
-/// Makes the data folder readable for its owner alone, because it holds keys and hashes of passwords.
+/// Makes the data folder if it is missing, and checks that only its owner can read it, because it holds keys
+/// and hashes of passwords.
 fn make_private(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let named = |why: String| format!("{}: {why}", folder.display());
@@ -219,11 +220,11 @@ fn lock(folder: &Path) -> Result<std::fs::File, String> {
     }
 }
 
-/// How often the directory is asked for the present roles of its people.
+/// How often the LDAP directory is asked for the present roles of its people.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
-/// Updates the accounts of the directory and the issuer, in a thread of its own. One that is no longer
-/// configured has no people.
+/// Updates the accounts of the directory's people, in a thread of its own. The accounts of a directory or
+/// issuer that is no longer configured are removed.
 fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     if config.oidc.is_none() {
         people.refresh(Elsewhere::Issuer, |_| Ok(None))?;
@@ -243,7 +244,8 @@ fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// The source of certificates, and the work that requests them. Both are None if the page is in plain HTTP.
+/// Returns where the page's certificate comes from, and with ACME the work that requests certificates. Both
+/// are None if the page is in plain HTTP.
 fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
         (Some(tls), _) => {
@@ -258,7 +260,7 @@ fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> 
     }
 }
 
-/// Prints the address of the page; the first time with the key.
+/// Prints the address of the page; at the first start with the administrator's key.
 fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
@@ -269,7 +271,8 @@ fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: b
     }
 }
 
-/// Starts the threads that watch for alerts and deliver them; the page shows their state.
+/// Starts the threads that watch for alerts and deliver them. Returns what the page shows of them: the known
+/// links, and what became of the messages.
 fn start_alerts(
     config: &MonitorConfig,
     control: &Arc<Control>,
@@ -303,7 +306,7 @@ fn measure(store: Arc<Store>) {
     });
 }
 
-/// Starts all parts and serves until a signal ends the program.
+/// Starts all parts of the monitor, and serves the page until a signal ends the program.
 fn serve(config: &MonitorConfig) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
@@ -386,7 +389,7 @@ async fn ended() {
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
 }
 
-/// The folder of the page's files, which are installed beside the programs.
+/// Returns the folder of the page's files, which are installed beside the programs.
 fn share() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;

@@ -6,8 +6,9 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The secret in a file that only its owner can read; the file is made if it is missing. A file that cannot
-/// be read is not replaced: otherwise what was signed with the old secret would be refused without a word.
+/// Returns the secret in a file that only its owner can read, and makes the file if it is missing. A file
+/// that cannot be read is not replaced: otherwise what was signed with the old secret would be refused
+/// without a word.
 pub fn kept(path: &Path) -> Result<String, String> {
     let why = |error: std::io::Error| format!("{}: {error}", path.display());
     match std::fs::read_to_string(path) {
@@ -24,7 +25,7 @@ pub fn kept(path: &Path) -> Result<String, String> {
     opened.and_then(|mut file| file.write_all(format!("{secret}\n").as_bytes())).map(|()| secret).map_err(why)
 }
 
-/// A random number of 128 bits in hexadecimal.
+/// Returns a random number of 128 bits in hexadecimal.
 pub fn random() -> String {
     let mut bytes = [0u8; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

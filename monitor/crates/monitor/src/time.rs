@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The time, as the monitor stores it.
 
-/// The time in milliseconds since 1970.
+/// Returns the present time in milliseconds since 1970.
 pub fn now_ms() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// A time in the form that ClickHouse reads. ClickHouse takes a number for seconds only if it has ten digits.
+/// Returns a time in the form that ClickHouse reads. ClickHouse takes a number for seconds only if it has ten
+/// digits.
 pub fn seconds(ms: u64) -> String {
     format!("{:010}.{:03}", ms / 1000, ms % 1000)
 }

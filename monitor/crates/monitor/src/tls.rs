@@ -14,12 +14,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How often the files are checked for changes.
+/// How often the files with the certificate and its key are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 pub enum Tls {
     Files(Files),
-    /// ACME puts each new certificate into this configuration.
+    /// A TLS configuration into which ACME puts each new certificate.
     Acme(Arc<ServerConfig>),
 }
 

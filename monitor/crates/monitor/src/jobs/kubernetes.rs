@@ -29,7 +29,7 @@ pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
     read(&get(&["mpijobs.kubeflow.org"])?, &get(&["pods", "-l", LABEL])?)
 }
 
-/// Reads jobs and their pods, each a list that `kubectl` printed.
+/// Reads two lists that `kubectl` printed: MPIJobs, and their pods, which say on which nodes a job runs.
 fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
     let items = |text: &[u8]| -> Result<Vec<Value>, String> {
         let mut list: Value = serde_json::from_slice(text)
@@ -77,7 +77,8 @@ fn described(job: &Value, nodes: &BTreeMap<(String, String), BTreeSet<String>>) 
     }
 }
 
-/// A time such as `2023-11-14T10:00:01Z`, in milliseconds since 1970.
+/// Reads a time such as `2023-11-14T10:00:01Z`. Returns milliseconds since 1970, or None if it is no such
+/// time.
 fn moment(text: &str) -> Option<u64> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     let parts: Vec<u64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;

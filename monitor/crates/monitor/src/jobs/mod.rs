@@ -33,11 +33,11 @@ pub struct Collector {
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
-    /// The sources of this host.
+    /// What this host reports of itself, like the agents of other hosts.
     pub sources: Sources,
 }
 
-/// How long jobs are shown after their end.
+/// How long jobs are shown after their end, in milliseconds.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
 /// The state of a rank that is no longer reported.
@@ -57,7 +57,7 @@ impl Collector {
         }
     }
 
-    /// The jobs that an earlier monitor saw lately, or did not see end.
+    /// Returns the stored jobs that an earlier monitor saw lately, or did not see end.
     fn known(&self) -> Result<Vec<Job>, String> {
         let sql = format!(
             "{ROWS} WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL ORDER BY start DESC LIMIT 10000"
@@ -104,7 +104,8 @@ impl Collector {
         }
     }
 
-    /// Adds Slurm's jobs that are gone and have ended, according to its accounting.
+    /// Adds to `jobs`, which Slurm lists now, the known jobs that it no longer lists and that have ended
+    /// according to its accounting.
     fn account(&self, jobs: &mut Vec<Job>) {
         let there: HashSet<_> = jobs.iter().map(|job| job.id.clone()).collect();
         let is_gone = |job: &&Job| job.source == "slurm" && job.end.is_none() && !there.contains(&job.id);
@@ -126,7 +127,8 @@ impl Collector {
         }));
     }
 
-    /// Replaces the known jobs of a source by the running ones, and keeps those that have ended.
+    /// Replaces the known jobs of a source by the running ones, keeps those that have ended for a while, and
+    /// writes what has changed into the store.
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();
@@ -139,7 +141,7 @@ impl Collector {
     }
 }
 
-/// The jobs that hosts report, each once with its ranks of all hosts.
+/// Returns the jobs that hosts report, each once with its ranks of all hosts.
 fn reported(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     let mut all: BTreeMap<(&'static str, String), Job> = BTreeMap::new();
     for host in hosts.values_mut() {
@@ -164,8 +166,8 @@ fn reported(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     all.into_values().collect()
 }
 
-/// All jobs, after a source has reported its running ones. Also returns the jobs that are new, changed or
-/// over.
+/// Joins the known jobs of all sources with the jobs that one source reports as running. Returns all jobs,
+/// and those of this source that are new, changed or over.
 fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec<Job>, Vec<Job>) {
     let mut changed = Vec::new();
     let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
@@ -204,15 +206,15 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     (jobs, changed)
 }
 
-/// Whether the store has this job as it is. Once a day each job is written again, so that the store keeps it
-/// as long as it runs.
+/// Whether the store has this job as it is now. Once a day each job counts as changed, so that it is written
+/// again and the store keeps it as long as it runs.
 fn is_as(new: &Job, old: &Job, at: u64) -> bool {
     let row = |job: &Job| row(&Job { ranks: Vec::new(), ..job.clone() }, 0);
     old.stored + 86_400_000 > at && row(new) == row(old)
 }
 
-/// Adds ranks that are no longer reported. They have ended, but what they did still belongs to the job. A
-/// rank without a process had not started.
+/// Adds to a job its ranks that are no longer reported. They have ended, but what they did still belongs to
+/// the job. A rank without a process had not started and is left out.
 fn keep_ranks(new: &mut Job, old: Job) {
     let known: HashSet<_> = new.ranks.iter().map(|rank| (rank.rank, rank.pid, rank.host.clone())).collect();
     let over = old
@@ -223,7 +225,8 @@ fn keep_ranks(new: &mut Job, old: Job) {
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
-/// Gives the ranks of a job that runs inside a batch system's job to the latter.
+/// Moves the ranks of each job in `found` that runs inside a batch system's job to the latter, and removes it
+/// from `found`.
 fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
         let Some(whole) = batch.iter_mut().find(|whole| is_inside(job, whole)) else {
@@ -251,23 +254,24 @@ fn is_of_ended(job: &Job, known: &[Job]) -> bool {
     known.iter().any(|whole| whole.end.is_some() && whole.user == job.user && is_inside(job, whole))
 }
 
-/// The rows that `of_row` reads.
+/// The SELECT of jobs, without conditions, whose rows `of_row` reads.
 const ROWS: &str = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
                     toUnixTimestamp64Milli(end), project FROM jobs FINAL";
 
-/// Finds a job in the store.
+/// Returns a job from the store, or None if the store does not have it.
 pub fn find(store: &Store, source: &str, id: &str) -> Result<Option<Job>, String> {
     let sql = format!("{ROWS} WHERE source = {{source:String}} AND id = {{id:String}}");
     let rows = store.select(&sql, &[("source", source.into()), ("id", id.into())])?;
     Ok(of_row(&rows[0]))
 }
 
-/// The name of a job in `job_samples`. It contains the source, because two sources may use the same number.
+/// Returns the name of a job in the table `job_samples`. It contains the source, because two sources may use
+/// the same number.
 pub fn key(source: &str, id: &str) -> String {
     format!("{source}/{id}")
 }
 
-/// A job from a row of `jobs`.
+/// Reads a job from a row that `ROWS` selects. Returns None for a row that is no job.
 fn of_row(row: &Value) -> Option<Job> {
     let text = |at: usize| row[at].as_str().map(String::from);
     let nodes = row[4].as_array()?.iter().filter_map(|node| node.as_str().map(String::from));
@@ -286,7 +290,7 @@ fn of_row(row: &Value) -> Option<Job> {
     })
 }
 
-/// A job's ranks as they were last seen.
+/// Returns a job's ranks from the store, as they were last seen.
 pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<JobRank>, String> {
     let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
                GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
@@ -306,7 +310,7 @@ pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<JobRank>, S
     Ok(rows.as_array().into_iter().flatten().filter_map(rank).collect())
 }
 
-/// A job as a row of `jobs`.
+/// Returns a job as a row of the table `jobs`.
 fn row(job: &Job, at: u64) -> String {
     let array = |texts: &[String]| {
         let texts: Vec<_> = texts.iter().map(|text| literal(text)).collect();
@@ -319,8 +323,8 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// The counters of a job's ranks as rows of `job_samples`. A rank without a process, or one that has ended,
-/// has no row.
+/// Returns the counters of a job's ranks as rows of the table `job_samples`. A rank without a process, or one
+/// that has ended, has no row.
 fn samples(job: &Job, at: u64) -> String {
     let mut lines = String::new();
     for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {

@@ -10,7 +10,8 @@ use super::text::{JOBS_MAX, NODES_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// All jobs; empty if there is no `qstat`, which prints times in the zone of its environment.
+/// Returns PBS's jobs, or none if there is no `qstat`. It prints times in the zone of its environment, here
+/// UTC.
 pub fn jobs() -> Result<Vec<Job>, String> {
     match output_of(Command::new("qstat").args(["-f", "-F", "json"]).env("TZ", "UTC"), b"") {
         Some(text) => read(&text?),
@@ -57,14 +58,15 @@ fn described(id: &str, job: &Value) -> Job {
     }
 }
 
-/// The nodes of a list such as `n01/0*8+n02/0*8`, each once, in order.
+/// Returns the nodes of a list such as `n01/0*8+n02/0*8`, each once, in order.
 fn nodes(list: &str) -> Vec<String> {
     let mut known = HashSet::new();
     let names = list.split('+').take(NODES_MAX).filter_map(|part| part.split('/').next());
     names.filter(|name| !name.is_empty() && known.insert(*name)).map(String::from).collect()
 }
 
-/// A time such as `Tue Nov 14 10:00:00 2023`, in milliseconds since 1970.
+/// Reads a time such as `Tue Nov 14 10:00:00 2023`. Returns milliseconds since 1970, or None if it is no such
+/// time.
 fn began(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -16,7 +16,7 @@ use crate::command::{output_of, read_of};
 use crate::config::{self, Slurmrestd};
 use crate::job::Job;
 
-/// The most ended jobs that are asked for at once.
+/// The most jobs that accounting is asked for at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 /// The longest time for `squeue --json`, which is slow on a large site.
@@ -35,19 +35,20 @@ const OVER: [&str; 9] = [
     "TIMEOUT",
 ];
 
-/// How Slurm is asked.
+/// How Slurm is asked: through slurmrestd, or by its commands if `rest` is None.
 pub struct Slurm {
     rest: Option<Rest>,
     has_accounting: bool,
 }
 
-/// How a job ended, by Slurm's accounting.
+/// When and in which state a job ended, by Slurm's accounting.
 #[derive(Debug, PartialEq)]
 pub struct JobEnd {
     pub id: String,
     pub state: String,
-    /// The start in milliseconds since 1970.
+    /// When the job started, in milliseconds since 1970.
     pub start: u64,
+    /// When the job ended, in milliseconds since 1970.
     pub end: u64,
 }
 
@@ -56,7 +57,7 @@ impl Slurm {
         Slurm { rest: config.slurmrestd.clone().map(Rest::of), has_accounting: config.accounting }
     }
 
-    /// Slurm's jobs; empty if there is neither `squeue` nor slurmrestd.
+    /// Returns Slurm's jobs, or none if there is neither `squeue` nor slurmrestd.
     pub fn jobs(&self) -> Result<Vec<Job>, String> {
         match &self.rest {
             Some(rest) => read(&mut rest.get("slurm", "jobs")?.as_slice()),
@@ -66,7 +67,8 @@ impl Slurm {
         }
     }
 
-    /// How jobs ended that Slurm's controller no longer has. Jobs that accounting does not know are missing.
+    /// Asks accounting how jobs ended that Slurm's controller no longer has. Jobs that accounting does not
+    /// know are missing in the result.
     pub fn ends(&self, ids: &[&str]) -> Result<Vec<JobEnd>, String> {
         let ids = &ids[..ids.len().min(GONE_MAX)];
         if ids.is_empty() || !self.has_accounting {
@@ -95,7 +97,7 @@ impl Rest {
         Rest { config, http: builder.build().new_agent() }
     }
 
-    /// Asks a part of slurmrestd (`slurm` or `slurmdb`) for `what`.
+    /// Asks a part of slurmrestd (`slurm` or `slurmdb`) for `what`, such as `jobs`, and returns its JSON.
     fn get(&self, part: &str, what: &str) -> Result<Vec<u8>, String> {
         let Slurmrestd { url, version, user, token_file } = &self.config;
         let place = format!("{}/{part}/{version}/{what}", url.trim_end_matches('/'));
@@ -139,7 +141,7 @@ fn read_ends(text: &mut dyn Read) -> Result<Vec<JobEnd>, String> {
     Ok(ends)
 }
 
-/// Reads `{"jobs": [...], ...}`, keeping one job in memory at a time.
+/// Reads `{"jobs": [...], ...}` and calls `take` with each job. Only one job is in memory at a time.
 fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> {
     let mut from = serde_json::Deserializer::from_reader(std::io::BufReader::new(text));
     let listed = Listed(take).deserialize(&mut from).and_then(|is_there| from.end().map(|()| is_there));
@@ -150,8 +152,10 @@ fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> 
     }
 }
 
-/// A visitor of the object around the jobs, and of their list.
+/// Reads the object that has the list `jobs`, and calls the function with each job. Returns whether there is
+/// a list.
 struct Listed<'a>(&'a mut dyn FnMut(Value));
+/// Reads the list `jobs`, and calls the function with each job.
 struct Each<'a>(&'a mut dyn FnMut(Value));
 
 impl<'de> DeserializeSeed<'de> for Listed<'_> {
@@ -206,7 +210,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// Reads an accounted job that is over.
+/// Reads a job as accounting describes it. Returns None if the job is not over.
 fn end(value: &Value) -> Option<JobEnd> {
     let time = &value["time"];
     let state = word(&value["state"]["current"])?;
@@ -218,7 +222,7 @@ fn end(value: &Value) -> Option<JobEnd> {
     })
 }
 
-/// A word, or the first of several.
+/// Returns a word, or the first of a list of words.
 fn word(value: &Value) -> Option<&str> {
     match value {
         Value::Array(words) => words.first()?.as_str(),
@@ -251,7 +255,7 @@ fn number(value: &Value) -> Option<u64> {
     (number < 253_402_300_800).then_some(number)
 }
 
-/// The names in a node list such as `n[01-03,7],gpu1`.
+/// Returns the names in a node list such as `n[01-03,7],gpu1`.
 fn expand(list: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -280,7 +284,7 @@ fn expand(list: &str) -> Vec<String> {
     names
 }
 
-/// The position of the first comma outside brackets, or the end.
+/// Returns the position of the first comma outside brackets, or the end of the list.
 fn top_comma(list: &str) -> usize {
     let mut is_inside = false;
     for (at, char) in list.char_indices() {
@@ -315,7 +319,7 @@ mod tests {
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
-    /// The text that Slurm 22.05 of the test hosts printed.
+    /// Reads what Slurm 22.05 printed on the test hosts.
     #[test]
     fn what_slurm_printed_is_read() {
         let jobs = read(&mut &include_bytes!("recorded/squeue-22.05.json")[..]).unwrap();
@@ -348,7 +352,7 @@ mod tests {
         assert_eq!(read(&mut &br#"{"jobs": [], "errors": [7]}"#[..]), Ok(Vec::new()));
     }
 
-    /// A text as large as that of 10,000 jobs, which is made while it is read.
+    /// Reads a list of 10,000 jobs, which is made while it is read.
     #[test]
     fn a_text_of_many_jobs_is_read_as_it_comes() {
         let pad = "x".repeat(20_000);
@@ -374,7 +378,7 @@ mod tests {
         assert_eq!((jobs.len(), jobs[9999].id.as_str()), (10_000, "10000"));
     }
 
-    /// One answer of a slurmrestd, and the request that it got.
+    /// Lets a slurmrestd of the test give one answer. Returns how the answer was read, and the request.
     fn answered(status: &str, body: &str) -> (Result<Vec<u8>, String>, String) {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

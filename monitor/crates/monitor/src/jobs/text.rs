@@ -3,18 +3,18 @@
 
 use serde_json::Value;
 
-/// The most jobs that are shown.
+/// The most jobs of a batch system that are read.
 pub const JOBS_MAX: usize = 100_000;
 /// The most nodes that a node list may name.
 pub const NODES_MAX: usize = 65_536;
 
-/// The text without letters that no name has; empty if the value is no text.
+/// Returns the text in a value without control characters, or an empty text if the value is no text.
 pub fn words(value: &Value) -> String {
     value.as_str().unwrap_or_default().chars().filter(|char| !char.is_control()).take(4096).collect()
 }
 
-/// A time of UTC in milliseconds since 1970; the clock is written `10:00:01`. Returns None for an impossible
-/// time or one before 1970.
+/// Returns a time of UTC in milliseconds since 1970, or None for an impossible time or one before 1970. The
+/// `clock` is written `10:00:01`.
 pub fn civil(year: u64, month: u64, day: u64, clock: &str) -> Option<u64> {
     let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [hour, minute, second] = parts[..] else { return None };

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The versions that were tested, in the form of pip, with the hashes of their wheels. chDB's own
+/// The tested version of chDB, as a requirements file for pip, with the hashes of the wheels. chDB's own
 /// dependencies (pandas, pyarrow) are left out: only Python programs need them.
 pub const WHEELS: &str = "\
 chdb==4.4.0 --hash=sha256:b9d1159b19a101a650e72e085631dcc3a0879c31faf7c098bff3ea51dbba2daf
@@ -21,11 +21,11 @@ chdb-core==26.9.0 --hash=sha256:0d24d78969f7ab41d5303c148b7cf64880fa017507bbed9c
 pub struct Chdb {
     venv: PathBuf,
     folder: PathBuf,
-    /// The address and the key of the process; each new process has others.
+    /// The URL of the present process and the key that it asks for; each new process has others.
     place: Mutex<(String, String)>,
 }
 
-/// The shortest time between two starts.
+/// The shortest time between two starts of chDB's process.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl Chdb {
@@ -56,7 +56,8 @@ impl Chdb {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts the first process. The chDB of a monitor that was just killed may still hold the folder.
+    /// Starts chDB's first process. It tries several times, because the chDB of a monitor that was just
+    /// killed may still hold the folder.
     fn first(&self) -> Result<(Child, ChildStdin), String> {
         let mut found = self.spawn();
         for _ in 0..3 {
@@ -68,7 +69,8 @@ impl Chdb {
         found
     }
 
-    /// The process and its standard input. The process runs until the input is closed.
+    /// Starts a process of chDB. Returns it and its standard input: the process runs until this input is
+    /// closed.
     fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let key = crate::secret::random();
         let mut child = Command::new(self.venv.join("bin/python"))
@@ -102,7 +104,7 @@ impl Chdb {
     }
 }
 
-/// Makes the environment, unless it exists.
+/// Makes chDB's Python environment, unless it exists.
 fn install(venv: &Path) -> Result<(), String> {
     let done = venv.join("outboard-monitor-done");
     if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS) {
@@ -134,7 +136,7 @@ fn install(venv: &Path) -> Result<(), String> {
     std::fs::write(&done, WHEELS).map_err(named)
 }
 
-/// The last error of pip with all of its lines, or else its last line.
+/// Returns the last error that pip has printed, with all of its lines, or else the last line.
 fn error_of(words: &str) -> String {
     let from = words.rfind("ERROR:").or_else(|| words.trim_end().rfind('\n')).unwrap_or_default();
     words[from..].split_whitespace().collect::<Vec<_>>().join(" ")

@@ -21,7 +21,7 @@ use crate::config::MonitorConfig;
 
 /// The oldest ClickHouse that was tried (as chDB).
 const OLDEST: (u32, u32) = (24, 8);
-/// The most bytes of an answer that are read.
+/// The most bytes of an answer of the store that are read.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
@@ -38,7 +38,7 @@ enum StoreAddress {
         url: String,
         key: String,
     },
-    /// The process may end and be started again; then it has another address.
+    /// A process of chDB on this host. It may end and be started again; then it has another address.
     Chdb(Arc<chdb::Chdb>),
 }
 
@@ -101,7 +101,7 @@ impl Store {
         Ok(())
     }
 
-    /// The names of the tables, with the statements that made them.
+    /// Returns the names of the tables, with the statements that made them.
     fn definitions(&self) -> Result<Vec<(String, String)>, String> {
         let sql = "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()";
         let rows = self.select(sql, &[])?;
@@ -114,7 +114,7 @@ impl Store {
             .collect())
     }
 
-    /// Measures the tables, for `sizes`.
+    /// Asks the store for the sizes of its tables, and keeps them for `sizes`.
     pub fn measure(&self) {
         // Parts that a merge has replaced stay for some minutes; their rows do not count.
         let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
@@ -127,8 +127,8 @@ impl Store {
         }
     }
 
-    /// For each table its rows, its bytes and the bytes of merged parts; and why these figures are old. Never
-    /// waits for the store.
+    /// Returns what `measure` has found: for each table its rows, its bytes and the bytes of merged parts;
+    /// and why the last measurement failed (empty if it did not). Never waits for the store.
     pub fn sizes(&self) -> (Value, String) {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -157,8 +157,8 @@ impl Store {
         Ok(())
     }
 
-    /// The rows of a SELECT, each an array. `{name:Type}` in the SQL stands for a parameter, so no value
-    /// becomes SQL.
+    /// Returns the rows of a SELECT, each an array. `{name:Type}` in the SQL stands for a parameter, so no
+    /// value becomes SQL.
     pub fn select(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Value, String> {
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
         let text = self.ask(&format!("{sql} FORMAT JSONCompact {settings}"), parameters)?;
@@ -167,12 +167,12 @@ impl Store {
         Ok(answer["data"].take())
     }
 
-    /// The result of a SELECT in one of ClickHouse's formats (`CSVWithNames`, `Parquet`).
+    /// Returns the result of a SELECT in one of ClickHouse's formats (`CSVWithNames`, `Parquet`).
     pub fn export(&self, sql: &str, parameters: &[(&str, String)], format: &str) -> Result<Vec<u8>, String> {
         self.ask(&format!("{sql} FORMAT {format}"), parameters)
     }
 
-    /// Asks the store. It reads parameters as fields of TabSeparated.
+    /// Sends SQL to the store and returns the answer. The store reads parameters as fields of TabSeparated.
     fn ask(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>, String> {
         let named: Vec<_> =
             parameters.iter().map(|(name, value)| (format!("param_{name}"), field(value))).collect();
@@ -224,12 +224,12 @@ impl Store {
     }
 }
 
-/// The text as a literal inside an array or a map.
+/// Returns the text as a literal inside an array or a map.
 pub fn literal(text: &str) -> String {
     format!("'{}'", field(text).replace('\'', "\\'"))
 }
 
-/// The text as a field of TabSeparated, in which a row is one line.
+/// Returns the text as a field of TabSeparated, in which a row is one line.
 pub fn field(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('\t', "\\t")
@@ -245,8 +245,8 @@ mod tests {
     use super::*;
 
     impl Store {
-        /// A store whose server answers each request (head and body) with an error's code (0 for none) and a
-        /// text.
+        /// Makes a store whose server answers each request (head and body) with an error's code (0 for none)
+        /// and a text.
         pub fn answered_by(answer: impl Fn(&str) -> (u32, String) + Send + 'static) -> Store {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}/", listener.local_addr().unwrap());

@@ -7,7 +7,7 @@
 use crate::config::Keep;
 use crate::fabric::counters::COUNTERS;
 
-/// The statements of each version; the first version is 1.
+/// Returns the SQL statements that lead to each version from the one before; the first version is 1.
 pub fn versions() -> Vec<Vec<String>> {
     vec![
         ports(),
@@ -24,14 +24,15 @@ pub fn versions() -> Vec<Vec<String>> {
 const REPEATS_KNOWN: [&str; 6] =
     ["port_samples", "port_minutes", "port_tens", "host_samples", "host_minutes", "job_samples"];
 
-/// Makes the table remember the tokens of this many INSERTs. A repeated INSERT is at most the last of its
-/// table, or, if a disk lost the monitor's latest changes, one of the minutes before.
+/// Returns the statement that makes a table remember the tokens of its last 10,000 INSERTs. A repeated INSERT
+/// is at most the last of its table, or, if a disk lost the monitor's latest changes, one of the minutes
+/// before.
 fn known_repeats(table: &str) -> String {
     format!("ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 10000")
 }
 
-/// Statements that make the tables keep their rows for the configured days, if they do not. `definitions` are
-/// the statements that made the tables.
+/// Returns statements that make the tables keep their rows for the configured days, if they do not.
+/// `definitions` are the statements that made the tables.
 pub fn kept(keep: &Keep, definitions: &[(String, String)]) -> Vec<String> {
     let Keep { samples_days, minutes_days, tens_days, jobs_days } = *keep;
     let times = [
@@ -89,7 +90,8 @@ fn ports() -> Vec<String> {
     all
 }
 
-/// A host's numbers in one row, by their names: gauges, and the growth of counters in a second.
+/// Returns the statements that make `host_samples`, where a row has all numbers of a host by their names:
+/// gauges, and the growth of counters in a second.
 fn hosts() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_samples (ts DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)), \
@@ -101,7 +103,8 @@ fn hosts() -> Vec<String> {
     ]
 }
 
-/// The sum, count and maximum of each number of a host in a minute.
+/// Returns the statements that make `host_minutes`: the sum, count and maximum of each number of a host in a
+/// minute.
 fn host_minutes() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_minutes (ts DateTime('UTC') CODEC(Delta, ZSTD(1)), host LowCardinality(String), \

@@ -44,8 +44,9 @@ enum SpooledBlock {
 pub struct Spool {
     folder: PathBuf,
     waiting: VecDeque<(SpooledBlock, u64)>,
-    /// The bytes of all blocks that wait; `memory_bytes` are those of blocks in memory.
+    /// The bytes of all blocks that wait for the store.
     pub bytes: u64,
+    /// The bytes of the blocks that wait in memory.
     memory_bytes: u64,
     bytes_max: u64,
     next: u64,
@@ -101,7 +102,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Writes a block to disk. The file gets its name once it is complete.
+    /// Writes a block to disk, and returns its path. The file gets this name once it is complete.
     fn write(&mut self, block: &Block) -> std::io::Result<PathBuf> {
         let path = self.folder.join(self.next.to_string());
         let new = self.folder.join(format!("{}.new", self.next));
@@ -118,7 +119,7 @@ impl Spool {
         Ok(path)
     }
 
-    /// The oldest block. An error says why it cannot be read.
+    /// Returns the oldest block, or None if no block waits. An error says why its file cannot be read.
     pub fn first(&self) -> Option<Result<Block, String>> {
         match &self.waiting.front()?.0 {
             SpooledBlock::Memory(block) => Some(Ok(block.clone())),

@@ -17,17 +17,18 @@ use super::{InsertRefusal, Store};
 const GATHER: Duration = Duration::from_secs(1);
 /// How long the writer waits before it asks a store again that did not take rows.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long lost rows count for the alert.
+/// How long lost rows count for the alert `dropped_rows`.
 const LATELY: Duration = Duration::from_secs(300);
 
-/// What became of the rows.
+/// How many rows were written, how many wait, and how many were lost.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Written {
     pub rows: u64,
     pub spooled_blocks: u64,
     pub spooled_bytes: u64,
-    /// The rows lost since the start; `dropped_lately` are those of the last five minutes.
+    /// The rows that were lost since the monitor's start.
     pub dropped_rows: u64,
+    /// The rows that were lost in the last five minutes.
     pub dropped_lately: u64,
     /// Why the store did not take the last block; empty if it did.
     pub error: String,
@@ -42,9 +43,9 @@ struct Gathered {
 #[derive(Default)]
 struct WriterState {
     gathered: Mutex<Gathered>,
-    /// The spool, or None if rows are thrown away.
+    /// Where rows wait for the store, or None if they are thrown away (in tests).
     spool: Option<Mutex<Spool>>,
-    /// Wakes the thread that inserts: a block is in the spool.
+    /// Wakes the thread that inserts when a block comes into the spool.
     more: Condvar,
     written: Mutex<Written>,
     lost: Mutex<VecDeque<(Instant, u64)>>,
@@ -82,7 +83,7 @@ impl Writer {
         Writer(Arc::default())
     }
 
-    /// Takes rows, one a line. Never waits.
+    /// Takes rows for a table, one a line. Never waits.
     pub fn add(&self, table: &str, lines: String) {
         let mut gathered = lock(&self.0.gathered);
         // So many rows come together only while a disk hangs.
@@ -131,7 +132,7 @@ impl Writer {
         (written.spooled_blocks, written.spooled_bytes) = (spool.blocks(), spool.bytes);
     }
 
-    /// Gives blocks to the store for as long as the monitor runs.
+    /// Gives blocks of the spool to the store for as long as the monitor runs.
     fn insert(&self, store: &Store) {
         let spool = self.0.spool.as_ref().expect("it was started with one");
         loop {
@@ -171,8 +172,8 @@ impl Writer {
         }
     }
 
-    /// Puts a block into the store. If the store calls rows wrong, they are found by halving the block, so
-    /// that no other row is lost.
+    /// Puts a block into the store. If the store calls rows wrong, the block is halved until the wrong rows
+    /// stand alone, so that no other row is lost.
     fn put(&self, store: &Store, block: &Block) -> Result<(), String> {
         match store.insert(&block.table, &block.token, &block.lines) {
             Ok(()) => {
