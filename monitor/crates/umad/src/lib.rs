@@ -33,9 +33,9 @@ const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Perfo
 /// What a port has received.
 #[derive(Debug)]
 pub enum Received {
-    /// An answer, or a request of another node.
+    /// An answer, or a request that another node has sent.
     Mad(Box<Mad>),
-    /// A request that the kernel gave up. Its header is as it was sent.
+    /// A request that this port sent and that the kernel gave up. Its header is as it was sent.
     Unanswered(Box<Mad>),
 }
 
@@ -43,7 +43,8 @@ pub enum Received {
 pub struct Port {
     library: Functions,
     id: c_int,
-    /// The agent of each class, in the order of `CLASSES`.
+    /// The kernel's id of the agent for each class, in the order of `CLASSES`. An agent takes the answers of
+    /// its class.
     agents: [c_int; CLASSES.len()],
 }
 
@@ -54,7 +55,7 @@ struct Functions {
     register: unsafe extern "C" fn(c_int, c_int, c_int, u8, *mut c_long) -> c_int,
     send: unsafe extern "C" fn(c_int, c_int, *mut c_void, c_int, c_int, c_int) -> c_int,
     receive: unsafe extern "C" fn(c_int, *mut c_void, *mut c_int, c_int) -> c_int,
-    /// Keeps the functions mapped.
+    /// The loaded library, which keeps the functions mapped.
     _library: Library,
 }
 
@@ -119,7 +120,7 @@ impl Port {
         Ok(opened)
     }
 
-    /// Sends a MAD. The kernel keeps the request for its answer during `timeout`.
+    /// Sends a MAD to an address. The kernel waits for its answer during `timeout`.
     pub fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String> {
         let mut record = write(to, mad);
         let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");
@@ -132,7 +133,7 @@ impl Port {
         if code < 0 { Err(format!("a MAD cannot be sent: {}", reason(-code))) } else { Ok(()) }
     }
 
-    /// The next MAD that was received, or None if there was none within `wait`.
+    /// Returns the next MAD that was received, or None if there was none within `wait`.
     pub fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String> {
         const NOTHING: [c_int; 3] = [-11, -110, -4]; // EAGAIN, ETIMEDOUT, EINTR
         let mut record = [0; RECORD_BYTES];

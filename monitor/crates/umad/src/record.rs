@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `struct ib_user_mad` of the kernel (include/uapi/rdma/ib_user_mad.h): 64 bytes, and the MAD behind them.
 
-/// A MAD as it stands on the wire.
+/// The bytes of a MAD.
 pub const MAD_BYTES: usize = 256;
+/// A MAD as it stands on the wire.
 pub type Mad = [u8; MAD_BYTES];
 
 const HEAD_BYTES: usize = 64;
 pub const RECORD_BYTES: usize = HEAD_BYTES + MAD_BYTES;
 
-/// The address of a MAD.
+/// The address to which a MAD is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadAddress {
-    /// The path that the MAD itself holds.
+    /// The node at the end of the path that the MAD itself holds.
     Path,
-    /// The port of this LID: queue pair 1 with its well-known key.
+    /// The port that has this LID: its queue pair 1, with the well-known key.
     Lid(u16),
 }
 
@@ -33,7 +34,7 @@ pub fn write(to: MadAddress, mad: &Mad) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// The kernel's status (0 or an errno) and the MAD.
+/// Returns the status (0 or an errno) and the MAD in a record of the kernel.
 pub fn read(record: &[u8; RECORD_BYTES]) -> (u32, Box<Mad>) {
     let status = u32::from_ne_bytes(record[4..8].try_into().expect("four bytes"));
     let mut mad = Box::new([0; MAD_BYTES]);

@@ -20,7 +20,8 @@ use page::CallTraffic;
 use real::{NOT_THERE, pass, real};
 use watch_page::Call;
 
-/// Defines functions that are counted; the last expression says what a call moves, given its words.
+/// Defines MPI functions that are counted. The words in brackets are a call's arguments, and the expression
+/// behind them says what the call moves.
 macro_rules! counted {
     ($(fn $mpi:ident as $pmpi:literal, $call:ident ($($word:ident),*) => $about:expr;)*) => { $(
         /// # Safety
@@ -36,12 +37,13 @@ macro_rules! counted {
     )* };
 }
 
-/// A count that C passes as an `int`: the upper half of its word has no meaning.
+/// Reads a count that C passes as an `int`, so that the upper half of its word has no meaning. A negative
+/// count is 0.
 fn int(word: usize) -> u64 {
     u64::try_from(word as u32 as i32).unwrap_or(0)
 }
 
-/// A count of type `MPI_Count`.
+/// Reads a count of type `MPI_Count`. A negative count is 0.
 fn large(word: usize) -> u64 {
     u64::try_from(word as isize).unwrap_or(0)
 }
@@ -58,7 +60,8 @@ fn collective(count: u64, datatype: usize) -> CallTraffic {
     CallTraffic { bytes: world::bytes(count, datatype), node: None, sends: false }
 }
 
-/// A collective whose counts are arrays. They are not read, because not every member must pass them.
+/// Returns no traffic, for calls that move nothing and for collectives whose counts are not read, because
+/// they are arrays or because not every member must pass them.
 fn uncounted() -> CallTraffic {
     CallTraffic { bytes: 0, node: None, sends: false }
 }
@@ -151,7 +154,7 @@ pub unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// Defines functions that end a comm, which they get as the address of its handle.
+/// Defines the MPI functions that end a comm, which they get as the address of its handle.
 macro_rules! ends_comm {
     ($($mpi:ident as $pmpi:literal;)*) => { $(
         /// # Safety

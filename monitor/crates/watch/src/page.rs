@@ -9,7 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use watch_page::{Call, FILE_PREFIX, Head, MOMENT_NS, TEXT_BYTES, WORDS, at, class, node_at};
 
-/// A reader that came within this time, in milliseconds, removes the page after the end of the process.
+/// How long a reader counts as there after its visit, in milliseconds. A reader that is there removes the
+/// page after the end of the process.
 const READER_MS: u64 = 60_000;
 
 struct Page {
@@ -17,7 +18,7 @@ struct Page {
     file: PathBuf,
 }
 
-/// The page; without one no call is counted.
+/// The page of this process, once `begin` has made it. Without it no call is counted.
 static PAGE: OnceLock<Page> = OnceLock::new();
 
 pub fn now_ns() -> u64 {
@@ -29,7 +30,8 @@ fn now_ms() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Makes the page. After a failure the process runs on unwatched.
+/// Makes the page of this process, with these words of the head. After a failure the process runs on
+/// unwatched.
 pub fn begin(head: &[(Head, u64)], host: &str) {
     let pid = std::process::id();
     let file = Path::new("/dev/shm").join(format!("{FILE_PREFIX}{pid}"));
@@ -71,7 +73,7 @@ fn map(file: &Path) -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), WORDS) })
 }
 
-/// What a call moves, and its peer's node if there is one peer.
+/// What a call moves: how many bytes, whether it sends them, and the peer's node if there is one peer.
 pub struct CallTraffic {
     pub bytes: u64,
     pub node: Option<usize>,
@@ -97,7 +99,7 @@ pub fn count(call: Call, started: u64, about: impl FnOnce() -> CallTraffic) {
     }
 }
 
-/// Ends the page. If a reader is there, it reads the last words and removes the file; otherwise the file is
+/// Ends the page. A reader that is there reads it once more and removes its file; otherwise the file is
 /// removed now.
 pub fn end() {
     let Some(page) = PAGE.get() else { return };

@@ -12,28 +12,28 @@ use watch_page::{FORM, Head};
 use crate::page;
 use crate::real::{NOT_THERE, pass, real};
 
-/// Constants of an ABI: MPI_COMM_WORLD, MPI_BYTE.
+/// The handles of MPI_COMM_WORLD and MPI_BYTE in an ABI.
 struct Abi {
     comm_world: usize,
     byte: usize,
 }
 
-/// MPI 5.0, appendix A: predefined handles.
+/// The handles of the standard ABI (MPI 5.0, appendix A).
 const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
-/// MPICH's mpi.h, which its ABI initiative fixes.
+/// The handles in MPICH's mpi.h, which its ABI initiative fixes.
 const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
 
 struct KnownWorld {
-    /// The node of each rank. Nodes are numbered in the order of the lowest rank on each.
+    /// The node of each rank of MPI_COMM_WORLD. Nodes are numbered in the order of the lowest rank on each.
     nodes: Vec<u32>,
     group: usize,
 }
 
 static WORLD: OnceLock<KnownWorld> = OnceLock::new();
-/// The nodes of a comm's ranks, by the lower half of its handle.
+/// For each comm that was asked for, by the lower half of its handle: the nodes of its ranks.
 static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
 
-/// The bytes of a message.
+/// Returns the bytes of a message with `count` elements of a datatype.
 pub fn bytes(count: u64, datatype: usize) -> u64 {
     let mut size: c_int = 0;
     let to = &raw mut size as usize;
@@ -44,7 +44,7 @@ pub fn bytes(count: u64, datatype: usize) -> u64 {
     }
 }
 
-/// The ABI of the library, by the name of the file that holds its functions.
+/// Returns the ABI of the MPI library, by the name of the file that holds its functions.
 fn abi() -> &'static Abi {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let address = real(c"PMPI_Comm_rank", &FOUND);
@@ -64,7 +64,7 @@ fn abi() -> &'static Abi {
     }
 }
 
-/// Learns where ranks are and makes the page, if `code` says that MPI was initialised.
+/// Learns on which nodes the ranks are, and makes the page, if `code` says that MPI was initialised.
 pub fn begin(code: c_int) {
     if code != 0 || WORLD.get().is_some() {
         return;
@@ -114,14 +114,16 @@ pub fn begin(code: c_int) {
     let _ = WORLD.set(KnownWorld { nodes, group });
 }
 
-/// The comm's group, by its handle. An ABI's function writes a handle of 4 or 8 bytes.
+/// Returns the handle of a comm's group, or None if the library fails. Depending on the ABI it writes a
+/// handle of 4 or 8 bytes.
 fn group_of(comm: usize) -> Option<usize> {
     let mut group = 0usize;
     let to = &raw mut group as usize;
     (pass!(c"PMPI_Comm_group", (comm, to)) == 0).then_some(group)
 }
 
-/// The node of a comm's rank, or None for MPI_PROC_NULL and for a rank whose node is unknown.
+/// Returns the node of a comm's rank. Returns None for MPI_PROC_NULL and if the nodes of the comm are
+/// unknown; a process of another world has the node `u32::MAX`.
 pub fn node(peer: usize, comm: usize) -> Option<usize> {
     let peer = usize::try_from(peer as u32 as i32).ok()?;
     let world = WORLD.get()?;
@@ -152,7 +154,7 @@ pub fn forget(handle: u32) {
     }
 }
 
-/// The nodes of a comm's ranks or of its remote group's, or None if a call to the library fails.
+/// Returns the nodes of a comm's ranks. Returns None for an intercomm, and if a call to the library fails.
 fn nodes_of(comm: usize, world: &KnownWorld) -> Option<Vec<u32>> {
     let mut is_inter: c_int = 0;
     let to = &raw mut is_inter as usize;

@@ -19,7 +19,7 @@ macro_rules! calls {
             /// All calls, in the order of the page.
             pub const ALL: &[Call] = &[$(Call::$name),*];
 
-            /// The name of the call without `MPI_`, in small letters.
+            /// Returns the name of the call without `MPI_`, in small letters.
             pub fn name(self) -> String {
                 let name = match self { $(Call::$name => stringify!($name)),* };
                 name.to_ascii_lowercase()
@@ -37,23 +37,23 @@ calls! {
     Put Get Accumulate Wait Waitall Waitany Waitsome
 }
 
-/// The upper bounds of size classes in bytes; the last class has none.
+/// The upper bounds of the size classes of calls, in bytes; the last class has none.
 pub const CLASSES: [u64; 6] = [0, 128, 2048, 32 << 10, 512 << 10, 8 << 20];
 pub const CLASSES_COUNT: usize = CLASSES.len() + 1;
-/// Names of the classes.
+/// The names of the size classes, by their upper bounds in bytes.
 pub const CLASS_NAMES: [&str; CLASSES_COUNT] = ["0", "128", "2K", "32K", "512K", "8M", "more"];
 
-/// The class of a size in bytes.
+/// Returns the number of the class to which a size in bytes belongs.
 pub fn class(bytes: u64) -> usize {
     CLASSES.iter().position(|most| bytes <= *most).unwrap_or(CLASSES.len())
 }
 
 /// The places of a peer: on the same node, or on another. Calls without one peer count for the first.
 pub const PLACES: usize = 2;
-/// A call that takes longer than this has waited.
+/// A call that takes longer than this, in nanoseconds, counts as one that has waited.
 pub const MOMENT_NS: u64 = 50_000;
 
-/// Words of the head.
+/// The words of a page's head, by their position.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub enum Head {
@@ -73,20 +73,21 @@ pub enum Head {
     Nodes,
     /// A number that is the same in all processes of one MPI_COMM_WORLD, and in no others.
     World,
-    /// The number of Slurm's job, or 0 without one.
+    /// The number of the Slurm job in which the process runs, or 0 without one.
     Slurm,
-    /// A text of 64 bytes, with zeros at the end; so is `Program`.
+    /// The name of the process's host: a text of `TEXT_BYTES` bytes, with zeros at the end.
     Host = 16,
+    /// The name of the program's file: a text of `TEXT_BYTES` bytes, with zeros at the end.
     Program = 24,
 }
 
-/// The bytes of a text in the head.
+/// The bytes of a text in the head of a page.
 pub const TEXT_BYTES: usize = 64;
 /// The value of `Head::Magic`: OBWATCH1.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OBWATCH1");
-/// The word at which the calls begin.
+/// The position of the first word that counts calls.
 const CALLS_AT: usize = 32;
-/// The number of counts for a call, size class and place.
+/// How many words count the calls of one kind, size class and place.
 pub const COUNTS: usize = 4;
 const NODES_AT: usize = CALLS_AT + Call::ALL.len() * CLASSES_COUNT * PLACES * COUNTS;
 /// The most nodes that have a word of their own; bytes to further nodes are added to the last.
@@ -95,15 +96,15 @@ pub const NODES_MAX: usize = 1024;
 pub const WORDS: usize = NODES_AT + NODES_MAX;
 /// The value of `Head::Form`. A page with another value is not read.
 pub const FORM: u64 = WORDS as u64;
-/// The beginning of a file's name; the process's pid follows.
+/// The beginning of the name of a page's file in /dev/shm; the process's pid follows.
 pub const FILE_PREFIX: &str = "outboard-watch-";
 
-/// The word of the first count of a call.
+/// Returns the position of the first of the `COUNTS` words for a call, size class and place.
 pub fn at(call: Call, class: usize, place: usize) -> usize {
     CALLS_AT + ((call as usize * CLASSES_COUNT + class) * PLACES + place) * COUNTS
 }
 
-/// The word that counts the bytes sent to a node.
+/// Returns the position of the word that counts the bytes sent to a node.
 pub fn node_at(node: usize) -> usize {
     NODES_AT + node.min(NODES_MAX - 1)
 }

@@ -21,7 +21,8 @@ use crate::time::{now_ms, seconds};
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
 pub type WebState = State<Arc<Web>>;
 
-/// Whether the monitor serves, for a watcher without an account. The answer holds nothing else.
+/// Answers whether the monitor serves without losing rows, and nothing else: for a watcher without an
+/// account.
 pub async fn health(State(web): WebState) -> (StatusCode, Json<Value>) {
     match web.writer.written().dropped_lately {
         0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
@@ -64,11 +65,12 @@ pub fn guid(node: &str) -> Result<u64, (StatusCode, String)> {
     u64::from_str_radix(node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
 }
 
-/// The most points of a series that a page draws.
+/// The most points of a series of values that a page draws.
 const POINTS_MAX: u64 = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// A port's past. Each step has the highest use, the mean rates, and the sums of waits and errors.
+/// Answers with a port's past, step by step: the highest use, the mean rates, and the sums of waits and
+/// errors.
 pub async fn history(State(web): WebState, Query(asked): Query<PortQuery>) -> Answer {
     let guid = asked.guid()?;
     let (from, to, _) = span(asked.from, asked.to, 1)?;
@@ -92,8 +94,8 @@ pub async fn history(State(web): WebState, Query(asked): Query<PortQuery>) -> An
     Ok(Json(json!({"step": step, "rows": rows})))
 }
 
-/// For a span in milliseconds: the table to read, its time in milliseconds, and the least distance of its
-/// rows.
+/// Returns the table that is read for a span in milliseconds, the SQL of its rows' time in milliseconds, and
+/// the least distance of its rows.
 pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     match span_ms {
         span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
@@ -102,8 +104,8 @@ pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     }
 }
 
-/// The beginning and the end of a span (by default the last hour), and the length of a step of at least
-/// `least`. All are in milliseconds.
+/// Returns the beginning and the end of a span (by default the last hour), and the length of a step, which is
+/// at least `least`. All are in milliseconds.
 pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
     let to = to.unwrap_or_else(now_ms);
     let from = from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
@@ -129,7 +131,7 @@ fn an_hour() -> u32 {
     60
 }
 
-/// The ports with the most errors.
+/// Answers with the ports that had the most errors in the last minutes (`since`).
 pub async fn errors(State(web): WebState, Query(since): Query<Since>) -> Answer {
     let each: Vec<_> = COUNTERS
         .iter()
@@ -170,7 +172,8 @@ pub struct JobQuery {
     pub id: String,
 }
 
-/// A present job, or one of the store. A job that the person may not see looks like one that never was.
+/// Returns a job that runs or ran lately, or one from the store. A job that the person may not see looks like
+/// one that never was.
 pub async fn known_job(
     web: &Arc<Web>,
     who: &Who,
@@ -187,7 +190,7 @@ pub async fn known_job(
     seen.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))
 }
 
-/// A job with its ranks.
+/// Answers with a job: its ranks, verdicts on it, and what file servers did for it.
 pub async fn job(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -201,7 +204,8 @@ pub async fn job(
     Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
 }
 
-/// What the file system's servers did for a job, summed over the servers. They know Slurm's jobs by number.
+/// Returns what the file system's servers did for a job, summed over the servers. They know Slurm's jobs by
+/// number.
 fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     let told = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
@@ -212,7 +216,7 @@ fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     sums
 }
 
-/// The state of the monitor itself: collectors, delays, drops, and the size of the store.
+/// Answers with the state of the monitor itself: collectors, delays, lost rows, and the size of the store.
 pub async fn status(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     if who.role < Role::Support {
         return Err((StatusCode::FORBIDDEN, "support and administrators see this".into()));
@@ -234,7 +238,8 @@ pub fn wrong(why: &str) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why.into())
 }
 
-/// Asks the store, while only a few others do.
+/// Calls `work` with the store in a thread of its own, as soon as fewer than `QUESTIONS` others ask the
+/// store. Returns its result.
 pub async fn asking<T: Send + 'static>(
     web: &Arc<Web>,
     work: impl FnOnce(&Store) -> Result<T, String> + Send + 'static,
@@ -248,7 +253,8 @@ pub async fn asking<T: Send + 'static>(
     .await
 }
 
-/// Runs a blocking call in a thread of its own.
+/// Calls `work`, which may block, in a thread of its own. Returns its result, or the answer that tells of its
+/// failure.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, (StatusCode, String)> {

@@ -29,7 +29,8 @@ pub struct At {
     at: u64,
 }
 
-/// The use of all links at a time of the past, in the format of the live frames, on the present topology.
+/// Answers with the use of all links at a time of the past, in the format of the live frames, on the present
+/// topology.
 pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
     // The longest distance from that time to the sweep that is shown. For older times the store has only
     // minutes or tens of minutes.
@@ -60,7 +61,8 @@ pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Resul
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// A sample of the past, without the kinds of its errors.
+/// Reads a port's sample of the past from a row. The row has the sum of all errors only, which goes into the
+/// first kind.
 fn sample(row: &Value) -> Option<Sample> {
     let mut since = [0; COUNTERS.len()];
     since[COUNTERS.iter().position(|counter| counter.is_error)?] = row[5].as_u64()?;
@@ -75,7 +77,7 @@ fn sample(row: &Value) -> Option<Sample> {
     })
 }
 
-/// Jobs that ran at a time of the past.
+/// Answers with the jobs that ran at a time of the past.
 pub async fn jobs_at(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -92,7 +94,8 @@ pub async fn jobs_at(
     Ok(Json(json!({"jobs": rows})))
 }
 
-/// A job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates, second by second.
+/// Answers with a job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates,
+/// second by second.
 pub async fn trace(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -117,7 +120,7 @@ pub async fn trace(
     Ok((head, body(trace).await?).into_response())
 }
 
-/// A trace that is made while it is sent.
+/// A job's trace, which is made page by page while it is sent.
 struct Trace {
     web: Arc<Web>,
     pages: Pages,
@@ -134,7 +137,7 @@ impl AnswerParts for Trace {
 }
 
 impl Trace {
-    /// The events of the next page, or no bytes at the end.
+    /// Returns the events of the next page of samples, or the end of the file after the last.
     async fn next(&mut self) -> Result<Bytes, Refusal> {
         if !self.pages.turn(&self.web).await? {
             return Ok(self.course.end().into());
@@ -146,11 +149,11 @@ impl Trace {
     }
 }
 
-/// A sum of counters that a trace shows as a rate.
+/// A sum of a rank's counters, whose growth a trace shows as a rate.
 struct Track {
     name: &'static str,
     is_meant: fn(&str) -> bool,
-    /// The number by which a rate is divided.
+    /// The number by which the sum is divided: with 1e9 nanoseconds become seconds.
     unit: f64,
 }
 
@@ -166,26 +169,28 @@ const TRACKS: [Track; 5] = [
     track("CPU", |name| name == "cpu_ns", 1e9),
 ];
 
-/// Whether the name is a count of sent bytes, of the library or of the watch library.
+/// Whether the name is that of a counter of sent bytes, kept by Outboard's library or by the watch library.
 fn is_sent(name: &str) -> bool {
     name.ends_with("_bytes_sent")
         || name.ends_with("send_bytes")
         || (name.starts_with("sendrecv") && name.ends_with("_bytes"))
 }
 
-/// The state from which the events of a trace are made: a process for each host, and counters for each rank.
+/// What a trace remembers from one page of samples to the next. In the trace each host is a process, with
+/// counters for each rank.
 #[derive(Default)]
 struct Course {
     hosts: BTreeMap<String, usize>,
-    /// The rank whose samples come now. `last` has the time and sums of the last sample of each of its
-    /// processes.
+    /// The rank whose samples come now.
     rank: u64,
+    /// For each process of this rank, by host and pid: the time of its last sample, and the sums of its
+    /// counters then.
     last: HashMap<(String, u64), (f64, [f64; TRACKS.len()])>,
     has_started: bool,
 }
 
 impl Course {
-    /// The next part of the file.
+    /// Returns the next part of the trace's text, with the events that follow from these rows.
     fn text(&mut self, rows: &[Value]) -> String {
         let mut text = String::new();
         for event in self.events(rows) {
@@ -201,7 +206,7 @@ impl Course {
         format!("{}]}}", if self.has_started { "" } else { BEGIN })
     }
 
-    /// The events of samples that are ordered by rank and time.
+    /// Returns the events that follow from the next rows of samples, which are ordered by rank and time.
     fn events(&mut self, rows: &[Value]) -> Vec<Value> {
         let mut events = Vec::new();
         for row in rows {
@@ -233,10 +238,10 @@ impl Course {
     }
 }
 
-/// The first bytes of a trace.
+/// The text with which a trace begins.
 const BEGIN: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
-/// The sums of a sample's counters, one for each track.
+/// Returns the sums of a sample's counters, one for each track.
 fn sums(counters: &Value) -> [f64; TRACKS.len()] {
     let mut sums = [0.0; TRACKS.len()];
     for (name, value) in counters.as_object().into_iter().flatten() {

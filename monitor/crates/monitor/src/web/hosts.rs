@@ -50,7 +50,7 @@ pub async fn report(State(web): WebState, request: Request) -> Result<StatusCode
 
 type Refusal = (StatusCode, String);
 
-/// The longest time for the body of a report.
+/// The longest time until the body of a report has come.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
 /// Checks that the head of a report comes from this host and was made now.
@@ -74,8 +74,8 @@ fn received(web: &Arc<Web>, host: &str, signature: &str, body: &[u8]) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether a person may see a host. If hosts are private, only hosts on which a job runs that the person
-/// sees.
+/// Whether a person may see a host. If hosts are private, a user sees only hosts on which a job runs that the
+/// user may see.
 pub fn sees(web: &Web, now: &Now, who: &Who, host: &str) -> bool {
     let runs_there =
         |job: &Job| job.end.is_none() && who.sees(job) && job.nodes.iter().any(|node| node == host);
@@ -96,7 +96,7 @@ pub struct HostQuery {
     name: String,
 }
 
-/// The whole report of a host, with only those of its jobs that this person may see.
+/// Answers with the last report of a host, and with those of its jobs that this person may see.
 pub async fn host(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -128,7 +128,7 @@ pub fn no_host() -> Refusal {
     (StatusCode::NOT_FOUND, "no such host tells".into())
 }
 
-/// A host's number over time: mean and maximum of each step.
+/// Answers with a host's number over time: mean and maximum of each step.
 pub async fn history(
     State(web): WebState,
     Extension(who): Extension<Who>,

@@ -17,16 +17,18 @@ type Refusal = (StatusCode, String);
 /// How many passwords are tried at once. Each costs 19 MiB and many milliseconds of a core, or a question to
 /// the directory.
 const TRIALS: usize = 2;
-/// How many trials may wait; further ones are refused for now.
+/// How many trials of passwords may wait; further ones are refused for now.
 const WAITING_MAX: usize = 16;
-/// Attempts of an address, at once and then in a minute; below, those for an account from all addresses.
+/// How many attempts to log in an address may make at once, and after that in a minute.
 const OF_ADDRESS: u32 = 30;
+/// How many attempts to log in to an account all addresses may make at once, and after that in a minute.
 const OF_ACCOUNT: u32 = 60;
 /// How many KiB of reports are read at once.
 const REPORTS_KIB: usize = 64 << 10;
-/// How many questions the store has at once; each answer may have 256 MiB.
+/// How many questions the store gets at once; each answer may have 256 MiB.
 const QUESTIONS: usize = 8;
-/// With more addresses or names than this the old ones are removed.
+/// How many addresses or accounts are remembered with their attempts; beyond it those without recent attempts
+/// are removed.
 const KEYS_MAX: usize = 10_000;
 
 pub struct RequestLimits {
@@ -38,7 +40,7 @@ pub struct RequestLimits {
     questions: Arc<Semaphore>,
 }
 
-/// A permission to try a password, which counts as long as it lives.
+/// A permission to try a password. It counts against `TRIALS` until it is dropped.
 pub struct TrialPermit {
     _trial: OwnedSemaphorePermit,
 }
@@ -82,7 +84,7 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Waits for a permission to try a password or to ask the issuer.
+    /// Waits for a permission to try a password or to ask the issuer. Refuses it after too many attempts.
     pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<TrialPermit, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
@@ -122,7 +124,8 @@ impl RequestLimits {
     }
 }
 
-/// The network of an address: with IPv6 every owner of an address has at least 64 bits.
+/// Returns the network of an address, whose attempts count together: with IPv6 every owner of an address has
+/// at least 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

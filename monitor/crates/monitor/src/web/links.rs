@@ -18,7 +18,7 @@ use crate::people::Who;
 /// How many of a job's ports are named: those with the highest use.
 const HOTTEST: usize = 15;
 
-/// The present state of the fabric.
+/// The state of the fabric at one time, apart from the lock of `Live`.
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,
@@ -31,12 +31,12 @@ impl Seen {
         Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
     }
 
-    /// The ports that send what a job's nodes send to each other.
+    /// Returns the ports that send what a job's nodes send to each other.
     fn routes(&self, job: &Job) -> BTreeSet<PortId> {
         routes(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
 
-    /// The bytes that a job's nodes send into the fabric in a second.
+    /// Returns the bytes that a job's nodes send into the fabric in a second.
     fn sends(&self, job: &Job) -> f64 {
         let hosts = hosts(&self.topology, &job.nodes);
         let samples =
@@ -45,7 +45,8 @@ impl Seen {
     }
 }
 
-/// The links of a job by their number in the topology, and its ports with the highest use.
+/// Answers with the links that a job uses, by their number in the topology, and with its ports that have the
+/// highest use.
 pub async fn of_job(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -87,7 +88,8 @@ pub async fn of_job(
     .await
 }
 
-/// The running jobs whose messages go through a port, and what the nodes of each send into the fabric.
+/// Answers with the running jobs whose messages go through a port, and what the nodes of each send into the
+/// fabric.
 pub async fn of_port(
     State(web): WebState,
     Extension(who): Extension<Who>,

@@ -15,8 +15,8 @@ use super::state::{COOKIE, Web, bearer, cookie, session};
 use crate::issuer::Attempt;
 use crate::people::{Elsewhere, Who, is_name};
 
-/// The cookie of an attempt through the issuer. The browser comes back from another site, so this cookie is
-/// less strict than a session's.
+/// The name of the cookie that keeps an attempt to log in through the issuer. The browser comes back from
+/// another site, so this cookie is less strict than a session's.
 const ATTEMPT: &str = "outboard_oidc";
 const ATTEMPT_S: u32 = 600;
 
@@ -31,7 +31,7 @@ pub struct LogIn {
     key: String,
 }
 
-/// The header that gives a browser its session.
+/// Returns the header that gives a browser the cookie of its session.
 fn set_session(web: &Web, asker: &Asker, id: &str) -> [(header::HeaderName, String); 1] {
     let secure = if asker.is_encrypted { "; Secure" } else { "" };
     let path = format!("{}/", web.base_path);
@@ -125,7 +125,8 @@ pub async fn password(
     Ok((set_session(&web, &asker, &id), Json(who)).into_response())
 }
 
-/// Refuses a token, since whoever has found one must not make accounts with it.
+/// Refuses a request that has a token in place of a session, since whoever has found a token must not make
+/// accounts with it.
 pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     match bearer(headers) {
         None => Ok(()),
@@ -133,7 +134,7 @@ pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     }
 }
 
-/// The ways to log in here.
+/// Answers with the ways to log in here.
 pub async fn ways(State(web): WebState) -> Json<Value> {
     Json(json!({"password": true, "oidc": web.issuer.is_some()}))
 }
@@ -142,7 +143,7 @@ fn no_issuer() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "the configuration has no [oidc]".into())
 }
 
-/// Sends the browser to the issuer.
+/// Begins an attempt to log in, and sends the browser to the issuer.
 pub async fn to_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,
@@ -165,7 +166,7 @@ fn set_attempt(web: &Web, asker: &Asker, text: &str, seconds: u32) -> [(header::
     [(header::SET_COOKIE, words)]
 }
 
-/// The parameters that an issuer adds to the URL; it may add others.
+/// The parameters that an issuer adds to the URL when it sends the browser back; other ones are ignored.
 #[derive(Deserialize)]
 pub struct Back {
     #[serde(default)]
@@ -178,7 +179,7 @@ pub struct Back {
     error_description: String,
 }
 
-/// Ends an attempt when the browser comes back from the issuer.
+/// Ends an attempt to log in when the browser comes back from the issuer.
 pub async fn from_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,

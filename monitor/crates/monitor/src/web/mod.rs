@@ -37,15 +37,15 @@ pub use state::{Files, Web};
 
 use crate::people::Who;
 
-/// The longest time for an answer; after it the request fails (a body that does not come, a store that
-/// hangs).
+/// The longest time for an answer. After it the request fails, because its body does not come or the store
+/// hangs.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// The most bytes of a POST, which has a few fields.
+/// The most bytes of the body of a POST, which has a few fields.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How often a page that listens is checked for its rights.
+/// How often a page that gets frames is checked for a session or token that is still valid.
 const STILL_EVERY: Duration = Duration::from_secs(10);
 
-/// All routes of the page.
+/// Returns all routes of the page, with the checks before them.
 pub fn router(web: Arc<Web>) -> Router {
     let inside = Router::new()
         .route("/api/me", get(login::me))
@@ -95,7 +95,7 @@ pub fn router(web: Arc<Web>) -> Router {
     router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(protect).with_state(web)
 }
 
-/// The description of all routes, for programs that are generated from it.
+/// Answers with the description of all routes (OpenAPI), from which programs can be generated.
 async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
@@ -111,7 +111,7 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     }
 }
 
-/// Admits a request that has a session or a token, and attaches the person to it.
+/// Admits a request that has a session or a token, and attaches its person (`Who`) to it.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     match who(&web, request.headers()) {
         Some(who) => {
@@ -122,7 +122,7 @@ async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) ->
     }
 }
 
-/// The person whose session or token a request has.
+/// Returns the person whose session or token a request has, or None if it has no valid one.
 fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     match bearer(headers) {
         Some(token) => web.people.bearer(token),
@@ -199,7 +199,7 @@ async fn feed(web: Arc<Web>, headers: HeaderMap, mut socket: WebSocket) {
 mod tests {
     use super::*;
 
-    /// The routes that this file defines: path and method.
+    /// Returns path and method of each route that this file defines.
     fn routes() -> Vec<(String, &'static str)> {
         let source = include_str!("mod.rs");
         let mut found = Vec::new();

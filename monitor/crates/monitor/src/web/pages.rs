@@ -15,14 +15,14 @@ use super::state::Web;
 pub type Refusal = (StatusCode, String);
 pub type Parameters = Vec<(&'static str, String)>;
 
-/// The parts of an answer, one after the other.
+/// An answer in parts, which are made one after the other while it is sent.
 pub trait AnswerParts: Send + 'static {
-    /// The next bytes, or None after the last.
+    /// Returns the next bytes, or None after the last.
     fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
 }
 
-/// An answer. If its first part fails, the answer is an error. If a later part fails, the answer breaks off,
-/// which clients notice.
+/// Makes the body of an answer from its parts. If the first part fails, the answer is an error. If a later
+/// part fails, the answer breaks off, which clients notice.
 pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     let first = parts.part().await.unwrap_or(Ok(Bytes::new()))?;
     let rest = stream::unfold(Some(parts), |parts| async move {
@@ -35,43 +35,46 @@ pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
 }
 
-/// The most rows of a page, apart from rows that have the same key as the last one.
+/// The most rows of one page of a table, apart from rows that have the same key as the last one.
 pub const ROWS_MAX: u32 = 100_000;
-/// The most stored rows of a page, if each of their cells is a row of the file.
+/// The most stored rows of one page of a table, if each of their cells is a row of the file.
 pub const STORED_MAX: u32 = 2_000;
-/// The most stored rows of a page, if the page has sums of them.
+/// The most stored rows of one page of a table, if the page has sums of them.
 pub const SUMMED_MAX: u32 = 2_000_000;
 
 /// A column by which the store orders a table: its name and type.
 pub type Column = (&'static str, &'static str);
 
-/// A question to one table of the store, `s`, page by page.
+/// A question to one table of the store (`s` in the SQL), whose answer is read page by page.
 #[derive(Default)]
 pub struct Pages {
     /// The table, with FINAL if it may hold rows in parts.
     pub table: String,
     pub key: Vec<Column>,
-    /// The most stored rows of a page.
+    /// The most stored rows that one page covers.
     pub stored_max: u32,
-    /// The column of cells, each of which is a row of the file.
+    /// The column, a map, each of whose cells is a row of the file. None if each stored row is one.
     pub cells: Option<&'static str>,
-    /// The question is `select` FROM the table `join` WHERE `condition`, with a page's bounds, and `rest`.
+    /// The SQL of a page is `select` FROM `table` `join` WHERE `condition`, the bounds of the page, and
+    /// `rest`.
     pub select: String,
     pub join: String,
     pub condition: String,
     pub rest: String,
     pub parameters: Parameters,
-    /// The key after which the page begins, and the key with which it ends.
+    /// The key after which the page begins, or None for the first page.
     pub after: Option<Vec<String>>,
+    /// The key with which the page ends, or None before the first page and after the last.
     pub upto: Option<Vec<String>>,
 }
 
-/// The names of the parameters of both keys.
+/// The names of the parameters that hold the key `after`.
 const AFTER: [&str; 3] = ["after0", "after1", "after2"];
+/// The names of the parameters that hold the key `upto`.
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
-/// The condition that a key comes before another or after it, in a form with which the store finds such rows
-/// fast.
+/// Returns the SQL condition that a row's key comes before or after another key, in a form with which the
+/// store finds such rows fast. It compares the last column by `is_last` and the others by `is_than`.
 fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
     let ((column, kind), name) = (key[0], names[0]);
     if key.len() == 1 {
@@ -82,14 +85,14 @@ fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String
 }
 
 impl Pages {
-    /// The condition for the beginning of the page; adds its parameters.
+    /// Returns the SQL condition for the beginning of the page, and adds its parameters.
     fn begin(&self, parameters: &mut Parameters) -> String {
         let Some(after) = &self.after else { return String::new() };
         parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
         format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
     }
 
-    /// The question for the key with which the next page ends.
+    /// Returns the SQL that asks for the key with which the next page ends, and its parameters.
     pub fn edge(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
@@ -118,7 +121,7 @@ impl Pages {
         (sql, parameters)
     }
 
-    /// Turns to the next page. Returns false if there is none.
+    /// Turns to the next page, by asking the store where it ends. Returns false if there is none.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
         let (sql, parameters) = self.edge();
@@ -128,7 +131,7 @@ impl Pages {
         Ok(self.upto.is_some())
     }
 
-    /// The question for the rows of the page.
+    /// Returns the SQL that asks for the rows of the page, and its parameters.
     pub fn question(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);

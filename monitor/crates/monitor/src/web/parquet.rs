@@ -20,7 +20,7 @@ fn read(file: &Bytes) -> Result<ParquetMetaData> {
 }
 
 impl Joined {
-    /// A file without rows, with the columns of another.
+    /// Begins a file without rows that has the columns of another.
     pub fn like(file: &Bytes) -> std::result::Result<Joined, String> {
         Joined::empty(file).map_err(words)
     }
@@ -31,7 +31,7 @@ impl Joined {
         Ok(Joined { writer })
     }
 
-    /// Adds the rows of a file, and returns the bytes that follow those sent before.
+    /// Adds the rows of a file. Returns the bytes of the joined file that follow those returned before.
     pub fn add(&mut self, file: &Bytes) -> std::result::Result<Vec<u8>, String> {
         self.add_groups(file).map_err(words)?;
         Ok(std::mem::take(self.writer.inner_mut()))
@@ -56,7 +56,7 @@ impl Joined {
         Ok(())
     }
 
-    /// The last bytes of the file.
+    /// Ends the joined file, and returns its last bytes.
     pub fn end(self) -> std::result::Result<Vec<u8>, String> {
         self.writer.into_inner().map_err(words)
     }
@@ -74,7 +74,7 @@ mod tests {
     use parquet::record::RowAccessor;
     use parquet::schema::parser::parse_message_type;
 
-    /// A file of these numbers, with a row group for each list.
+    /// Makes a file with these numbers, with a row group for each list.
     fn file(column: &str, groups: &[&[i64]]) -> Bytes {
         let columns =
             Arc::new(parse_message_type(&format!("message m {{ REQUIRED INT64 {column}; }}")).unwrap());

@@ -13,7 +13,7 @@ pub struct ConnectionPeer {
     pub is_encrypted: bool,
 }
 
-/// The origin of a request.
+/// Who sends a request, for which host, and whether it was encrypted on its way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asker {
     pub address: IpAddr,
@@ -23,7 +23,7 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// The origin of a request; the headers of `proxies` are trusted.
+    /// Returns the origin of a request; the headers of `proxies` are trusted.
     pub fn of(peer: ConnectionPeer, headers: &HeaderMap, proxies: &[IpAddr]) -> Asker {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let host = text(header::HOST.as_str()).unwrap_or_default().to_string();

@@ -30,7 +30,7 @@ use crate::tls::Tls;
 /// A connection that is silent for this time is closed. Agents send every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// A client that takes no byte of an answer for this time is gone.
+/// A client that takes no byte of an answer for this time, in milliseconds, is gone.
 const UNTAKEN_MS: u32 = 60_000;
 
 const TOO_MANY: &str = "so many requests of your address are being answered already";
@@ -42,11 +42,11 @@ struct OpenConnection {
     end: Arc<Notify>,
 }
 
-/// The connections, by numbers that only grow.
+/// The open connections, by numbers that only grow.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<BTreeMap<u64, OpenConnection>>>);
 
-/// A connection, which counts as long as it lives.
+/// An open connection, which counts against the limits until it is dropped.
 pub struct CountedConnection {
     all: Connections,
     number: u64,
@@ -58,7 +58,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection. Returns None if there are too many and all of them are being answered.
+    /// Counts a new connection; if there are too many, one that is idle is closed for it. Returns None if all
+    /// of them are being answered.
     fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<CountedConnection> {
         let mut all = self.lock();
         let is_of_this = |one: &OpenConnection| one.address == address;
@@ -109,7 +110,8 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Half of the descriptors that this process may have.
+    /// Returns the limits: `each` connections for an address, and for all of them half of the descriptors
+    /// that this process may have.
     pub fn of(each: usize) -> ConnectionLimits {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         ConnectionLimits { all: (limit.unwrap_or(1 << 16) / 2).clamp(16, 1 << 16) as usize, each }

@@ -37,11 +37,11 @@ pub struct Web {
     pub exports: Exports,
     pub proxies: Vec<IpAddr>,
     pub base_path: String,
-    /// Whether users see only the hosts of their jobs.
+    /// Whether users see only the hosts on which jobs run that they may see.
     pub private_hosts: bool,
 }
 
-/// The page's own files.
+/// The page's own files: by the path in the URL, the media type and the content.
 pub struct Files(pub HashMap<&'static str, (&'static str, Vec<u8>)>);
 
 pub const FILES: [(&str, &str, &str); 5] = [
@@ -67,17 +67,17 @@ impl Files {
 
 pub const COOKIE: &str = "outboard";
 
-/// The token that a program sends.
+/// Returns the token that a program sends, or None if the request has none.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// The id of the session.
+/// Returns the id of a browser's session, or None if the request has none.
 pub fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE)
 }
 
-/// One of a request's cookies.
+/// Returns the value of one of a request's cookies, or None if the request does not have it.
 pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     cookies

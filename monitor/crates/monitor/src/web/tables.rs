@@ -51,13 +51,15 @@ pub struct TableQuery {
     format: Format,
     from: Option<u64>,
     to: Option<u64>,
-    /// The GUID of a port's node; `port` is the port's number.
+    /// The GUID of the node whose ports are asked for. Without it all nodes are.
     node: Option<String>,
+    /// The number of the port that is asked for. Without it all ports are.
     port: Option<u8>,
-    /// The name of a host.
+    /// The name of the host that is asked for. Without it all hosts are.
     host: Option<String>,
-    /// The source of a job; `id` is its id.
+    /// The source of the job that is asked for.
     source: Option<String>,
+    /// The id of the job that is asked for.
     id: Option<String>,
 }
 
@@ -97,7 +99,7 @@ pub async fn export(
         .into_response())
 }
 
-/// How far a file has come.
+/// How much of a file has been made.
 #[derive(Clone, Copy, PartialEq)]
 enum FileProgress {
     Begins,
@@ -105,7 +107,7 @@ enum FileProgress {
     IsWhole,
 }
 
-/// A file that is made while it is sent.
+/// A table as a file, which is made page by page while it is sent.
 struct TableFile {
     web: Arc<Web>,
     pages: Pages,
@@ -152,7 +154,7 @@ impl TableFile {
         }
     }
 
-    /// Joins a page's file to the whole file.
+    /// Adds a page, which is a file of Parquet itself, to the whole file. Returns the bytes to send next.
     fn join(&mut self, page: Bytes, is_last: bool) -> Result<Bytes, String> {
         let mut joined = match self.joined.take() {
             Some(joined) => joined,
@@ -168,7 +170,7 @@ impl TableFile {
     }
 }
 
-/// The question of a view over a time.
+/// Returns the question that asks for a view of what happened between two times.
 fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, Refusal> {
     let mut pages = match asked.view {
         View::Ports => of_ports(asked, to - from),
@@ -184,7 +186,7 @@ fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, 
     Ok(pages)
 }
 
-/// Selects one port, if one is asked for.
+/// Restricts the question to the node and the port that are asked for, if any are.
 fn one_port(pages: &mut Pages, asked: &TableQuery) -> Result<(), Refusal> {
     if let Some(node) = &asked.node {
         pages.condition += " AND s.node = {node:UInt64}";
@@ -204,7 +206,8 @@ const GUID: &str = "leftPad(lower(hex(s.node)), 16, '0') AS guid";
 const SAMPLED: &str = "DateTime64(3, 'UTC')";
 const ROLLED: &str = "DateTime('UTC')";
 
-/// A text as a cell of CSV that no spreadsheet takes for a formula.
+/// Returns the SQL of a column's text. In CSV a quote is put before a text that a spreadsheet would take for
+/// a formula.
 fn plain(format: Format, column: &str) -> String {
     match format {
         Format::Csv => {
@@ -214,7 +217,7 @@ fn plain(format: Format, column: &str) -> String {
     }
 }
 
-/// A table of samples, or one of the tables that follow from it.
+/// Returns what follows FROM for a table of samples or of sums of samples, and the type of its times.
 fn timed(table: &str) -> (String, &'static str) {
     match table.ends_with("_samples") {
         true => (format!("{table} AS s"), SAMPLED),
