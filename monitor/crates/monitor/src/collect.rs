@@ -37,7 +37,7 @@ impl Collector {
         Collector { config, live, writer, opened }
     }
 
-    /// Collects for as long as the monitor runs. A port that fails is opened again.
+    /// Discovers and sweeps the fabric for as long as the monitor runs. A port that fails is opened again.
     pub fn run(mut self) {
         loop {
             let Err(why) = self.collect();

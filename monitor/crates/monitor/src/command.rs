@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The output of a program, within bounds of time and size.
+//! Runs a program and reads its output, within bounds of time and size.
 
 use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};

@@ -39,7 +39,7 @@ pub struct MonitorConfig {
     pub ldap: Option<Directory>,
     /// The OpenID issuer through which people may log in.
     pub oidc: Option<Issuer>,
-    /// The channels that get alerts, by name.
+    /// The channels by which alerts are sent; criteria name them.
     pub notify: Vec<Notify>,
     pub mail: MailConfig,
 }
@@ -60,9 +60,9 @@ pub struct Notify {
     pub name: String,
     /// The addresses to which alerts are mailed.
     pub mail: Vec<String>,
-    /// A URL to which the alerts are sent as JSON by POST.
+    /// A URL to which alerts are sent as JSON by POST.
     pub webhook: Option<String>,
-    /// A program with its arguments, which gets the alerts as JSON on its standard input.
+    /// A program with its arguments, which gets alerts as JSON on its standard input.
     pub command: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ pub struct StoreConfig {
     /// The folder of chDB's Python environment, which is made if it is missing. The default is in the data
     /// folder.
     pub venv: Option<PathBuf>,
-    /// The folder in which rows wait for the store. The default is in the data folder.
+    /// The folder in which rows wait until the store takes them. The default is in the data folder.
     pub spool: Option<PathBuf>,
     pub spool_mb: u64,
     /// A store that has not answered for this time counts as away.
@@ -156,7 +156,7 @@ pub struct JobsConfig {
     pub kubeconfig: Option<PathBuf>,
     /// The daemon that is asked for Slurm's jobs. Without it `squeue` and `sacct` are run.
     pub slurmrestd: Option<Slurmrestd>,
-    /// Whether Slurm's accounting is asked how jobs ended.
+    /// Whether Slurm's accounting is asked how jobs ended that Slurm no longer lists.
     pub accounting: bool,
     /// Whether users see only hosts on which jobs run that they may see (as with Slurm's PrivateData =
     /// nodes).
@@ -186,9 +186,9 @@ pub struct AgentConfig {
     /// A file with the key with which this host signs its reports.
     pub key_file: Option<PathBuf>,
     pub interval_s: u64,
-    /// Sources and links that are not read, such as `gpu` or `eth1`.
+    /// Sources and links that this host does not report, such as `gpu` or `eth1`.
     pub skip: Vec<String>,
-    /// The name under which this host reports. The default is its own name.
+    /// The name under which this host reports. The default is the host's own name.
     pub host: Option<String>,
     /// A PEM file with certificates to trust for the collector. Without it the browsers' certificates are
     /// trusted.

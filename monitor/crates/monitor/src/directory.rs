@@ -41,7 +41,8 @@ pub struct Directory {
     /// the search is anonymous.
     bind_dn: Option<String>,
     pub bind_password_file: Option<PathBuf>,
-    /// The roles of groups. A person who is in several gets the highest; a person who is in none is a user.
+    /// The roles that groups give their members. A person who is in several groups gets the highest; a person
+    /// who is in none is a user.
     #[serde(default)]
     role: Vec<Grant>,
 }

@@ -16,11 +16,11 @@ use crate::store::{Writer, field, literal};
 use crate::time::seconds;
 
 const HOSTS_MAX: usize = 50_000;
-/// The largest difference between the time of a report and now. With a larger one a clock is wrong, or an old
-/// report is sent again.
+/// The largest difference, in milliseconds, between the time in a report and the present time. With a larger
+/// one a clock is wrong, or an old report is sent again.
 const CLOCKS_APART_MS: u64 = 600_000;
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
-/// The most bytes of a report.
+/// The most bytes that a report of a host may have.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]

@@ -38,7 +38,8 @@ pub struct Issuer {
     /// The issuer's URL, such as `https://login.site/realms/hpc`.
     issuer: String,
     client_id: String,
-    /// A file with the client's secret. Without it the issuer knows this client as a public one.
+    /// A file with the secret that belongs to `client_id`. Without it the issuer knows the monitor as a
+    /// public client.
     pub client_secret_file: Option<PathBuf>,
     /// The URL at which browsers find the page, such as `https://head.site/monitor`. The issuer must know
     /// `/api/oidc/back` below it.
@@ -49,7 +50,7 @@ pub struct Issuer {
     /// The claim that has the names of a person's groups.
     #[serde(default = "groups")]
     groups: String,
-    /// The scopes that are requested besides `openid`.
+    /// The scopes (kinds of claims) that are requested from the issuer besides `openid`.
     #[serde(default = "profile")]
     scopes: Vec<String>,
     /// A PEM file with certificates to trust for the issuer. Without it the browsers' certificates are

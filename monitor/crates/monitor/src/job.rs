@@ -24,7 +24,7 @@ pub struct Job {
     #[serde(deserialize_with = "source")]
     pub source: JobSource,
     pub user: String,
-    /// The project to which the job is accounted; empty if it is unknown.
+    /// The project to which the job's time is accounted; empty if it is unknown.
     pub project: String,
     pub name: String,
     pub nodes: Vec<String>,

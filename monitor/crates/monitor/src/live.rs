@@ -17,7 +17,7 @@ use crate::job::Job;
 /// The state of the fabric's collector, for the page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
-    /// Why there is no fabric; empty if there is one.
+    /// Why the fabric cannot be reached; empty if it can.
     pub error: String,
     pub sweeps: u64,
     pub ports: usize,
@@ -37,7 +37,7 @@ pub struct FabricStatus {
     pub map_errors: Vec<String>,
 }
 
-/// The last sample of a port, under the names of the page.
+/// The last sample of a port, in the form in which the page gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortNow {
     pub sent: Option<f32>,

@@ -50,7 +50,7 @@ pub struct Who {
 }
 
 impl Who {
-    /// Whether the person may see a job.
+    /// Whether the person may see a job, by role, name and projects.
     pub fn sees(&self, job: &Job) -> bool {
         let is_of_project = self.role == Role::Manager && self.projects.contains(&job.project);
         self.role >= Role::Support || self.name == job.user || is_of_project
@@ -61,7 +61,7 @@ impl Who {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The group's name; for a directory the group's entry, such as `cn=admins,ou=groups,dc=site`.
+    /// The group: at an issuer its name, in a directory its entry, such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
     /// The projects whose jobs a member of the group sees as a manager.
@@ -147,7 +147,7 @@ pub fn is_name(name: &str) -> bool {
 
 struct Session {
     who: Who,
-    /// The account when the session began, or None if the administrator's key began it.
+    /// The account as it was when the session began, or None if the administrator's key began it.
     account: Option<Account>,
     end: Instant,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The program: its arguments, and what is started in which order.
+//! The monitor's program: its arguments, and what it starts in which order.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -87,7 +87,8 @@ enum MonitorTask {
     Completion { shell: clap_complete::Shell },
 }
 
-/// Runs the program. `words` begin with its name. Returns the exit code.
+/// Runs the monitor's program with its command line, which begins with the program's name. Returns the exit
+/// code.
 pub fn run(words: Vec<OsString>) -> u8 {
     match carry_out(MonitorArguments::parse_from(words)) {
         Ok(()) => 0,

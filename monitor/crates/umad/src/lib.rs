@@ -30,7 +30,7 @@ pub enum Class {
 
 const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Performance, 0x04, 1)];
 
-/// What a port has received.
+/// A MAD that a port has received, or that came back because nobody answered it.
 #[derive(Debug)]
 pub enum Received {
     /// An answer, or a request that another node has sent.

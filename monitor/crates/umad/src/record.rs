@@ -18,7 +18,7 @@ pub enum MadAddress {
     Lid(u16),
 }
 
-/// The key of queue pair 1 (IBTA 3.5.3).
+/// The key with which every queue pair 1 takes MADs (IBTA 3.5.3).
 const WELL_KNOWN_KEY: u32 = 0x8001_0000;
 
 pub fn write(to: MadAddress, mad: &Mad) -> [u8; RECORD_BYTES] {

@@ -80,7 +80,8 @@ pub struct CallTraffic {
     pub sends: bool,
 }
 
-/// Counts a call that started at `started` and is over now. `about` is called only if there is a page.
+/// Counts a call that started at `started` (by `now_ns`) and is over now. `about` says what it moves, and is
+/// called only if there is a page.
 pub fn count(call: Call, started: u64, about: impl FnOnce() -> CallTraffic) {
     let Some(page) = PAGE.get() else { return };
     let time = now_ns().saturating_sub(started);

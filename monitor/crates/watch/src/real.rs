@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The functions of the MPI library behind this one.
+//! Finds and calls the functions of the MPI library that comes after this library in the program.
 
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -145,7 +145,7 @@ fn abi_world() -> u32 {
     *FOUND.get_or_init(|| abi().comm_world as u32)
 }
 
-/// Forgets a comm that is freed, since another comm may get its handle.
+/// Forgets the nodes of a comm that is freed, since another comm may get its handle.
 pub fn forget(handle: u32) {
     if let Ok(mut comms) = COMMS.write()
         && let Some(comms) = comms.as_mut()

@@ -48,7 +48,8 @@ pub fn class(bytes: u64) -> usize {
     CLASSES.iter().position(|most| bytes <= *most).unwrap_or(CLASSES.len())
 }
 
-/// The places of a peer: on the same node, or on another. Calls without one peer count for the first.
+/// How many places a peer may have: on the same node, or on another. Calls without one peer count for the
+/// first.
 pub const PLACES: usize = 2;
 /// A call that takes longer than this, in nanoseconds, counts as one that has waited.
 pub const MOMENT_NS: u64 = 50_000;
@@ -66,9 +67,10 @@ pub enum Head {
     Start,
     /// 1 while the process runs, 2 once it has called MPI_Finalize.
     State,
-    /// The time of a reader's last visit, in milliseconds since 1970.
+    /// The time at which a reader last read the page, in milliseconds since 1970.
     Seen,
-    /// The process's node. The nodes of MPI_COMM_WORLD are numbered in the order of the lowest rank on each.
+    /// The number of the process's node. The nodes of MPI_COMM_WORLD are numbered in the order of the lowest
+    /// rank on each.
     Node,
     Nodes,
     /// A number that is the same in all processes of one MPI_COMM_WORLD, and in no others.
@@ -90,7 +92,8 @@ const CALLS_AT: usize = 32;
 /// How many words count the calls of one kind, size class and place.
 pub const COUNTS: usize = 4;
 const NODES_AT: usize = CALLS_AT + Call::ALL.len() * CLASSES_COUNT * PLACES * COUNTS;
-/// The most nodes that have a word of their own; bytes to further nodes are added to the last.
+/// The most nodes that have a word of their own for the bytes sent to them; bytes to further nodes are added
+/// to the last word.
 pub const NODES_MAX: usize = 1024;
 /// The number of words of a page.
 pub const WORDS: usize = NODES_AT + NODES_MAX;

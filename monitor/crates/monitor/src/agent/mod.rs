@@ -24,7 +24,7 @@ pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature}
 
 use crate::time::now_ms;
 
-/// The longest time that a report waits for its sources.
+/// The longest time that a report waits for the answers of its sources.
 const WAIT: Duration = Duration::from_secs(5);
 
 type SourceAnswer = Result<Figures, String>;

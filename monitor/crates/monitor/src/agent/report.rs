@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The record that a host sends, as JSON.
+//! The report that a host sends to the collector, as JSON.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ const JOBS_MAX: usize = 1000;
 const RANKS_MAX: usize = 10_000;
 const INTERVAL_S_MAX: u64 = 3600;
 
-/// The figures of one or more sources. Names have the form `group.quantity`, such as `eth0.sent_bytes`.
+/// What one or more sources of a host have found. Names have the form `group.quantity`, such as
+/// `eth0.sent_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -37,7 +38,7 @@ pub struct Report {
     /// When the report was made: milliseconds since 1970, by the host's clock.
     pub at: u64,
     pub interval_s: u64,
-    /// Sources that could not be read, each with the reason.
+    /// Why sources could not be read, by the source's name.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
     pub part: Figures,

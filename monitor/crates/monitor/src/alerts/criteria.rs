@@ -36,7 +36,7 @@ pub struct Criterion {
     /// empty.
     #[serde(default)]
     pub target: String,
-    /// The names of the `[[notify]]` sections that get the alerts.
+    /// The names of the `[[notify]]` sections that get the criterion's alerts.
     #[serde(default)]
     pub channels: Vec<String>,
     pub is_on: bool,

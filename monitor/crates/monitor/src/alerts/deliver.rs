@@ -59,7 +59,7 @@ pub fn enqueue(
 }
 
 impl Deliver {
-    /// Delivers messages for as long as the monitor runs.
+    /// Delivers the messages of the queue for as long as the monitor runs.
     pub fn run(self) {
         loop {
             if let Err(why) = self.round() {

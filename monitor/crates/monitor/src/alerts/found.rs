@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What a criterion holds for now. A port is always shown with the port at the other end of its link.
+//! The ports, links, nodes, hosts and jobs for which a criterion holds now. A port is always shown with the
+//! port at the other end of its link.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -62,7 +63,8 @@ pub struct Links {
 }
 
 impl Links {
-    /// Reads the links that earlier sweeps have stored. A link that cannot be read will be learnt again.
+    /// Reads the links that were stored after earlier sweeps. A link that cannot be read will be learnt
+    /// again.
     pub fn read(control: &Control) -> Links {
         let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;

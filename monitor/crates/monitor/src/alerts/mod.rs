@@ -35,9 +35,9 @@ use watch::{Change, Watch};
 /// How often hosts, jobs and the monitor itself are examined. Ports, links and nodes are examined with every
 /// sweep.
 const EVERY: Duration = Duration::from_secs(1);
-/// How many cleared alerts are kept.
+/// A cleared alert is removed once so many newer alerts have been raised.
 const CLEARED_MAX: i64 = 20_000;
-/// How many cleared alerts are shown.
+/// The most alerts that the page gets; open ones come first.
 const SHOWN_MAX: i64 = 500;
 
 /// The thread that examines the state by the criteria, and raises and clears alerts.
@@ -49,7 +49,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Watches for as long as the monitor runs.
+    /// Examines the state every second for as long as the monitor runs.
     pub fn run(self) {
         let (mut watch, mut sweep, mut said) = (Watch::default(), None, String::new());
         loop {

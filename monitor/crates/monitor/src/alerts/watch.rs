@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! When an alert is raised and when it is cleared, without a clock or a database.
+//! Decides when an alert is raised and when it is cleared, without a clock or a database.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ struct HeldCondition {
 pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
 
 impl Watch {
-    /// Takes an alert as open: it was just raised, or an earlier program raised it.
+    /// Takes the alert `id` of a criterion and a thing (`key`) as open: it was just raised, or an earlier
+    /// program raised it.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
         held.entry(key).or_insert(HeldCondition { since: at, last: at, alert: None }).alert = Some(id);
@@ -53,7 +54,7 @@ impl Watch {
         }
     }
 
-    /// Clears the alerts of criteria that are gone or off.
+    /// Forgets criteria that are removed or off. Returns that their alerts are to be cleared.
     pub fn withdraw(&mut self, criteria: &[Criterion]) -> Vec<Change> {
         let is_on = |id: i64| criteria.iter().any(|criterion| criterion.id == id && criterion.is_on);
         let mut changes = Vec::new();

@@ -123,7 +123,7 @@ struct Reading {
     latched: bool,
 }
 
-/// The counters of all ports, as the last sweep found them.
+/// The counters of all ports, as the last sweep read them, with which the next sweep compares.
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,

@@ -10,7 +10,8 @@ use super::mad::{
     Path, PerformanceInfo, PortInfo, description,
 };
 
-/// More nodes than a fabric has LIDs; a fabric that claims more is broken or lies.
+/// The most nodes that the walk takes, which is more than a fabric has LIDs. A fabric that claims more is
+/// broken or lies.
 const NODES_MAX: usize = 49_152;
 /// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
 /// none.
@@ -23,12 +24,12 @@ pub const NO_PORT: u8 = 0xff;
 pub struct FabricNode {
     pub guid: u64,
     pub kind: NodeKind,
-    /// The number of the highest port; a switch has port 0, too.
+    /// The number of the node's highest port; a switch has port 0, too.
     pub ports_max: u8,
     pub description: String,
     pub ports: BTreeMap<u8, FabricPort>,
     pub counters: PerformanceInfo,
-    /// Whether the node has answered only the first request.
+    /// Whether the node answered when it was found, but then not about its name or ports.
     pub is_silent: bool,
 }
 
@@ -70,7 +71,7 @@ impl Fabric {
 
 /// What a request of the discovery asks for.
 enum Ask {
-    /// The node behind a port, or None for the node where the walk begins.
+    /// The node behind a port (GUID and number), or None for the node where the walk begins.
     Node(Option<(u64, u8)>),
     Description(u64),
     Port(u64, u8),

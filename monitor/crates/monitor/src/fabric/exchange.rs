@@ -32,7 +32,7 @@ impl Wire for umad::Port {
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExchangeLimits {
-    /// The most requests that are under way at once.
+    /// The most requests that wait for their answers at once.
     pub in_flight: usize,
     /// The longest time for an answer, in milliseconds.
     pub answer_ms: u64,

@@ -41,7 +41,7 @@ pub struct MadRequest {
 pub enum Failure {
     /// No answer came, however often the request was sent.
     Silent,
-    /// The node refused the request with this status in its MAD.
+    /// The node answered that it refuses the request, with this status.
     Refused(u16),
 }
 
@@ -202,7 +202,7 @@ pub struct PortInfo {
     pub lid: u16,
     /// The logical state: 1 down, 2 initialize, 3 armed, 4 active.
     pub state: u8,
-    /// The physical state; 5 means that the link is up.
+    /// The physical state of the port; 5 means that the link is up.
     pub physical: u8,
     /// The number of the link's lanes; 0 if it is unknown.
     pub lanes: u8,

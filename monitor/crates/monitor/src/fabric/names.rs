@@ -17,7 +17,7 @@ pub struct Name {
     pub rack: String,
 }
 
-/// The most characters of a name or a rack.
+/// The most characters that are kept of a name or a rack.
 const NAME_CHARS_MAX: usize = 128;
 const LINES_MAX: usize = 200_000;
 

@@ -40,11 +40,11 @@ pub struct Collector {
 /// How long jobs are shown after their end, in milliseconds.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
-/// The state of a rank that is no longer reported.
+/// The state that a rank gets when its host no longer reports it.
 const ENDED: &str = "Ended";
 
 impl Collector {
-    /// Collects for as long as the monitor runs.
+    /// Collects the jobs of all sources for as long as the monitor runs.
     pub fn run(mut self) {
         match self.known() {
             Ok(jobs) => self.live.now().jobs = jobs,
@@ -243,13 +243,13 @@ fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     });
 }
 
-/// Whether a job says that it runs inside this job of a batch system.
+/// Whether a job says that it runs inside `whole`, a job of a batch system.
 fn is_inside(job: &Job, whole: &Job) -> bool {
     let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
     place == Some((whole.source, whole.id.as_str()))
 }
 
-/// Whether the job runs inside a job of a batch system that is over and that the batch system has forgotten.
+/// Whether a job runs inside a batch system's job that has ended and that the batch system has forgotten.
 fn is_of_ended(job: &Job, known: &[Job]) -> bool {
     known.iter().any(|whole| whole.end.is_some() && whole.user == job.user && is_inside(job, whole))
 }

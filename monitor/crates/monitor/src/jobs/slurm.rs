@@ -19,7 +19,7 @@ use crate::job::Job;
 /// The most jobs that accounting is asked for at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// The longest time for `squeue --json`, which is slow on a large site.
+/// The longest time that `squeue --json` may take, which is slow on a large site.
 const SQUEUE_TIME: Duration = Duration::from_secs(60);
 
 /// The states of jobs that are over ("JOB STATE CODES" of squeue's manual).
@@ -84,7 +84,7 @@ impl Slurm {
     }
 }
 
-/// A slurmrestd and how it is reached.
+/// The client of a slurmrestd.
 struct Rest {
     config: Slurmrestd,
     http: ureq::Agent,

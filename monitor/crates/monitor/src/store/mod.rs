@@ -28,11 +28,12 @@ pub struct Store {
     agent: ureq::Agent,
     place: StoreAddress,
     user: String,
-    /// The sizes of the tables when they were last measured, and why they could not be measured since.
+    /// The sizes of the tables when `measure` last found them, and why it has failed since (empty if it has
+    /// not).
     sizes: Mutex<(Value, String)>,
 }
 
-/// The address of the store, and its key.
+/// Where the store is: a server with its URL and key, or a process of chDB.
 enum StoreAddress {
     Server {
         url: String,
@@ -180,8 +181,9 @@ impl Store {
         self.post(&pairs, sql).map_err(|refusal| refusal.why)
     }
 
-    /// Adds rows, one a line, in ClickHouse's TabSeparated. If the store has seen the token lately, it has
-    /// the rows already, and adds them neither here nor to the views that follow from them.
+    /// Adds rows, one a line, in ClickHouse's TabSeparated. The token stands for these rows: if the store has
+    /// seen it lately, it has them already, and adds them neither here nor to the views that follow from
+    /// them.
     fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), InsertRefusal> {
         let sql = format!(
             "INSERT INTO {table} SETTINGS insert_deduplication_token = '{token}', \

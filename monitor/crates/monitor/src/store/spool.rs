@@ -9,16 +9,16 @@ use std::collections::VecDeque;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// The most bytes that wait in memory because the disk is full.
+/// The most bytes of rows that wait in memory because the disk is full.
 pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
 /// Rows of one table, which the store gets in one INSERT.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub table: String,
-    /// The token by which the store recognises a repeat.
+    /// The token by which the store recognises that the same block comes again.
     pub token: String,
-    /// The rows, one a line.
+    /// The rows in ClickHouse's TabSeparated, one a line.
     pub lines: String,
 }
 
@@ -81,7 +81,7 @@ impl Spool {
         self.waiting.len() as u64
     }
 
-    /// Adds a block. An error says why there is no room, and the block is lost.
+    /// Adds a block behind the others. An error says why there is no room for it; then the block is lost.
     pub fn keep(&mut self, block: Block) -> Result<(), String> {
         let bytes = block.bytes();
         if self.bytes + bytes > self.bytes_max {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::spool::{Block, MEMORY_BYTES_MAX, Spool};
 use super::{InsertRefusal, Store};
 
-/// How long rows are gathered; the monitor loses these rows if it is killed.
+/// How long rows are gathered before they go into the spool; the monitor loses these rows if it is killed.
 const GATHER: Duration = Duration::from_secs(1);
 /// How long the writer waits before it asks a store again that did not take rows.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -97,7 +97,7 @@ impl Writer {
         }
     }
 
-    /// Puts the gathered rows into the spool.
+    /// Puts the rows that were gathered into the spool, a block for each table.
     pub fn flush(&self) {
         let Some(spool) = &self.0.spool else { return };
         // The lock is held over both steps, so that two threads cannot change the order.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The answers to the page's questions, as JSON. Each knows who asks, and shows nobody the jobs of others.
+//! Answers to the page's questions, as JSON. Each function knows who asks, and shows nobody the jobs of
+//! others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The past: a picture of the fabric at some time, the jobs of that time, and the course of a job as a trace
-//! for Perfetto.
+//! Answers about the past: a picture of the fabric at some time, the jobs of that time, and the course of a
+//! job as a trace for Perfetto.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

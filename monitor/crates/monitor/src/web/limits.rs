@@ -14,16 +14,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 type Refusal = (StatusCode, String);
 
-/// How many passwords are tried at once. Each costs 19 MiB and many milliseconds of a core, or a question to
-/// the directory.
+/// How many passwords are checked at once. Each check costs 19 MiB and many milliseconds of a core, or a
+/// question to the directory.
 const TRIALS: usize = 2;
 /// How many trials of passwords may wait; further ones are refused for now.
 const WAITING_MAX: usize = 16;
-/// How many attempts to log in an address may make at once, and after that in a minute.
+/// How many attempts to log in may come from one address, at once and then in each minute.
 const OF_ADDRESS: u32 = 30;
-/// How many attempts to log in to an account all addresses may make at once, and after that in a minute.
+/// How many attempts to log in to one account may come from all addresses, at once and then in each minute.
 const OF_ACCOUNT: u32 = 60;
-/// How many KiB of reports are read at once.
+/// How many KiB of hosts' reports are read at once.
 const REPORTS_KIB: usize = 64 << 10;
 /// How many questions the store gets at once; each answer may have 256 MiB.
 const QUESTIONS: usize = 8;
@@ -124,7 +124,7 @@ impl RequestLimits {
     }
 }
 
-/// Returns the network of an address, whose attempts count together: with IPv6 every owner of an address has
+/// Returns the network of an address, by which attempts are counted: with IPv6 every owner of an address has
 /// at least 64 bits.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

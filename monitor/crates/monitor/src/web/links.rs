@@ -18,7 +18,7 @@ use crate::people::Who;
 /// How many of a job's ports are named: those with the highest use.
 const HOTTEST: usize = 15;
 
-/// The state of the fabric at one time, apart from the lock of `Live`.
+/// A copy of the fabric's state, with which routes are followed while others use `Live`.
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,

@@ -34,9 +34,9 @@ enum Format {
 enum View {
     /// Samples of all ports, or of one.
     Ports,
-    /// Errors of ports, summed.
+    /// The sums of each port's errors.
     Errors,
-    /// Numbers of all hosts, or of one.
+    /// Figures of all hosts, or of one.
     Hosts,
     Jobs,
     /// Counters of one job's ranks.
@@ -51,11 +51,11 @@ pub struct TableQuery {
     format: Format,
     from: Option<u64>,
     to: Option<u64>,
-    /// The GUID of the node whose ports are asked for. Without it all nodes are.
+    /// The GUID of the node whose ports are asked for, or None for all nodes.
     node: Option<String>,
-    /// The number of the port that is asked for. Without it all ports are.
+    /// The number of the port that is asked for, or None for all ports.
     port: Option<u8>,
-    /// The name of the host that is asked for. Without it all hosts are.
+    /// The name of the host that is asked for, or None for all hosts.
     host: Option<String>,
     /// The source of the job that is asked for.
     source: Option<String>,
@@ -326,8 +326,8 @@ fn of_job(asked: &TableQuery) -> Pages {
     }
 }
 
-/// The SQL condition for the rows of `jobs`, called `s`, that a person may see, as `Who::sees` says. Its
-/// parameters are those of `sight`.
+/// The SQL condition for the rows of `jobs`, called `s`, that a person may see, as `Who::sees` says. `sight`
+/// returns the parameters of the condition.
 pub const SEEN: &str = "({all:UInt8} OR s.user = {user:String} OR has(JSONExtract({projects:String}, 'Array(String)'), s.project))";
 
 pub fn sight(who: &Who) -> Parameters {
