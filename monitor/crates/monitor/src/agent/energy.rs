@@ -10,7 +10,7 @@ use super::links::{entries, file_name, text};
 use super::report::Figures;
 
 /// For each powercap zone (a processor package or a part of one), by the name of its folder: the last value
-/// of its counter, and the microjoules that it used since this program's start.
+/// of its counter, and the microjoules that it has used since this program's start.
 #[derive(Default)]
 pub struct Energy(BTreeMap<String, (u64, u64)>);
 

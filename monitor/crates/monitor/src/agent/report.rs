@@ -20,7 +20,7 @@ const INTERVAL_S_MAX: u64 = 3600;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Values of the time of the report, such as the free memory.
+    /// Values as they were at the time of the report, such as the free memory.
     pub gauges: BTreeMap<String, f64>,
     /// Values that only grow, such as the bytes that a link has sent.
     pub counters: BTreeMap<String, u64>,

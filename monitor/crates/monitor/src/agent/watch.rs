@@ -48,8 +48,8 @@ impl Watched {
         Ok(self.joined(pages))
     }
 
-    /// Returns a job for each world of these pages, with the processes that ended earlier. Beside a page
-    /// stands whether its process is over. A job is returned once more after its last process has ended.
+    /// Returns a job for each world of `pages`, with its processes that ended earlier. The bool says whether
+    /// a page's process is over. A job is returned once more after its last process has ended.
     fn joined(&mut self, pages: Vec<(ProcessPage, bool)>) -> Vec<Job> {
         let mut worlds: BTreeMap<u64, (Vec<ProcessPage>, bool)> = BTreeMap::new();
         for (page, is_over) in pages {

@@ -10,8 +10,8 @@ use super::mad::{
     Path, PerformanceInfo, PortInfo, description,
 };
 
-/// The most nodes that the walk takes, which is more than a fabric has LIDs. A fabric that claims more is
-/// broken or lies.
+/// The most nodes that the walk takes in: a fabric has fewer LIDs, so one that claims more nodes is broken or
+/// lies.
 const NODES_MAX: usize = 49_152;
 /// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
 /// none.

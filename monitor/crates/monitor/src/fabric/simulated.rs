@@ -15,7 +15,7 @@ use super::exchange::Wire;
 pub struct Simulated {
     answers: VecDeque<Received>,
     pub silent: HashSet<u64>,
-    /// Every so many MADs one is lost; with 0 none is lost.
+    /// One MAD in so many is lost; with 0 none is lost.
     pub lose: u32,
     sent: u32,
     /// Fields of PortCountersExtended by (node, port, first byte).
