@@ -17,8 +17,8 @@ pub const BUILD: u64 = {
     }
 };
 
-/// The shape of a new job's memory on this host. Prints a line if ranks may allocate less than the machine
-/// has, unless OUTBOARD_ARENA_BYTES asks for that.
+/// Chooses the sizes of a new job's memory on this host. Prints a line if its ranks may allocate less than
+/// the machine has, unless OUTBOARD_ARENA_BYTES asks for that.
 pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Shape {
     let sparse = Shape::sparse(ranks, spawned, proxies);
     if let Some(arena_bytes) = settings.arena_bytes {
@@ -33,7 +33,8 @@ pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Sha
     sparse
 }
 
-/// Makes the memory of a new job. `settings`: its maker's settings of the scopes `settings::agree::LAUNCHER`.
+/// Makes the memory of a new job, and stores the name of this build and `settings` in it: the text of the
+/// caller's settings of the scopes `settings::agree::LAUNCHER`.
 pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     let (segment, fd) = Segment::create(shape)?;
     segment.job().build.store(BUILD, Ordering::Relaxed);
@@ -41,7 +42,8 @@ pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     Ok((segment, fd))
 }
 
-/// Attaches the memory of a job that others have made, if they are of this build.
+/// Attaches the memory of a job that another process has made. Errors: a library of another build has made
+/// it.
 pub fn attach(fd: OwnedFd) -> Result<Segment> {
     let segment = Segment::attach(fd)?;
     let theirs = segment.job().build.load(Ordering::Relaxed);

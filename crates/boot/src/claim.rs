@@ -10,15 +10,16 @@ use sys::process::ProcessHandle;
 use telemetry::ProcessName;
 use transport::shm::{LocalRank, Segment};
 
-/// What this process is, by its environment.
+/// What this process turns out to be, by the environment variables that it has.
 pub(crate) enum Claim {
-    /// A rank of `mpirun`'s job.
+    /// The process is a rank of a job that `mpirun` started.
     Rank(&'static Segment, LocalRank),
-    /// A process that is not part of a job, or is the child of a rank.
+    /// The process belongs to no job, or a rank of the job started it, so that the rank's number is taken.
     Alone,
 }
 
-/// Claims the rank that the environment names.
+/// Enters this process's pid in the page of the rank that OUTBOARD_RANK names, if no other process has done
+/// so.
 pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     let (Some(fd), Some(rank)) = (settings.job_fd, settings.rank) else { return Ok(Claim::Alone) };
     let Some(segment) = segment(settings, fd)? else { return Ok(Claim::Alone) };
@@ -44,7 +45,7 @@ pub struct ProxyMembership {
     pub proxy: u32,
     /// The process that started the proxy, `mpirun` or a rank. The proxy ends with it.
     pub parent: ProcessHandle,
-    /// The values chosen by measurement.
+    /// The tuning values of this process: those of the job's table, unless a setting overrides them.
     pub tuning: &'static tuning::Tuning,
 }
 
@@ -82,8 +83,8 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     Ok(ProxyMembership { segment, proxy, parent, tuning: crate::tuning::of_process(segment, settings) })
 }
 
-/// Does what `mpirun` does for a proxy that it starts: makes the process no rank's child, and moves it to its
-/// cpu.
+/// Makes a proxy that a rank started as if `mpirun` had: pins the process to the proxy's cpu and forks, so
+/// that it is not the rank's child. `announce` gets the pid of the fork.
 fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Result<()> {
     if let Some(cpus) = &settings.proxy_cores
         && let Some(cpu) = cpus.iter().cycle().nth(proxy as usize)
@@ -94,14 +95,14 @@ fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Re
     sys::child::detach(announce).map_err(|error| Error::new(Class::Other, format!("cannot fork: {error}")))
 }
 
-/// Simulates what tests want of the machine.
+/// Makes large reads of another process's memory fail from a length on, if a test's setting says so.
 pub(crate) fn simulate(settings: &Settings) {
     if let Some(bytes) = settings.cma_refused_bytes_min {
         sys::remote::refuse_from(bytes as usize);
     }
 }
 
-/// Starts to time and to trace this process, as the settings say.
+/// Starts to record events in a trace and to measure durations, if the settings ask for that.
 pub(crate) fn time(settings: &Settings, who: ProcessName, alone: bool) {
     if let Some(file) = &settings.trace
         && let Err(error) = telemetry::event::trace(who, file, alone, settings.trace_events_max as usize)
@@ -122,8 +123,8 @@ pub(crate) fn keep(segment: Segment) -> &'static Segment {
     Box::leak(Box::new(segment))
 }
 
-/// The job's segment, by the inherited descriptor, or by the launcher's descriptor if a program between the
-/// two has closed ours. None if neither exists any more, as for a program that a rank started.
+/// Opens the job's segment by the inherited descriptor `fd`, or, if a program in between has closed that, by
+/// the same descriptor of the launcher. Returns None if neither exists, as in a program that a rank started.
 fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
     let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {

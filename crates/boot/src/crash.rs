@@ -26,29 +26,32 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGILL, "SIGILL"),
     (libc::SIGABRT, "SIGABRT"),
 ];
-/// The bytes of the handler's stack. A smaller stack would overflow while names are found.
+/// The length of the stack on which the signal handler runs. On a smaller stack the search for the names of
+/// functions would overflow.
 const STACK_BYTES: usize = 512 << 10;
-/// The time after which the handler counts as hanging.
+/// After so many seconds in the signal handler, a timer sends the signal again.
 const PATIENCE_S: i64 = 5;
 const FRAMES_MAX: usize = 16;
 
 struct Watch {
-    /// "rank 1 (pid 4711 on host)".
+    /// The rank as the report names it: "rank 1 (pid 4711 on host)".
     who: String,
     pid: i32,
     wait: bool,
 }
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
-/// The thread whose crash is being reported, 0 if none; then how many times its handler was entered again.
+/// The id of the thread whose crash is being reported; 0 if there is none.
 static CRASHED: AtomicI32 = AtomicI32::new(0);
+/// How many more times that thread has entered the signal handler.
 static AGAIN: AtomicI32 = AtomicI32::new(0);
-/// The addresses at which it stood, innermost first; null ends the list. Then how many of them were printed.
+/// The addresses at which the crashed thread stood, innermost first; null ends the list.
 static FRAMES: [AtomicPtr<c_void>; FRAMES_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; FRAMES_MAX];
+/// How many of these addresses have been printed.
 static PRINTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes a crash of this process, from now on, print a report that names `rank`. Called once, by the thread
-/// that joins.
+/// Installs the signal handler that reports a crash of this process under the name `rank`. Called once, by
+/// the thread that joins the job.
 pub(crate) fn watch(crash: Crash, rank: &str) {
     if crash == Crash::Off {
         return;
@@ -73,7 +76,7 @@ pub(crate) fn watch(crash: Crash, rank: &str) {
     }
 }
 
-/// Gives this thread a stack for handlers, if it has none.
+/// Gives the calling thread a stack for signal handlers, if it has none.
 fn own_stack() {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut old: libc::stack_t = unsafe { std::mem::zeroed() };
@@ -93,7 +96,7 @@ fn own_stack() {
     }
 }
 
-/// Whether a name can be looked up on the stack on which the handler runs.
+/// Whether the stack on which the signal handler runs is large enough to look up names of functions.
 fn is_roomy() -> bool {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut stack: libc::stack_t = unsafe { std::mem::zeroed() };
@@ -118,7 +121,7 @@ fn set(signal: c_int, handler: usize, flags: c_int) {
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
-/// The handler.
+/// Handles a signal that ends the process: prints the report, and ends the process by the same signal.
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let thread = thread();
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid record.
@@ -209,7 +212,8 @@ fn find_frames() {
     unsafe { backtrace::trace_unsynchronized(&mut keep) };
 }
 
-/// Prints the frames that have not been printed, with names or without.
+/// Prints the stored addresses that have not been printed yet, each with the name of its function if
+/// `with_names`.
 fn print_frames(with_names: bool) {
     loop {
         let number = PRINTED.load(Ordering::Relaxed);
@@ -243,7 +247,7 @@ fn print_frames(with_names: bool) {
     }
 }
 
-/// Writes an address in the form for addr2line: the file and the offset in it.
+/// Writes where the address `ip` lies, in the form for addr2line: the file and the offset in the file.
 fn write_location(line: &mut CrashLine, ip: *mut c_void) -> std::fmt::Result {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -257,7 +261,7 @@ fn write_location(line: &mut CrashLine, ip: *mut c_void) -> std::fmt::Result {
     write!(line, "({}+{:#x})", file.to_string_lossy(), ip as usize - info.dli_fbase as usize)
 }
 
-/// A line of text on the stack.
+/// A line of the report, as bytes on the stack: the handler must not allocate.
 struct CrashLine {
     bytes: [u8; 512],
     used: usize,
@@ -288,7 +292,8 @@ fn thread() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Sends the signal to this thread in `seconds` seconds; 0: never. The timer lasts as long as the process.
+/// Has the kernel send `signal` to `thread` in `seconds` seconds; 0 stops an earlier timer. The timer lasts
+/// as long as the process.
 fn send_after(seconds: i64, signal: c_int, thread: i32) {
     static TIMER: AtomicI32 = AtomicI32::new(-1);
     if TIMER.load(Ordering::Relaxed) < 0 {
@@ -316,7 +321,7 @@ fn send_after(seconds: i64, signal: c_int, thread: i32) {
     };
 }
 
-/// Ends the process by this signal, as if there were no handler.
+/// Ends the process by `signal`, as if the handler had not been installed.
 fn end_by(signal: c_int) {
     set(signal, libc::SIG_DFL, 0);
     let pid = sys::process::id() as i32;

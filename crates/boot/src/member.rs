@@ -19,18 +19,18 @@ use crate::site::Site;
 pub struct Membership {
     /// The job's memory, mapped until the process ends.
     pub segment: &'static Segment,
-    /// This process's number in the segment. Its rank in MPI_COMM_WORLD counts from the first rank of its
-    /// world.
+    /// This process's number in the segment. MPI_COMM_WORLD numbers its ranks from `first` on.
     pub rank: LocalRank,
     /// The first rank of this process's world: 0, except for processes that were spawned.
     pub first: u32,
     /// The number of ranks in MPI_COMM_WORLD.
     pub size: u32,
-    /// The values chosen by measurement.
+    /// The tuning values of this process: those of the job's table, unless a setting overrides them.
     pub tuning: &'static Tuning,
     /// Whether this is a job of one process that no `mpirun` started.
     pub alone: bool,
-    /// The state for a job that another launcher than `mpirun` started.
+    /// The connection to another launcher than `mpirun`; None if `mpirun`, or no launcher, started the
+    /// process.
     site: Option<&'static Site>,
 }
 
@@ -102,7 +102,7 @@ impl Membership {
         self.segment.world(self.first)
     }
 
-    /// The processes of MPI_COMM_WORLD on all hosts.
+    /// The process numbers of all ranks of MPI_COMM_WORLD, on all hosts.
     pub fn members(&self) -> Range<u32> {
         self.first..self.first + self.size
     }
@@ -174,8 +174,8 @@ impl Membership {
         }
     }
 
-    /// Makes the agent of this host report to the other hosts what is new here. On one host `mpirun` is
-    /// nudged only if `always` says that it must know.
+    /// Makes `mpirun` look at this host's memory now, to report to the other hosts what is new. In a job on
+    /// one host this does nothing unless `always` is set.
     pub fn nudge_launcher(&self, always: bool) {
         let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
         if launcher != 0 && (always || self.segment.has_nodes()) {

@@ -35,35 +35,36 @@ const MEMORY: &str = "memory";
 const NAMES: &str = "names";
 /// How often a state is checked that no process announces.
 const TICK: Duration = Duration::from_millis(2);
-/// The time that the launcher gets to read what a rank printed.
+/// How long a rank that ends the job waits first, so that the launcher can read the rank's last lines.
 const FLUSH: Duration = Duration::from_millis(50);
-/// The time that the launcher gets to end this process, when the job ends.
+/// How long a process waits for the launcher to end it, after it has asked the launcher to end the job.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A process of this host that a rank watches.
+/// A process of this host whose end a rank watches for.
 #[derive(Clone, Copy)]
 enum Watched {
     Rank(u32),
     Proxy(u32),
 }
 
-/// A rank's connection to its launcher, and its place in the job, until the process ends.
+/// What a rank of a job that another launcher started keeps until the process ends: the connection to the
+/// launcher, and the job's segment.
 #[derive(Debug)]
 pub(crate) struct Site {
     client: &'static pmi::Client,
     pub segment: &'static Segment,
     pub rank: LocalRank,
-    /// The host of each rank.
+    /// For each rank of the job, the number of its host.
     nodes: Vec<u32>,
     /// Whether this process has reported to the launcher that it may end.
     has_left: AtomicBool,
 }
 
-/// The connection of a process that could not enter its job.
+/// The connection to the launcher of a process that could not enter its job; unset otherwise.
 static FAILED: OnceLock<&pmi::Client> = OnceLock::new();
 
-/// Makes the launcher end a job that this process could not enter, while the other ranks wait for it. The
-/// printed text gets a moment first, as in `Site::abort`.
+/// Makes the launcher end a job that this process could not enter, since the other ranks wait for it. Waits
+/// for `FLUSH` first, so that the launcher can read what was printed.
 pub fn give_up_entering(code: i32) {
     if let Some(client) = FAILED.get() {
         std::thread::sleep(FLUSH);
@@ -72,7 +73,8 @@ pub fn give_up_entering(code: i32) {
 }
 
 impl Site {
-    /// Enters the job of another launcher, if one has made this process a rank of several.
+    /// Enters the job of a launcher other than `mpirun`. Returns None if no such launcher has made this
+    /// process one rank of several.
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
         let launcher = settings::launcher_variables::launcher();
         // A program that a rank starts has the rank's variables, too.
@@ -148,8 +150,8 @@ impl Site {
         Ok(Site { client, segment, rank: local, nodes, has_left: AtomicBool::new(false) })
     }
 
-    /// Publishes the names of this host's endpoints to the other hosts, and learns theirs. Then all ranks
-    /// elsewhere count as arrived at MPI_Init. Returns at once.
+    /// Starts a thread that publishes the names of this host's endpoints, learns those of the other hosts,
+    /// and then counts the ranks of other hosts as arrived at MPI_Init. Does not wait for the thread.
     pub fn wire_up(&'static self) -> Result<()> {
         let spin = self.has_cpu_for_each();
         self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
@@ -160,8 +162,8 @@ impl Site {
         }
     }
 
-    /// Starts to wait for all other hosts at MPI_Finalize. Then all ranks elsewhere count as arrived there.
-    /// Returns at once.
+    /// Starts a thread that waits until all hosts have arrived at MPI_Finalize, and then counts the ranks of
+    /// other hosts as arrived there. Does not wait for the thread.
     pub fn arrive(&'static self) -> Result<()> {
         if self.segment.has_nodes() {
             spawn("outboard-leave", move || self.fence(Site::fence_at_finalize))
@@ -170,7 +172,8 @@ impl Site {
         }
     }
 
-    /// Makes a fence; the lowest rank of the host calls `of_leader`, which makes it.
+    /// Takes part in a fence of all ranks: the lowest rank of the host by `of_leader`, which works for the
+    /// host around the fence, the others by the bare fence.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
         let done = if self.is_leader() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {
@@ -228,8 +231,8 @@ impl Site {
         Ok(())
     }
 
-    /// The name of the endpoint of a rank of this host, once it exists. If the rank ends before, `watch` ends
-    /// the job.
+    /// Waits until `rank` of this host has an endpoint, and returns the endpoint's name. If the rank ends
+    /// before, `watch` ends the job.
     fn await_endpoint(&self, rank: u32) -> Vec<u8> {
         loop {
             match self.segment.endpoint(rank) {
@@ -239,7 +242,8 @@ impl Site {
         }
     }
 
-    /// The name of the endpoint of a proxy of this host, once it exists; empty if the proxy has ended.
+    /// Waits until `proxy` of this host has an endpoint, and returns the endpoint's name; empty if the proxy
+    /// has ended.
     fn await_proxy(&self, proxy: u32) -> Vec<u8> {
         let endpoint = self.segment.proxy_endpoint(proxy);
         loop {
@@ -251,7 +255,8 @@ impl Site {
         }
     }
 
-    /// Reports that this process may end. No rank of this host needs a proxy any more.
+    /// Reports to the launcher that this process may end. The lowest rank of the host also lets the proxies
+    /// end.
     pub fn leave(&self) {
         if self.is_leader() {
             self.segment.job().ending.store(1, Ordering::Relaxed);
@@ -261,14 +266,15 @@ impl Site {
         self.client.finalize();
     }
 
-    /// Makes the launcher end the job. The last text that this rank printed gets a moment first: a launcher
-    /// that ends a job may leave unread what is still in its pipes.
+    /// Makes the launcher end the job. Waits for `FLUSH` first: a launcher that ends a job may leave unread
+    /// what is still in the pipes of its ranks.
     pub fn abort(&self, code: i32) {
         std::thread::sleep(FLUSH);
         self.client.abort(code);
     }
 
-    /// Runs as long as the process, and ends it if the launcher or a rank on which it depends has ended.
+    /// Watches the launcher and the processes of this host on which this one depends, in a thread that lasts
+    /// as long as the process, and ends the job if one of them has ended.
     fn watch(&self) {
         let others = self.here().filter(|rank| *rank != self.rank.peer()).map(Watched::Rank);
         let mut not_started: Vec<Watched> = match self.is_leader() {
@@ -313,7 +319,7 @@ impl Site {
         }
     }
 
-    /// Handles the end of a rank of this host.
+    /// Ends the job after `rank` of this host has ended without MPI_Finalize.
     fn rank_ended(&self, rank: u32, pid: u32) {
         let Some(page) = self.page(rank).filter(|page| page.state() != State::Finalized) else { return };
         page.set_state(State::Dead);
@@ -323,7 +329,8 @@ impl Site {
         }
     }
 
-    /// Handles the end of a proxy of this host, which only costs speed: ranks continue its operations.
+    /// Notes that a proxy of this host has ended, and wakes the ranks. That only costs speed: the ranks
+    /// continue the proxy's operations.
     fn proxy_ended(&self, proxy: u32, pid: u32) {
         let page = self.segment.proxy(proxy);
         self.segment.set_endpoint(self.segment.proxy_endpoint(proxy), &[]);
@@ -342,7 +349,7 @@ impl Site {
         }
     }
 
-    /// Ends the job, and prints a sentence.
+    /// Prints `sentence` as the reason, and ends the job.
     fn give_up(&self, sentence: &str) -> ! {
         eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
         // This comes before this rank's other threads learn of it, which end the process.
@@ -353,8 +360,8 @@ impl Site {
         unsafe { libc::_exit(1) }
     }
 
-    /// Whether all ranks of this host have published where they run, and no process needs another's cpu. The
-    /// last rank that asks gets the final answer.
+    /// Whether each rank and proxy of this host can have a cpu of its own. False until all ranks of the host
+    /// have published their cpus, so the last rank that asks gets the final answer.
     fn has_cpu_for_each(&self) -> bool {
         let here: Vec<_> = self.here().filter_map(|rank| self.page(rank)).collect();
         let mut first: Vec<u32> = here.iter().map(|page| page.cpu.load(Ordering::Relaxed)).collect();
@@ -366,7 +373,7 @@ impl Site {
                 || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= all))
     }
 
-    /// The process of a rank or proxy; 0 before it is published.
+    /// The pid of a watched rank or proxy; 0 before the process has published it.
     fn pid(&self, one: Watched) -> u32 {
         match one {
             Watched::Rank(rank) => self.page(rank).map_or(0, |page| page.pid.load(Ordering::Acquire)),
@@ -374,7 +381,7 @@ impl Site {
         }
     }
 
-    /// The proxies of each host.
+    /// The numbers of the proxies of a host, which are the same on every host.
     fn proxies(&self) -> Range<u32> {
         0..self.segment.shape().proxies
     }
@@ -395,7 +402,7 @@ impl Site {
         leader(&self.nodes, self.node()) == self.rank.peer()
     }
 
-    /// How many ranks are on other hosts.
+    /// The number of the job's ranks that are on other hosts.
     fn elsewhere(&self) -> u32 {
         self.nodes.iter().filter(|node| **node != self.node()).count() as u32
     }
@@ -405,17 +412,18 @@ impl Site {
     }
 }
 
-/// The ranks of a host, ascending.
+/// The ranks on host number `node`, ascending. `nodes` has the host of each rank.
 fn ranks_of(nodes: &[u32], node: u32) -> impl Iterator<Item = u32> {
     (0..).zip(nodes).filter(move |(_, of)| **of == node).map(|(rank, _)| rank)
 }
 
-/// The lowest rank of a host.
+/// The lowest rank on host number `node`. `nodes` has the host of each rank.
 fn leader(nodes: &[u32], node: u32) -> u32 {
     ranks_of(nodes, node).next().unwrap_or(0)
 }
 
-/// Makes the memory of this host's ranks, and publishes where it is.
+/// Makes the memory that the ranks of this host share, and publishes in the launcher's store how they can
+/// open it. Called by the lowest rank of the host.
 fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
@@ -436,7 +444,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     Ok(fd)
 }
 
-/// Opens the memory that the lowest rank of this host has made.
+/// Opens the memory that `leader`, the lowest rank of this host, has made.
 fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
     let place = client.get(leader, MEMORY)?;
     let mut words = place.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
@@ -470,8 +478,8 @@ fn identity() -> String {
     format!("{} {}", boot.trim(), pids.display())
 }
 
-/// The address by which others know this host: the address of the launcher's name for it, else of its own
-/// name. Empty if neither name has an address that others can reach.
+/// The address by which other hosts reach this host: that of the launcher's name for the host, or else of the
+/// host's own name. Empty if neither name has such an address.
 fn address() -> String {
     let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
     let names =

@@ -11,13 +11,14 @@ use tuning::{
     read_row,
 };
 
-/// Stores the values of a table in a job. Called by its creator, before any process attaches.
+/// Stores the tuning table of this machine in a job's page. The creator of the job calls it before any
+/// process attaches.
 pub fn set_tuning(job: &JobPage, tuning: &Tuning) {
     let words = job.tuning.iter().zip(tuning.to_words());
     words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
 }
 
-/// The values of this process, made when it joins its job.
+/// The tuning values of this process, read from the job's page when the process joins.
 pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
@@ -30,7 +31,7 @@ pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tun
     })
 }
 
-/// The values after the settings have overridden them.
+/// Replaces the tuning values that a setting overrides, and returns them all.
 pub fn overruled(mut tuning: Tuning, settings: &Settings) -> Tuning {
     let mut set = |row, value| tuning.set(row, value, ValueSource::Setting);
     if settings.inline_bytes_max > 0 {

@@ -99,7 +99,7 @@ classes! {
 #[error("{}", .0.message)]
 pub struct Error(Box<ErrorFacts>);
 
-/// The content of an `Error`.
+/// What an `Error` contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
     /// The class that the MPI call returns unless `code` is set.
@@ -119,19 +119,19 @@ impl Error {
         Error(Box::new(ErrorFacts { class, code: None, errno: None, message: message.into() }))
     }
 
-    /// The same error, for which the MPI call returns `code`.
+    /// Returns this error, changed so that the MPI call returns `code`.
     pub fn with_code(mut self, code: i32) -> Error {
         self.0.code = Some(code);
         self
     }
 
-    /// The same error, caused by a system call that failed with `errno`.
+    /// Returns this error, changed so that it names `errno`, the errno of the system call that failed.
     pub fn with_errno(mut self, errno: Option<i32>) -> Error {
         self.0.errno = errno;
         self
     }
 
-    /// The number that the MPI call returns: the program's code, or else the class.
+    /// The number that the MPI call returns: `code` if a callback of the program gave one, or else the class.
     pub fn code(&self) -> i32 {
         self.0.code.unwrap_or(self.0.class as i32)
     }

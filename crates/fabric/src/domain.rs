@@ -31,13 +31,14 @@ impl<T> Object<T> {
         self.0.as_ptr().cast()
     }
 
-    /// The object's record.
+    /// The C struct of the object, as libfabric declares it.
     pub(crate) fn record(&self) -> &T {
         // SAFETY: the object is open, and the provider does not change the fields that this crate reads.
         unsafe { self.0.as_ref() }
     }
 
-    /// A table of the object's calls, whose pointer `pick` takes from the record.
+    /// The table of functions to which `pick` points: each object of libfabric has its functions in such
+    /// tables.
     pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
         // SAFETY: every open object has its tables as long as it is open.
         unsafe { &*pick(self.record()) }
@@ -104,19 +105,19 @@ impl Domain {
         &self.provider.library
     }
 
-    /// The provider's name for error sentences.
+    /// The provider and its interface, as error sentences name them.
     pub(crate) fn name(&self) -> String {
         self.provider.to_string()
     }
 
-    /// Whether memory registration has this mode (a bit FI_MR_...).
+    /// Whether the provider sets the bit `mode` (FI_MR_...), which says what registered memory needs.
     pub(crate) fn needs(&self, mode: c_int) -> bool {
         // SAFETY: the record's attributes live as long as it does.
         let attributes = unsafe { &*self.provider.info().domain_attr };
         attributes.mr_mode & mode != 0
     }
 
-    /// A key made of a number: its low bits, as many as the provider's keys have.
+    /// Makes the key for registered memory from `number`: the low bits, as many as the provider's keys have.
     pub(crate) fn key_of(&self, number: u64) -> u64 {
         // SAFETY: the record's attributes live as long as it does.
         let bytes = unsafe { &*self.provider.info().domain_attr }.mr_key_size;

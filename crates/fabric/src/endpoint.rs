@@ -27,28 +27,28 @@ use sys::{Block, Span};
 
 /// Bytes of a context, in which the provider keeps state of an operation: struct fi_context2 (fabric.h).
 const CONTEXT_BYTES: usize = 64;
-/// The most completions that one call of `poll` reads.
+/// The most completions that one call of `poll` takes from the completion queue.
 const COMPLETIONS: usize = 16;
 
 /// The longest packet through ofi_rxm: a message that fits its buffers (FI_OFI_RXM_BUFFER_SIZE). A longer
 /// message takes another round trip, and arrives after shorter ones that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
-/// The longest packet to a target.
+/// The longest packet to the endpoint `target`.
 const TARGET_PACKET_BYTES_MAX: usize = 128;
-/// Bytes of the buffer for packets to a target.
+/// The length of the buffer in which the endpoint `target` receives packets.
 const TARGET_BUFFER_BYTES: usize = 4 << 10;
 
-/// The sizes of an endpoint.
+/// How long an endpoint's packets and buffers are, and how many operations may be under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The longest packet, in bytes.
     pub packet_bytes_max: usize,
     /// The most sends that may be under way.
     pub sends_max: usize,
-    /// The number of buffers for packets that arrive, at least two.
+    /// The number of receive buffers, at least two.
     pub receive_buffers: usize,
-    /// The bytes of each of these buffers, at least two packets.
+    /// The length of each receive buffer, at least two packets.
     pub receive_buffer_bytes: usize,
     /// The most reads and writes of peers' memory that may be under way.
     pub accesses_max: usize,
@@ -68,7 +68,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// These sizes, reduced to what is fast with a provider.
+    /// Returns these sizes, with packets no longer than the provider sends quickly.
     fn fitted(self, provider: &Provider) -> Config {
         let is_layered = provider.name().ends_with(";ofi_rxm");
         let most = if is_layered { LAYERED_BYTES_MAX } else { usize::MAX };
@@ -76,17 +76,17 @@ impl Config {
     }
 }
 
-/// The number that this endpoint has for another endpoint.
+/// The number by which this endpoint names another endpoint, to which it sends and whose memory it accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address(u64);
 
-/// The answer to a send, read or write.
+/// Whether a send, read or write was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
     /// The operation is under way.
     Done,
-    /// There is no room now: nothing was started. `poll` makes room.
+    /// The provider has no room now, so no operation was started. `poll` makes room.
     Full,
 }
 
@@ -97,9 +97,9 @@ pub enum Event {
     Packet(Packet),
     /// The read or write with this token has ended.
     Accessed(u64),
-    /// A packet to this address was perhaps not delivered, with libfabric's reason.
+    /// A packet to this address was perhaps not delivered. The text is libfabric's reason.
     Undelivered(Address, String),
-    /// The read or write with this token has failed, with libfabric's reason.
+    /// The read or write with this token has failed. The text is libfabric's reason.
     Failed(u64, String),
 }
 
@@ -123,37 +123,40 @@ impl Packet {
 pub struct Endpoint {
     // In the order in which the fields must be dropped.
     object: Object<ffi::FidEp>,
-    /// A second endpoint by which peers read exposed memory, and its name. It has connections of its own, so
-    /// that the bytes delay neither packets nor the requests for bytes in the other direction.
+    /// A second endpoint, from which peers read exposed memory, and its name. It has connections of its own,
+    /// so that those reads delay neither packets nor reads in the other direction. None until memory is
+    /// exposed.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
-    /// The receive buffer of `target`; its number is `Config::receive_buffers`.
+    /// The receive buffer of the endpoint `target`. In `held_packets` it comes last, as number
+    /// `Config::receive_buffers`.
     target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
-    /// The registration of the buffers, if the provider requires one.
+    /// The registration of `memory` with the provider; None if the provider requires no registration.
     registered: Option<Region>,
     domain: Arc<Domain>,
     config: Config,
-    /// The longest packet that the provider copies at once.
+    /// The longest packet that the provider copies during the send, so that no send buffer stays in use.
     inject_bytes_max: usize,
-    /// The descriptor on which a process can sleep, if the provider has one.
+    /// The descriptor that becomes readable when something arrives; None if the provider has no such
+    /// descriptor.
     wait_fd: Option<RawFd>,
-    /// The name of this endpoint, as peers get it.
+    /// The name by which peers reach this endpoint: `Compatibility`, then libfabric's name.
     name: Vec<u8>,
-    /// The memory of contexts, then buffers of sends, then buffers of receives.
+    /// One block of memory: the contexts of all operations, then the send buffers, then the receive buffers.
     memory: Block,
-    /// Numbers of sends that are not under way.
+    /// The numbers of the send buffers that are not in use.
     free_sends: Vec<u32>,
-    /// Numbers of accesses that are not under way.
+    /// The numbers that a new read or write of a peer's memory may take.
     free_accesses: Vec<u32>,
-    /// The destination of each send under way.
+    /// For each send buffer, the destination of the packet under way in it; None if the buffer is not in use.
     destinations: Vec<Option<Address>>,
-    /// The token of each access under way.
+    /// For each number of a read or write, its caller's token; None if the number is not in use.
     tokens: Vec<Option<u64>>,
     /// For each receive buffer: the number of packets that have not been released, and whether the provider
     /// has returned the buffer.
     held_packets: Vec<(u32, bool)>,
-    /// Receive buffers that may be given to the provider again.
+    /// The numbers of receive buffers that the provider has returned and whose packets are all released.
     unposted: Vec<u32>,
     regions_made: u64,
     keys: RandomState,
@@ -162,7 +165,7 @@ pub struct Endpoint {
 // SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, as the caller of `Endpoint::open` ensures.
 unsafe impl Send for Endpoint {}
 
-/// The operation of a context, with its number among operations of the same kind.
+/// What a context stands for: a send, a receive buffer or an access, by its number among its kind.
 enum Purpose {
     Send(u32),
     Receive(u32),
@@ -575,7 +578,7 @@ impl Endpoint {
         }
     }
 
-    /// Notes that the provider has returned a receive buffer.
+    /// Notes that the provider does not write to receive buffer `number` any more.
     fn note_returned(&mut self, number: u32) {
         let (packets, is_returned) = &mut self.held_packets[number as usize];
         if *packets == 0 { self.unposted.push(number) } else { *is_returned = true }
@@ -597,7 +600,8 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// The operation to which a context belongs.
+    /// The operation to which a context belongs, by its position among the contexts. Errors (MPI_ERR_INTERN):
+    /// the provider has returned a context that is not this endpoint's.
     fn purpose(&self, context: *mut c_void) -> Result<Purpose> {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
         let offset = (context as usize).wrapping_sub(self.context(0) as usize);
@@ -613,7 +617,8 @@ impl Endpoint {
         })
     }
 
-    /// The bytes of a packet that the provider has put into a receive buffer.
+    /// The bytes of a packet at `address` in receive buffer `number`. Errors (MPI_ERR_INTERN): the provider
+    /// names bytes outside the buffer.
     fn arrived(&self, number: u32, address: usize, bytes: usize) -> Result<Span> {
         let buffer = self.receive_buffer(number);
         let from = address.wrapping_sub(buffer.address());
@@ -661,7 +666,8 @@ impl Endpoint {
         (sends_max + receive_buffers + 1 + accesses_max) * CONTEXT_BYTES
     }
 
-    /// The memory from the first aligned address on: contexts, buffers of sends, buffers of receives.
+    /// `memory` from its first aligned address on: the contexts, then the send buffers, then the receive
+    /// buffers.
     fn aligned(&self) -> Span {
         let memory = self.memory.span();
         let skipped = memory.address().next_multiple_of(CONTEXT_BYTES) - memory.address();
@@ -677,7 +683,7 @@ impl Endpoint {
         self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
     }
 
-    /// Whether a receive buffer belongs to `target`.
+    /// Whether `number` is the receive buffer of the endpoint `target`.
     fn is_of_target(&self, number: u32) -> bool {
         number as usize == self.config.receive_buffers
     }
@@ -692,7 +698,7 @@ impl Endpoint {
     }
 }
 
-/// A new endpoint that is bound to its completion queue and address vector, and not enabled yet.
+/// Opens an endpoint, and binds it to its completion queue and address vector. The caller enables it.
 fn new_bound(
     domain: &Domain,
     completions: &Object<ffi::FidCq>,
@@ -713,7 +719,8 @@ fn enable(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<()> {
     check(domain.library(), endpoint.control(ffi::FI_ENABLE, ptr::null_mut()), failed)
 }
 
-/// Opens the completion queue, with a descriptor to sleep on if the provider has one.
+/// Opens the completion queue. Returns it with a descriptor to sleep on, or None if the provider has no
+/// descriptor.
 fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::FidCq>, Option<RawFd>)> {
     // SAFETY: a record of numbers and null pointers, for which zero means the default.
     let mut attributes: ffi::CqAttr = unsafe { std::mem::zeroed() };
@@ -733,7 +740,7 @@ fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::Fid
     Ok((queue, (code == 0 && fd >= 0).then_some(fd)))
 }
 
-/// Sets the longest packet: the provider returns a receive buffer when such a packet may not fit any more.
+/// Tells the provider the longest packet: it returns a receive buffer once the rest is shorter than that.
 fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Libfabric) -> Result<()> {
     let calls = endpoint.calls(|record| record.ops);
     // SAFETY: the object is open; the option is a size_t.
@@ -749,7 +756,7 @@ fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &L
     check(library, code, || format!("packets of {bytes} bytes are refused"))
 }
 
-/// The name of an enabled endpoint, as peers get it.
+/// The name of an enabled endpoint, as peers get it: `Compatibility`, then libfabric's name.
 fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
     let mut name = vec![0; 256];
     let mut bytes = name.len();
