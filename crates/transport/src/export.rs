@@ -19,59 +19,59 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// How long an exporter's thread sleeps before it looks whether it has been closed.
+/// How long an exporter's thread sleeps at most before it checks whether the exporter has been closed.
 const WATCH: Duration = Duration::from_millis(200);
-/// The length of a staging buffer.
+/// The length of a staging buffer, through which an importer reads and writes.
 const STAGING_BYTES: usize = 64 << 10;
-/// The number of staging buffers, which bounds the accesses under way.
+/// The number of an importer's staging buffers, and so of the reads and writes that may be under way.
 const STAGING: usize = 48;
-/// How long an access to a rank may take before the rank is lost, in nanoseconds.
+/// How long a read or write of a rank's memory may take, in nanoseconds, before the rank counts as lost.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// A range of a rank's memory, and how to reach it.
+/// A range of memory that a rank has exported, with the numbers by which an importer reaches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportedRange {
     /// The address of its first byte in the rank's process.
     pub address: u64,
-    /// Its length.
+    /// The length of the range.
     pub bytes: u64,
-    /// The provider's key.
+    /// The provider's key for the range.
     pub key: u64,
-    /// The address of its first byte as the provider counts (`RemoteMemory::base`).
+    /// The address of the range's first byte as the provider counts (`RemoteMemory::base`).
     pub base: u64,
 }
 
 impl ExportedRange {
-    /// The number of words of a range in a note.
+    /// How many 64-bit words a range takes in a note to the proxy.
     pub const WORDS: usize = 4;
 
-    /// Returns the words of a range.
+    /// Returns the range as the words that a note carries.
     pub fn words(&self) -> [u64; ExportedRange::WORDS] {
         [self.address, self.bytes, self.key, self.base]
     }
 
-    /// Reads a range from its words. Returns None if no memory can lie there.
+    /// Makes a range of the words in a note. Returns None if their number is wrong or the range would wrap.
     pub fn from_words(words: &[u64]) -> Option<ExportedRange> {
         let &[address, bytes, key, base] = words else { return None };
         address.checked_add(bytes)?;
         Some(ExportedRange { address, bytes, key, base })
     }
 
-    /// Returns the offset of a part of this range, or None if the part is not within it.
+    /// Returns the offset in this range of the `bytes` bytes at `address`, or None if they lie outside.
     pub fn find(&self, address: u64, bytes: u64) -> Option<u64> {
         let at = address.checked_sub(self.address)?;
         (at <= self.bytes && bytes <= self.bytes - at).then_some(at)
     }
 }
 
-/// The rank's side: the memory that it exports, and the thread that serves it.
+/// A rank's exported memory, with the endpoint that serves it and the thread that drives the endpoint.
 pub struct Exporter {
     shared: Arc<Shared>,
     name: Vec<u8>,
 }
 
 struct Shared {
-    /// The endpoint and its regions; None once the exporter is closed.
+    /// The endpoint and the registered ranges; None once the exporter is closed.
     open: Mutex<Option<Open>>,
 }
 
@@ -82,7 +82,7 @@ struct Open {
 }
 
 impl Exporter {
-    /// Opens an endpoint for memory, as `route_fabric::Port::open` opens one for packets. Errors
+    /// Opens an endpoint by which importers reach exported memory, and starts its thread. Errors
     /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
     pub fn open(segment: &Segment, wanted: &ProviderChoice) -> Result<Exporter> {
         let endpoint = endpoint(segment, wanted, 1)?;
@@ -115,14 +115,14 @@ impl Exporter {
         Some(ExportedRange { address: span.address() as u64, bytes, key, base })
     }
 
-    /// Revokes a range: its key means nothing any more.
+    /// Revokes a range: from now on no importer reads or writes it.
     pub fn revoke(&self, range: &ExportedRange) {
         if let Some(open) = self.shared.lock().as_mut() {
             open.regions.remove(&range.key);
         }
     }
 
-    /// Revokes everything, and cuts all connections: nothing that is under way arrives any more.
+    /// Revokes all ranges and closes the endpoint: reads and writes under way change nothing any more.
     pub fn close(&self) {
         *self.shared.lock() = None;
     }
@@ -139,7 +139,7 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the endpoint progress until the exporter is closed.
+    /// Drives the endpoint until the exporter is closed. The exporter's thread runs this.
     fn drive(&self, fd: Option<&OwnedFd>) {
         sys::signal::block_all();
         let mut packets = Vec::new();
@@ -164,37 +164,40 @@ impl Shared {
     }
 }
 
-/// An access to a rank's memory.
+/// What the importer does with a part of a rank's memory.
 #[derive(Clone, Copy)]
 enum Access {
-    /// Reads into this span.
+    /// Reads that memory, and copies its bytes to this span.
     Read(Span),
-    /// Writes the bytes of this span.
+    /// Writes the bytes of this span to that memory.
     Write(Span),
 }
 
-/// The proxy's side: reads and writes the memory that ranks have exported.
+/// A proxy's endpoint, by which it reads and writes the memory that ranks have exported.
 pub struct Importer {
     endpoint: Endpoint,
     region: Region,
     staging: Block,
-    /// Staging buffers that are not in use.
+    /// The numbers of the staging buffers that are not in use.
     free: Vec<u32>,
-    /// The access under way of each staging buffer: its rank, and for a read the destination of the bytes.
+    /// For each staging buffer, the read or write under way in it: the rank, and for a read the destination
+    /// of the bytes. None if the buffer is not in use.
     under_way: Vec<Option<(u32, Option<Span>)>>,
-    /// The address of each rank, and the range for the heartbeat, which the rank never revokes.
+    /// For each rank, its exporter's address, and the range to which the importer writes its heartbeat.
     ranks: HashMap<u32, (Address, ExportedRange)>,
-    /// The heartbeat's count, the time of its last write, and the time between writes, in nanoseconds.
+    /// The count that the last heartbeat wrote.
     heartbeat: u64,
+    /// When the last heartbeat was written, in nanoseconds of `sys::clock::now`.
     beaten: u64,
+    /// The time between two heartbeats, in nanoseconds.
     beat_ns: u64,
-    /// The ranks that have writes whose arrival is not known yet.
+    /// The ranks with writes that may not have arrived yet.
     written: HashSet<u32>,
     lost: HashSet<u32>,
 }
 
 impl Importer {
-    /// Opens an endpoint. `beat_ns`: how often the heartbeat is written, in nanoseconds. Errors
+    /// Opens the importer's endpoint. `beat_ns` is the time between two heartbeats, in nanoseconds. Errors
     /// (MPI_ERR_OTHER, MPI_ERR_NO_MEM): the endpoint cannot be opened.
     pub fn open(segment: &Segment, wanted: &ProviderChoice, beat_ns: u64) -> Result<Importer> {
         let mut endpoint = endpoint(segment, wanted, STAGING)?;
@@ -216,8 +219,8 @@ impl Importer {
         })
     }
 
-    /// Adds a rank, by its exporter's name and the word for the heartbeat, which the rank exports as long as
-    /// its exporter is open. Returns false if the name is not valid.
+    /// Adds a rank, by the name of its exporter and the word to which heartbeats go, which the rank exports
+    /// as long as its exporter is open. Returns false if the name is not valid.
     pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
@@ -226,13 +229,13 @@ impl Importer {
         true
     }
 
-    /// Whether a rank's memory is out of reach.
+    /// Whether a rank's memory is out of reach: an access to it has failed, or the rank was never added.
     pub fn is_lost(&self, rank: u32) -> bool {
         self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
     }
 
-    /// Reads pieces of a rank's memory into `to`, one after the other; `to` is as long as all of them.
-    /// Returns false if the rank is lost.
+    /// Reads pieces of a rank's memory (range, offset in it, length), one after the other, into `to`, which
+    /// is as long as all pieces. Returns false if the rank is lost.
     pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -255,8 +258,8 @@ impl Importer {
         is_done
     }
 
-    /// Writes `from` to pieces of a rank's memory. The bytes may arrive after this returns (`settle` waits
-    /// for them). Returns false if the rank is lost.
+    /// Writes `from` to pieces of a rank's memory (range, offset in it, length). The bytes may arrive after
+    /// this returns: `settle` waits for them. Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -275,8 +278,8 @@ impl Importer {
         true
     }
 
-    /// Waits until all writes have arrived, except those to lost ranks. A read of the same rank completes
-    /// after them, so one is made for each rank.
+    /// Waits until all writes to ranks that are not lost have arrived. It reads a byte of each such rank,
+    /// since a read completes after the writes before it.
     pub fn settle(&mut self) {
         if self.written.is_empty() {
             return;
@@ -290,8 +293,8 @@ impl Importer {
         }
     }
 
-    /// Writes the heartbeat to all ranks if it is time. A wait for one rank's memory calls this, too, so that
-    /// the other ranks see that this process lives.
+    /// Writes the heartbeat to all ranks if `beat_ns` has passed since the last one. A wait for one rank
+    /// calls this, too, so that the other ranks see that this process lives.
     pub fn beat(&mut self) {
         let now = sys::clock::now();
         if now - self.beaten < self.beat_ns {
@@ -309,7 +312,8 @@ impl Importer {
         }
     }
 
-    /// Starts an access from or to the next free staging buffer.
+    /// Waits for a free staging buffer and starts a read or write of a rank's memory through it. Returns
+    /// false if the rank is lost.
     fn access(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> bool {
         let begun = sys::clock::now();
         while !self.is_lost(rank) {
@@ -327,7 +331,8 @@ impl Importer {
         false
     }
 
-    /// Starts an access with the last free staging buffer, which must exist. An error loses the rank.
+    /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. After an
+    /// error the rank is lost, and the answer is `Full`.
     fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Sent {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
@@ -359,7 +364,7 @@ impl Importer {
         }
     }
 
-    /// Polls until `done`. Returns false if the rank is lost.
+    /// Polls until `done` returns true. Returns false if `rank` is lost, which it is if this takes too long.
     fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
@@ -374,7 +379,7 @@ impl Importer {
         !self.is_lost(rank)
     }
 
-    /// Does one round of a wait.
+    /// Writes a heartbeat if it is time, and polls once.
     fn idle(&mut self) {
         self.beat();
         if !self.poll() {
@@ -383,7 +388,7 @@ impl Importer {
         }
     }
 
-    /// Takes completed accesses; returns whether there were any.
+    /// Handles reads and writes that have ended. Returns whether there was an event.
     fn poll(&mut self) -> bool {
         let Importer { endpoint, staging, free, under_way, lost, .. } = self;
         let mut packets = Vec::new();

@@ -27,9 +27,9 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// This process reports to a peer what it has consumed when the peer does not know of so many bytes.
+/// When so many consumed bytes are not reported to the peer that sent them, this process sends a report.
 const REPORT_BYTES: u64 = 128 << 10;
-/// How often this process checks waiting packets and timers.
+/// How often this process sends waiting packets and checks the timers of its peers, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
 
 /// The network of one process.
@@ -37,42 +37,42 @@ pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
     proxy_end_reports: Option<proxy_end::ProxyEndReports>,
-    /// The addresses at which peers expose memory, by name.
+    /// The addresses at which peers expose memory, by the names that the peers have sent.
     targets: HashMap<Box<[u8]>, Address>,
-    /// Packets that `pump` releases at once; kept here only to reuse its memory.
+    /// Packets that `pump` is about to release; a field only so that the vector's memory is reused.
     done: Vec<Packet>,
 }
 
-/// The records of the peers to or from which there was a packet.
+/// The records of the peers with which this process has exchanged packets.
 pub(crate) struct Peers {
     rank: u32,
     /// The number of this process's world (`Segment::generation`).
     generation: u32,
     secret: u64,
-    /// The segment, which has the names of all endpoints.
+    /// The host's segment, from which this process learns the names of its peers' endpoints.
     segment: Segment,
-    /// The records, in the order of `Peers::index`. A record exists from the first packet on.
+    /// Each peer's record, at `Peers::index`; None before the first packet to or from the peer.
     all: Vec<Option<Box<PeerRecord>>>,
     ranks: usize,
     /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
-    /// Tokens of pulls that have ended, and whether their bytes are there.
+    /// The pulls that have ended: the token of each, and whether its bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
-    /// The same for pulls for edges.
+    /// The pulls for edges that have ended: the token of each, and whether its bytes are there.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
-    /// Peers with packets about edges that have not been taken.
+    /// Peers from which packets about edges wait to be taken.
     pub(crate) edge_senders: Vec<u32>,
-    /// Peers that need an answer or the number of consumed bytes, and get no other packet.
+    /// Peers that wait for an answer or a report of consumed bytes, which no other packet has carried yet.
     needing_reply: Vec<u32>,
     /// Peers that may not have all packets of this process, or of which no packet has come.
     unsettled: Vec<u32>,
-    /// When the clock was last read.
+    /// When `check_unsettled` last read the clock.
     now: u64,
     /// Whether packets to a connected peer wait for room at the provider.
     is_clogged: bool,
 }
 
-/// A packet that has not been taken yet: in the endpoint's buffer, or a copy.
+/// A packet that has not been taken yet: it lies in the endpoint's buffer, or in a copy if it came early.
 pub(crate) enum HeldPacket {
     InBuffer(Packet),
     Copied(Block),
@@ -97,9 +97,9 @@ pub(crate) struct PeerRecord {
     generation: u32,
     address: Option<Address>,
     sequence: Sequence<Block>,
-    /// Packets for point-to-point that have not been taken.
+    /// The packets of point-to-point messages that wait to be taken.
     inbox: VecDeque<(Header, HeldPacket)>,
-    /// Packets about edges that have not been taken.
+    /// The packets about edges that wait to be taken.
     edges: VecDeque<(Header, HeldPacket)>,
     /// Whether the peer is in `Peers::edge_senders`.
     is_edge_sender: bool,
@@ -121,9 +121,9 @@ pub(crate) struct PeerRecord {
     next_probe: u64,
     /// How long the peer has been silent, until a packet of it has come.
     silence: Silence,
-    /// Since when no packet reaches the peer, and why.
+    /// Since when no packet reaches the peer, and why; None while the peer is not lost.
     lost: Option<(u64, String)>,
-    /// The same reason, until `Net::take` has returned it.
+    /// Why the peer is lost, until `Net::take` has returned it as an error; None otherwise.
     unreported_loss: Option<String>,
 }
 
@@ -149,13 +149,14 @@ impl Net {
         Net { endpoint, peers, proxy_end_reports, targets: HashMap::new(), done: Vec::new() }
     }
 
-    /// Whether no packet waits that could leave now.
+    /// Whether no packet waits that could leave now, so that the process may sleep.
     pub(crate) fn is_idle(&self) -> bool {
         let is_unfinished = self.proxy_end_reports.as_ref().is_some_and(|reports| reports.is_unfinished);
         self.peers.needing_reply.is_empty() && !self.peers.is_clogged && !is_unfinished
     }
 
-    /// Sends a packet whose payload `fill` writes. A promised packet is never refused.
+    /// Sends a packet whose payload `fill` writes. `Full` means that there is no room; a promised packet
+    /// never gets that answer.
     pub(crate) fn send(
         &mut self,
         number: u32,
@@ -215,7 +216,8 @@ impl Net {
         Sent::Done
     }
 
-    /// Whether `packets` packets of `bytes` bytes in all may be promised.
+    /// Whether there is room to send `packets` packets of `bytes` bytes in all, so that the caller may
+    /// promise them.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
         if self.resolve(number).is_none() || !self.is_in_contact(number) {
             return false;
@@ -225,18 +227,19 @@ impl Net {
         sequence.has_room(packets, bytes) && (sequence.stores_copies() || free >= packets)
     }
 
-    /// Sends a packet that has no number of its own. Returns whether it left.
+    /// Sends a probe or an answer, which has no number of its own. Returns whether it left.
     fn send_unnumbered(&mut self, number: u32, header: Header) -> bool {
         self.resolve(number).is_some_and(|address| self.send_unnumbered_to(address, number, header))
     }
 
-    /// The same to a given address of a peer.
+    /// Sends an unnumbered packet to `address` of peer `number`. Returns whether it left.
     fn send_unnumbered_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }
 
-    /// Takes the next packet of a peer. Errors (MPI_ERR_PROC_ABORTED), once: the peer is lost.
+    /// Takes the next point-to-point packet of a peer. Returns None if there is none. Errors
+    /// (MPI_ERR_PROC_ABORTED), once: the peer is lost.
     pub(crate) fn take(&mut self, number: u32) -> Result<Option<(Header, HeldPacket)>> {
         let Some(peer) = self.peers.get_mut(number) else { return Ok(None) };
         if let Some(next) = peer.inbox.pop_front() {
@@ -255,7 +258,7 @@ impl Net {
         fail!(Class::ProcAborted, "{sentence}")
     }
 
-    /// Makes the record of a peer anew if a new process has its number now.
+    /// Empties the record of a peer if a new process has the peer's number by now.
     pub(crate) fn renew(&mut self, number: u32) {
         let generation = self.peers.segment.generation(number);
         if let Some(peer) = self.peers.get_mut(number).filter(|peer| peer.generation < generation) {
@@ -299,7 +302,7 @@ impl Net {
         }
     }
 
-    /// Sends answers and reports of consumed bytes. A peer without room does not delay the others.
+    /// Sends the answers and reports that peers wait for. A peer without room does not delay the others.
     fn reply_to_all(&mut self) {
         for number in std::mem::take(&mut self.peers.needing_reply) {
             if self.reply_to(number) {
@@ -310,7 +313,8 @@ impl Net {
         }
     }
 
-    /// Sends a peer what it needs. Returns whether the peer has everything, or is lost.
+    /// Sends a peer the report and the answer that it waits for. Returns whether both have left, or the peer
+    /// is lost.
     fn reply_to(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
@@ -332,7 +336,7 @@ impl Net {
         has_left
     }
 
-    /// Sends packets that wait, and probes to peers that do not answer.
+    /// Sends packets that wait for room, and probes to peers that have not answered for a while.
     fn check_unsettled(&mut self) {
         let now = sys::clock::now();
         let is_early = now < self.peers.now + TICK_NS;
@@ -463,7 +467,7 @@ impl Peers {
         self.arrivals = (0..self.ranks as u32).filter(is_in_arrivals).collect();
     }
 
-    /// The index of a peer's record: the records of proxies follow those of ranks.
+    /// The index of a peer's record in `all`: the records of ranks, then those of proxies.
     fn index(&self, number: u32) -> usize {
         match number & PROXY {
             0 => number as usize,
@@ -475,7 +479,8 @@ impl Peers {
         if index < self.ranks { index as u32 } else { PROXY | (index - self.ranks) as u32 }
     }
 
-    /// Puts a packet into its queue. `done` gets packets that can be released.
+    /// Puts a packet into its sender's queue, after the checks of its header. A packet that need not wait
+    /// goes to `done`, and is then released.
     fn file_packet(&mut self, packet: Packet, done: &mut Vec<Packet>) {
         let wire = Wire::read(packet.bytes(), self.secret)
             .filter(|wire| wire.source != self.rank && self.segment.is_endpoint(wire.source));
@@ -531,7 +536,8 @@ impl PeerRecord {
         self.consumed_here.wrapping_sub(self.reported_consumed) >= REPORT_BYTES
     }
 
-    /// Makes the record that of a new process. Returns packets of the earlier process that were not taken.
+    /// Empties the record for a new process with the peer's number. Returns the earlier process's packets
+    /// that still lie in the endpoint's buffer.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
         // `is_in_arrivals` becomes false, so `arrivals` reports the new process like any peer: the state that
         // the matcher has of the peer must be made anew before.
@@ -544,7 +550,8 @@ impl PeerRecord {
         before.inbox.into_iter().chain(before.edges).filter_map(in_buffer).collect()
     }
 
-    /// Files a numbered packet. Returns it if it can be released.
+    /// Puts a numbered packet into the queue of its kind, or stores it as early. Returns the packet if it
+    /// does not lie in the queue, so that it can be released.
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
         match self.sequence.receive(wire.stamp) {
             Arrival::Next => {

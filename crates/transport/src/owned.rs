@@ -8,16 +8,16 @@ use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use sys::Span;
 
-/// Bytes on the heap.
+/// A buffer in the process's private memory, whose bytes are undefined until they are written.
 pub struct Memory(Box<[MaybeUninit<u8>]>);
 
 impl Memory {
-    /// `bytes` bytes of undefined content.
+    /// Allocates `bytes` bytes, whose content is undefined.
     pub fn new(bytes: usize) -> Memory {
         Memory(Box::new_uninit_slice(bytes))
     }
 
-    /// A copy of a span.
+    /// Allocates as many bytes as `from` has, and copies them.
     pub fn copy_of(from: Span) -> Memory {
         let mut memory = Memory::new(from.bytes());
         from.save(&mut memory);

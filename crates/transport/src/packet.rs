@@ -9,9 +9,9 @@ use sys::Span;
 pub struct Header {
     /// The kind of packet; never 0.
     pub kind: u8,
-    /// The tag, if the packet has an envelope.
+    /// The tag of the message, if the packet has an envelope.
     pub tag: i32,
-    /// The context, if the packet has an envelope; else a ticket.
+    /// The context of the message, if the packet has an envelope. In other packets, the ticket of a request.
     pub context: u64,
 }
 
@@ -28,49 +28,50 @@ impl Header {
     }
 }
 
-/// The most payload that travels beside the header, in the same slot.
+/// The longest payload that travels in one slot of a ring, beside the packet's header.
 pub const INLINE_BYTES: usize = 40;
 
 /// The longest message that is best sent in one packet. Each packet of a longer message, except the last,
 /// carries at least this much (docs/measured/choices.md).
 pub const PACKET_BYTES_MAX: usize = 16 << 10;
 
-/// The answer to a send.
+/// Whether a send has sent the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
     /// The packet is under way.
     Done,
-    /// There is no room now: nothing was sent.
+    /// There is no room now: the packet was not sent, and the caller tries again later.
     Full,
 }
 
-/// A range of a peer's memory that the peer says it has exposed.
+/// A range of a peer's memory that the peer has exposed to pulls, as the peer has described it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteRange {
-    /// The address of its first byte, as the peer's provider counts.
+    /// The address of the range's first byte, as the peer's provider counts.
     pub base: u64,
-    /// The provider's key for it.
+    /// The provider's key for the range.
     pub key: u64,
-    /// The length in bytes.
+    /// The length of the range.
     pub bytes: u64,
 }
 
-/// The answer to a pull.
+/// Whether a pull (a read of a peer's exposed memory) was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pull {
     /// The pull is under way; `Reach::pulled` reports its end by its token.
     Started,
-    /// There is no room now: nothing was started.
+    /// There is no room now: the pull was not started, and the caller tries again later.
     Full,
-    /// This route cannot read that memory.
+    /// This route can never read that memory: the caller must get the bytes in another way.
     Never,
 }
 
 /// A receiver of packets, one after the other. It is a trait because a closure cannot be marked to be
 /// inlined.
 pub trait PacketSink {
-    /// Looks at a packet and says whether it takes it. The payload is valid during the call only.
+    /// Looks at a packet, and returns whether it takes the packet and whether it wants the next. The payload
+    /// is valid during the call only.
     fn packet(&mut self, header: &Header, payload: Span) -> Taken;
 }

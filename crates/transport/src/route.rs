@@ -35,14 +35,14 @@ pub enum Route {
 /// Registered memory of this process, which a peer may read or a read of a peer's memory fills. It must stay
 /// mapped until this is dropped.
 pub enum Exposed {
-    /// Registered with the network's provider.
+    /// Memory that is registered with the network's provider.
     Fabric(route_fabric::Exposed),
-    /// Known to the simulated network.
+    /// Memory of a rank of a simulated job.
     Sim(sim::Exposed),
 }
 
 impl Exposed {
-    /// The numbers that a peer needs to read it.
+    /// The numbers that a peer needs to pull this memory.
     pub fn remote_range(&self) -> RemoteRange {
         match self {
             Exposed::Fabric(exposed) => exposed.remote_range(),
@@ -51,13 +51,13 @@ impl Exposed {
     }
 }
 
-/// The source of a process's routes.
+/// The memory and the network through which a process reaches its peers; `route` makes a route of it.
 pub enum Reach {
-    /// The segment of this host.
+    /// All peers are on this host, and share its segment.
     Shm(route_shm::Port),
-    /// The segment of this host, and the network to other hosts.
+    /// The job has several hosts: peers on this host share its segment, others are reached by the network.
     Nodes(Box<(route_shm::Port, route_fabric::Port)>),
-    /// A simulated job.
+    /// The job is simulated: all its ranks are in this process.
     Sim(sim::Port),
 }
 
@@ -70,7 +70,7 @@ impl Reach {
         }
     }
 
-    /// This process's number.
+    /// This process's number in the job.
     pub fn rank(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.rank(),
@@ -79,12 +79,12 @@ impl Reach {
         }
     }
 
-    /// The segment of this host, if there is one.
+    /// The segment of this host; None in a simulated job.
     pub fn segment(&self) -> Option<&Segment> {
         self.shm().map(route_shm::Port::segment)
     }
 
-    /// The number of processes.
+    /// The number of process numbers in the job, including room for spawned ranks.
     pub fn ranks(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.ranks(),
@@ -108,7 +108,7 @@ impl Reach {
         }
     }
 
-    /// Makes the record of a peer anew if a new process has its number now.
+    /// Empties the record of a peer if a new process has the peer's number by now.
     pub fn renew(&self, peer: u32) {
         if let Reach::Nodes(ports) = self {
             ports.1.renew(peer);
@@ -124,7 +124,8 @@ impl Reach {
         Ok(())
     }
 
-    /// Whether long messages are faster if their receiver reads the sender's memory.
+    /// Whether a long message is faster if its receiver reads it from the sender's memory than if it goes in
+    /// packets.
     pub fn prefers_read(&self) -> bool {
         self.shm().is_some_and(route_shm::Port::prefers_read)
     }
@@ -166,7 +167,7 @@ impl Reach {
         }
     }
 
-    /// The network to other hosts, if the job has several.
+    /// The port to other hosts; None if the job has one host.
     pub fn network(&mut self) -> Option<&mut route_fabric::Port> {
         match self {
             Reach::Nodes(ports) => Some(&mut ports.1),
@@ -266,8 +267,8 @@ impl Route {
         }
     }
 
-    /// The amount that the peer has consumed of this process's packets since the job started, in the peer's
-    /// units. The number wraps.
+    /// How much of this process's packets the peer has consumed since the job started, in the units in which
+    /// the peer calls `consume`. The number wraps.
     #[inline]
     pub fn consumed(&self) -> u64 {
         match self {
@@ -278,7 +279,8 @@ impl Route {
         }
     }
 
-    /// Reports to the peer that this process has consumed `amount` more of its packets.
+    /// Reports to the peer that this process has consumed `amount` more of its packets. The caller defines
+    /// the unit.
     #[inline(always)]
     pub fn consume(&mut self, amount: u64) {
         match self {
@@ -289,8 +291,8 @@ impl Route {
         }
     }
 
-    /// Bytes of payload of the next packet, for a message of `message_bytes` bytes that goes in several
-    /// packets.
+    /// How much payload the next packet should carry, for a message of `message_bytes` bytes that goes in
+    /// several packets.
     pub fn chunk_for(&self, message_bytes: usize) -> usize {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -328,7 +330,7 @@ impl Route {
         matches!(self, Route::Shm(_) | Route::Sim(_))
     }
 
-    /// Whether packets travel on while both processes compute.
+    /// Whether the kernel moves packets on while neither process is in an MPI call.
     pub fn is_carried_by_kernel(&self) -> bool {
         match self {
             Route::Loopback | Route::Shm(_) => false,
@@ -356,7 +358,7 @@ impl Route {
         }
     }
 
-    /// The same as `read`, into memory of the library.
+    /// Reads the peer's memory at `address` into a buffer of the library. Returns false if it cannot be read.
     pub fn read_into(&self, address: usize, to: &mut [MaybeUninit<u8>]) -> bool {
         // SAFETY: the slice is live and exclusive until after the call, and no route keeps the span.
         self.read(address, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) })

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Span;
 
-/// A process's access to the network.
+/// A process's endpoint in the network, by which it reaches its peers on other hosts.
 pub struct Port {
     net: Arc<Mutex<Net>>,
     wake_method: WakeMethod,
@@ -34,19 +34,20 @@ pub struct Port {
 
 /// How a sleeping process is woken when something arrives.
 enum WakeMethod {
-    /// A thread rings its bell. A rank sleeps on the bell alone, since signals belong to the program.
+    /// A thread rings the process's bell. A rank is woken in this way: it sleeps on the bell alone, since
+    /// signals belong to its program.
     Thread(Arc<Sleeper>),
-    /// A proxy sleeps on the descriptor itself.
+    /// The process sleeps on this descriptor of the endpoint and on its bell at once. A proxy does that.
     Descriptor(OwnedFd),
     /// The process is not woken, so it sleeps for short times only.
     Nothing,
 }
 
-/// The longest sleep of a proxy that nothing wakes: the provider has no descriptor, or had no room for a
-/// packet.
+/// The longest sleep of a proxy that an arriving packet may not wake: its provider has no descriptor, or
+/// packets of its own wait for room.
 const BLIND_MAX: Duration = Duration::from_millis(1);
 
-/// Both directions between this process and one peer.
+/// The route to one peer on another host: sends packets to it, and takes those that came from it.
 pub struct Link {
     net: Arc<Mutex<Net>>,
     peer: u32,
@@ -54,9 +55,9 @@ pub struct Link {
     promised: usize,
 }
 
-/// Registered memory of this process.
+/// Memory of this process that is registered with the provider until this is dropped.
 pub struct Exposed {
-    /// `None` only while this is dropped. The region is dropped under the lock.
+    /// The registration; None only while this is dropped. It is dropped under the lock of `net`.
     region: Option<Region>,
     far: RemoteRange,
     net: Arc<Mutex<Net>>,
@@ -76,15 +77,16 @@ impl Exposed {
         Exposed { region: Some(region), far: RemoteRange { base, key, bytes }, net: net.clone() }
     }
 
-    /// The numbers that a peer needs to read it.
+    /// The numbers that a peer needs to read this memory.
     pub fn remote_range(&self) -> RemoteRange {
         self.far
     }
 }
 
 impl Net {
-    /// Starts to read exposed memory from byte `at` of `far` on into `to`, which lies in `own`. No one may
-    /// use `to`, and `own` must stay, until `token` has come back.
+    /// Starts to read a peer's exposed memory `far`, from its byte `at` on, into `to`, which lies in `own`.
+    /// No one may use `to`, and `own` must stay, until `Event::Accessed` or `Event::Failed` has returned
+    /// `token`.
     fn pull(
         &mut self,
         address: Address,
@@ -113,9 +115,9 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens the endpoint of a process by libfabric, and publishes its name. If the user has chosen no
-    /// interface, it is the one with the job's address for this host. Errors (MPI_ERR_OTHER): there is no
-    /// libfabric, or it has no provider for this host.
+    /// Opens a process's endpoint by libfabric, and publishes its name. If the user has chosen no interface,
+    /// the endpoint uses the interface with the host's address in the job. Errors (MPI_ERR_OTHER): there is
+    /// no libfabric, or it has no provider for this host.
     pub fn open(segment: &Segment, member: EndpointOwner, wanted: &ProviderChoice) -> Result<Port> {
         let library = Libfabric::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
@@ -181,7 +183,7 @@ impl Port {
         lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }
 
-    /// Whether a rank may sleep. If so, its bell rings when something arrives.
+    /// Whether a rank may sleep now. If so, its bell will ring when a packet arrives or a pull ends.
     pub fn may_sleep(&self) -> bool {
         let net = lock(&self.net);
         let WakeMethod::Thread(sleeper) = &self.wake_method else { return false };
@@ -192,7 +194,8 @@ impl Port {
         may
     }
 
-    /// How long a proxy may sleep on `descriptor`; None if something has arrived.
+    /// How long a proxy may sleep on `descriptor` now, at most; None if something has arrived and it must
+    /// poll.
     pub fn nap_max(&self) -> Option<Duration> {
         let net = lock(&self.net);
         match self.wake_method {
@@ -202,7 +205,7 @@ impl Port {
         }
     }
 
-    /// The descriptor that becomes readable when something arrives at a proxy after `nap_max`.
+    /// The descriptor on which a proxy sleeps after `nap_max`; None if the provider has none, or for a rank.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.wake_method {
             WakeMethod::Descriptor(fd) => Some(fd.as_fd()),
@@ -215,7 +218,7 @@ impl Port {
         lock(&self.net).peers.generation(peer)
     }
 
-    /// Makes the record of a peer anew if a new process has its number now.
+    /// Empties the record of a peer if a new process has the peer's number by now.
     pub fn renew(&self, peer: u32) {
         lock(&self.net).renew(peer);
     }
@@ -309,7 +312,8 @@ impl Link {
         }
     }
 
-    /// Whether packets travel on while both processes compute (`Endpoint::is_carried_by_kernel`).
+    /// Whether the kernel moves packets on while neither process is in an MPI call
+    /// (`Endpoint::is_carried_by_kernel`).
     pub(crate) fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
     }

@@ -29,7 +29,7 @@ impl Net {
         false
     }
 
-    /// Reports to other hosts once this rank's proxy has ended.
+    /// Reports to other hosts that this rank's proxy has ended, once it has.
     pub(super) fn report_proxy_end(&mut self) {
         let Some(reports) = &mut self.proxy_end_reports else { return };
         let header = Header { kind: GONE, tag: reports.proxy as i32, context: 0 };
@@ -44,8 +44,8 @@ impl Net {
         }
     }
 
-    /// The address of a peer, looked up the first time. None if the peer is lost, or its name is not known
-    /// yet.
+    /// The address of a peer, which the first call looks up. Returns None if the peer is lost, or the name of
+    /// its endpoint is not known yet.
     pub(super) fn resolve(&mut self, number: u32) -> Option<Address> {
         self.peers.lose_if_gone(number);
         match self.peers.get(number) {
@@ -102,7 +102,7 @@ impl Peers {
         self.get(number).is_some_and(|peer| peer.lost.is_some())
     }
 
-    /// Takes the provider's report that it failed to deliver to an address. The peer is lost, except on a
+    /// Handles the provider's report that a packet to `to` was not delivered. The peer is lost, except on a
     /// young connection, where the packet is sent again.
     pub(super) fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =

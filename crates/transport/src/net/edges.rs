@@ -25,7 +25,8 @@ const NOTE_BYTES_MAX: usize = 256;
 /// The bit of a pull's token that marks a pull for an edge.
 pub(crate) const EDGE_PULL: u64 = 1 << 63;
 
-/// How long the report that a process has ended may take to come, in nanoseconds.
+/// For how many nanoseconds a lost peer may be taken for one whose process has ended and whose end is not
+/// reported yet.
 const BROKEN_NS: u64 = 10_000_000_000;
 
 impl Peers {
@@ -45,7 +46,7 @@ impl Peers {
         None
     }
 
-    /// Notes that a pull has ended, and whether its bytes are there.
+    /// Stores the token of a pull that has ended, and whether its bytes are there, until its caller asks.
     pub(super) fn pull_ended(&mut self, token: u64, is_there: bool) {
         match token & EDGE_PULL {
             0 => self.pulled.push((token, is_there)),
@@ -60,8 +61,8 @@ impl Peers {
         bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
-    /// The reason why some peer is lost, if it has been lost for `BROKEN_NS` although its process has not
-    /// ended.
+    /// Why a peer is lost that has been lost for `BROKEN_NS` although its process has not ended. Returns None
+    /// if there is no such peer.
     pub(crate) fn broken(&self) -> Option<String> {
         let now = sys::clock::now();
         let lasts = |(index, peer): (usize, &Option<Box<PeerRecord>>)| {
@@ -74,8 +75,8 @@ impl Peers {
 }
 
 impl PeerRecord {
-    /// Whether packet `number` asks for an answer to keep the window open. Mostly packets of the peer have
-    /// answered before that.
+    /// Whether packet `number`, about an edge, asks for an answer, since the window is half full. Mostly
+    /// packets of the peer have carried the answer before.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }

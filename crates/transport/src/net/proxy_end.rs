@@ -7,22 +7,23 @@
 use crate::shm::Segment;
 use crate::wire::Wire;
 
-/// How often a rank checks whether it has to report.
+/// How often a rank checks whether its proxy has ended and a host lacks the report of that, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
-/// A rank's reports about its proxy.
+/// What a rank knows about the end of its proxy, and about who has the report of it.
 pub(super) struct ProxyEndReports {
     /// The number of the proxy's endpoint.
     pub proxy: u32,
-    /// The endpoints that have the report.
+    /// The endpoints to which this rank has reported that the proxy has ended.
     pub reported: Vec<u32>,
-    /// Whether the proxy had ended at the last look, and an endpoint had not got the report of that.
+    /// Whether the proxy had ended when the rank last checked, and an endpoint still lacked the report.
     pub is_unfinished: bool,
     looks_at: u64,
 }
 
 impl ProxyEndReports {
-    /// The reports of endpoint `number`; None for a proxy, or where `mpirun` does it.
+    /// What endpoint `number` must keep to report the end of its proxy. None for a proxy's endpoint, in a job
+    /// with an `mpirun`, which makes the reports, and where proxies serve no ranks of other hosts.
     pub fn of(segment: &Segment, number: u32) -> Option<ProxyEndReports> {
         let is_needed =
             segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();

@@ -9,12 +9,14 @@ use crate::wire::WIRE_BYTES;
 use sys::Span;
 
 impl Port {
-    /// Whether packets travel on while both processes compute (`Endpoint::is_carried_by_kernel`).
+    /// Whether the kernel moves packets on while neither process is in an MPI call
+    /// (`Endpoint::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
     }
 
-    /// Sends a packet about an edge to endpoint `to`, as `Route::send` does to a peer.
+    /// Sends endpoint `to` a packet about an edge, with `bytes` bytes of payload, which `fill` writes. The
+    /// answer `Full` also means that the window to the endpoint is shut.
     pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let mut net = lock(&self.net);
         if !net.peers.has_window(to, bytes) {
@@ -23,7 +25,8 @@ impl Port {
         net.send(to, false, header, bytes, fill)
     }
 
-    /// Whether `send_edge` has room, as far as this process knows without the provider.
+    /// Whether `send_edge` would find the window open and room for a packet. The provider may still refuse
+    /// it.
     pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
         let mut net = lock(&self.net);
         net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)
@@ -47,8 +50,8 @@ impl Port {
         Exposed::new(&self.net, span)
     }
 
-    /// Lets peers read memory of this process by the endpoint with the returned name; None if the provider
-    /// refuses. The memory must stay mapped until the result is dropped.
+    /// Exposes memory of this process to reads by peers. Returns what must be kept as long as they may read,
+    /// and the name of the endpoint that serves them. Returns None if the provider refuses.
     pub fn expose(&self, span: Span) -> Option<(Exposed, Box<[u8]>)> {
         let mut net = lock(&self.net);
         // SAFETY: the memory stays mapped (contract), and the region is dropped with what exposes it.
@@ -57,9 +60,9 @@ impl Port {
         Some((Exposed::of(region, &self.net), name))
     }
 
-    /// Starts to read, for an edge, memory that endpoint `from` has exposed under `name`, from an offset in
-    /// it on. `to` lies in `own`. No one may use `to`, and `own` must stay, until `pulled_edge` returns
-    /// `token`.
+    /// Starts to read memory of endpoint `from`, for an edge, into `to`, which lies in `own`. `far` is the
+    /// exposed range and an offset in it, and `name` the endpoint that serves it. No one may use `to`, and
+    /// `own` must stay, until `pulled_edge` returns `token`.
     pub fn pull_edge(
         &mut self,
         (from, name): (u32, &[u8]),
@@ -75,18 +78,20 @@ impl Port {
         }
     }
 
-    /// The token of a pull of `pull_edge` that has ended, and whether its bytes are there.
+    /// Takes a pull of `pull_edge` that has ended: its token, and whether its bytes are there. Returns None
+    /// if no pull has ended.
     pub fn pulled_edge(&mut self) -> Option<(u32, bool)> {
         lock(&self.net).peers.pulled_edges.pop()
     }
 
-    /// Acknowledges that this process needs no more bytes for now from the memory that an endpoint has
-    /// exposed under a name.
+    /// Tells the endpoint with this name, which serves memory of endpoint `from`, that this process reads no
+    /// more for now. On some networks the last bytes would else be acknowledged late.
     pub fn acknowledge(&mut self, (from, name): (u32, &[u8])) {
         lock(&self.net).acknowledge(from, name);
     }
 
-    /// The reason why an endpoint is out of reach, if that has lasted although its process has not ended.
+    /// Why a peer is out of reach although its process has not ended, once that has lasted too long to be a
+    /// late report. Returns None if there is no such peer.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
     }
