@@ -13,23 +13,23 @@ use sys::Span;
 /// more of the caches.
 const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
-/// A rank's access to the rings of the segment.
+/// A rank's access to the rings between it and the other ranks of its host.
 pub struct Port {
     segment: Segment,
     rank: LocalRank,
-    /// The peers that `arrivals` has reported, 64 ranks a word.
+    /// The bits of the ranks that `arrivals` has reported, 64 ranks a word.
     reported: Box<[u64]>,
 }
 
-/// Both directions between this rank and one peer.
+/// The route to one peer on the same host: the two rings between the ranks, and the peer's memory.
 pub struct Link {
     sender: Sender,
     receiver: Receiver,
     segment: Segment,
     peer: LocalRank,
-    /// How many packets had been received when the last packet was sent.
+    /// How many packets had come from the peer when this rank last sent it a packet.
     received_before: u64,
-    /// Whether the peer's memory can be read; tested on first use.
+    /// Whether this process can read the peer's private memory, which the first use tests.
     readable: OnceCell<bool>,
 }
 
@@ -45,28 +45,29 @@ impl Port {
         self.rank.peer()
     }
 
-    /// Moves the port out, and leaves one that must not be used.
+    /// Moves the port out of `self`, which must not be used afterwards.
     pub(crate) fn take(&mut self) -> Port {
         Port { segment: self.segment.clone(), rank: self.rank, reported: std::mem::take(&mut self.reported) }
     }
 
-    /// The job's memory.
+    /// The segment of this host.
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// The number of ranks of the job.
+    /// The number of process numbers in the segment, including room for spawned ranks.
     pub fn ranks(&self) -> u32 {
         self.segment.shape().ranks
     }
 
-    /// Rings this rank's bell.
+    /// Rings this rank's doorbell, on which its threads sleep.
     pub fn ring_own(&self) {
         self.segment.rank(self.rank).bell.ring();
     }
 
-    /// Whether long messages are faster by a read. The two copies through the ring overlap, but need both
-    /// ranks at once: they are faster only where every rank has its own core.
+    /// Whether a long message is faster if its receiver reads it from the sender's memory. Its two copies
+    /// through the ring overlap only while both ranks run at once, so they are faster only where every rank
+    /// has its own core.
     pub fn prefers_read(&self) -> bool {
         !self.segment.job().may_spin()
     }
@@ -115,7 +116,7 @@ impl Port {
     }
 }
 
-/// The ring's form of a packet's header.
+/// Makes the ring's header of a packet from the header that all routes share.
 #[inline]
 fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
     ring::Header { kind, inline_bytes, cell_bytes, context, tag }
@@ -144,8 +145,8 @@ impl Link {
         }
     }
 
-    /// Sends a packet with a cell. The header comes in parts, which then stay in registers on the path of
-    /// shorter packets.
+    /// Sends a packet whose payload takes a cell. The header comes as separate values, which then stay in
+    /// registers on the path of shorter packets.
     #[inline(never)]
     fn send_cell(
         &mut self,

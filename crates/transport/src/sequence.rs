@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most packets without an answer; a number that is further away is invalid.
+/// The most packets without an answer. A number further than this from the expected one is impossible.
 pub(crate) const WINDOW: u32 = 4096;
 /// A receiver answers after so many packets even if no packet asks for an answer.
 const ANSWER_PACKETS: u32 = WINDOW / 4;
@@ -25,64 +25,68 @@ pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
 /// How long a connection stays young after its first answer.
 const YOUTH_NS: u64 = 1_000_000_000;
-/// The first and the longest pause before a probe, on a young connection. A receiver that computes does not
-/// answer.
+/// The shortest and the longest pause before a probe, in nanoseconds, on a young connection. Pauses grow,
+/// since a receiver that computes does not answer.
 const YOUNG_PAUSES_NS: (u64, u64) = (20_000_000, 1_000_000_000);
-/// The same on a connection that is not young.
+/// The shortest and the longest pause before a probe, in nanoseconds, on a connection that is not young.
 const PAUSES_NS: (u64, u64) = (1_000_000_000, 8_000_000_000);
-/// How long a packet without a copy may be missing: the provider may still deliver it.
+/// How long a packet without a copy may be missing, in nanoseconds, before it counts as lost: until then the
+/// provider may still deliver it.
 const LOST_NS: u64 = 10_000_000_000;
 
-/// Both directions between this process and a peer. `T` is a stored packet.
+/// The numbers of the packets between this process and one peer, in both directions, and the packets that are
+/// stored. `T` is the type of a stored packet.
 pub(crate) struct Sequence<T> {
-    /// The number of this process's next packet.
+    /// The number that this process's next packet gets.
     next: u32,
-    /// The peer has all packets before this number.
+    /// The number before which the peer has all packets, by its latest answer.
     answered: u32,
-    /// Copies of packets that are not answered, with their numbers.
+    /// The copies of packets that the peer has not answered, each with its number.
     copies: VecDeque<(u32, StoredPacket<T>)>,
     copied_bytes: usize,
-    /// How many copies, from the front, the provider has taken.
+    /// How many of `copies`, from the front, the provider has taken since they were last due.
     copies_sent: usize,
     is_young: bool,
-    /// When the first answer came.
+    /// When the peer's first answer came; None before.
     answered_first: Option<u64>,
     probe_timer: ProbeTimer,
-    /// Since when the peer misses a packet of which there is no copy.
+    /// Since when it is known that the peer misses a packet of which there is no copy; None if it misses no
+    /// such packet.
     lost_since: Option<u64>,
-    /// The number of the peer's next packet.
+    /// The number of the packet that the peer's next packet in order must have.
     expected: u32,
-    /// The value of `expected` that the last packet to the peer carried.
+    /// The number before which the peer knows that this process has all packets: `expected`, when the last
+    /// packet to the peer left.
     answered_to_peer: u32,
-    /// Packets that came before others that must come first.
+    /// The peer's packets that came before their turn, by their numbers.
     early: BTreeMap<u32, StoredPacket<T>>,
     early_bytes: usize,
     /// Whether the peer waits for an answer.
     owes_answer: bool,
-    /// The number of the peer's probe that has no answer yet, if there is one.
+    /// The number in the peer's latest probe, until an answer to it has left; None otherwise.
     unanswered_probe: Option<u32>,
 }
 
 /// A stored packet and its length in bytes.
 pub(crate) type StoredPacket<T> = (T, usize);
 
-/// When the next probe is due.
+/// The pause after which an unanswered sender probes the peer.
 #[derive(Default)]
 struct ProbeTimer {
-    /// The value of `answered` when the pause started.
+    /// The value of `Sequence::answered` when the pause started. An answer since then starts a new pause.
     seen: u32,
-    /// The length of the pause; 0 if no pause has started.
+    /// The length of the pause in nanoseconds; 0 if no pause has started.
     pause: u64,
-    /// When the pause ends.
+    /// When the pause ends and the probe is due, in nanoseconds.
     ends: u64,
 }
 
-/// The numbers of both directions that a packet carries.
+/// The numbers that a packet carries: its own, and the sender's answer for the other direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// The number of this packet. A probe or an answer carries the number of the sender's next packet.
     pub number: u32,
-    /// The sender has all packets of the other direction before this one.
+    /// The number before which the sender of this packet has all packets of the other direction.
     pub answered: u32,
     /// Whether the sender asks for an answer soon: it stores a copy, or its window for edges is half full.
     pub wants_answer: bool,
@@ -96,19 +100,19 @@ pub(crate) enum Arrival {
     Next,
     /// Other packets must come first: the caller stores the packet by `keep_early`.
     Early,
-    /// The packet has come before.
+    /// The packet has come before: the caller drops it.
     Repeated,
-    /// The number is impossible.
+    /// The packet's number is impossible: the caller counts the packet and drops it.
     Refused,
 }
 
-/// The result of a check of the timers.
+/// What `Sequence::tick` finds that the caller must do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Due {
-    /// The peer has all packets.
+    /// The peer has all packets, so there are no timers to check.
     Settled,
-    /// There is nothing to do yet.
+    /// The peer lacks packets or their answer, but no timer has run out.
     Waiting,
     /// The caller should send a probe.
     Probe,
@@ -144,7 +148,7 @@ impl<T> Sequence<T> {
         self.answered_first.is_some()
     }
 
-    /// Whether a copy of each packet must be stored.
+    /// Whether the caller must pass a copy of each packet to `sent`: the connection is young.
     pub fn stores_copies(&self) -> bool {
         self.is_young
     }
@@ -160,7 +164,7 @@ impl<T> Sequence<T> {
             && (self.copies.is_empty() || self.copied_bytes + bytes <= COPIES_BYTES_MAX)
     }
 
-    /// The numbers that the next packet must carry.
+    /// The numbers that this process's next packet must carry.
     pub fn stamp(&self) -> Stamp {
         Stamp { number: self.next, answered: self.expected, wants_answer: self.is_young }
     }
@@ -177,7 +181,8 @@ impl<T> Sequence<T> {
         self.note_answered();
     }
 
-    /// The stored packet that must leave before any other: its number, and the packet with its length.
+    /// The stored packet that the caller must send before any other: its number, the packet and its length.
+    /// None if the provider has taken all.
     pub fn unsent(&self) -> Option<&(u32, StoredPacket<T>)> {
         self.copies.get(self.copies_sent)
     }
@@ -187,12 +192,14 @@ impl<T> Sequence<T> {
         self.copies_sent += 1;
     }
 
-    /// Notes that a packet with the current `expected` has left, which answers the peer.
+    /// Notes that a packet which says that all packets before `expected` are here has left: it answers the
+    /// peer.
     fn note_answered(&mut self) {
         (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }
 
-    /// Takes the peer's answer that it has all packets before `answered`. False if the number is impossible.
+    /// Takes the peer's answer that it has all packets before `answered`. Returns false if that number is
+    /// impossible.
     pub fn receive_answer(&mut self, answered: u32, now: u64) -> bool {
         let more = answered.wrapping_sub(self.answered);
         if more > self.next.wrapping_sub(self.answered) {
@@ -216,7 +223,7 @@ impl<T> Sequence<T> {
         true
     }
 
-    /// Decides by its numbers what a packet is that has arrived, and counts it if it is the next.
+    /// Decides by a packet's numbers what to do with it, and counts it if it is the next.
     pub fn receive(&mut self, stamp: Stamp) -> Arrival {
         let ahead = stamp.number.wrapping_sub(self.expected);
         let arrival = match ahead {
@@ -250,7 +257,8 @@ impl<T> Sequence<T> {
         Some(packet)
     }
 
-    /// Takes a probe, with the number of the peer's next packet. False if the number is impossible.
+    /// Takes the peer's question whether this process has all packets before `number`. Returns false if that
+    /// number is impossible.
     pub fn receive_probe(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.expected);
         let may_be = ahead <= WINDOW || ahead.wrapping_neg() <= WINDOW;
@@ -260,7 +268,8 @@ impl<T> Sequence<T> {
         may_be
     }
 
-    /// Some if the peer waits for an answer, with the number of its probe if it sent one.
+    /// Returns Some if an answer to the peer is due. Inside is the number of the probe that it answers, or
+    /// None if no probe asked for it.
     pub fn answer_due(&self) -> Option<Option<u32>> {
         self.owes_answer.then_some(self.unanswered_probe)
     }
@@ -287,7 +296,8 @@ impl<T> Sequence<T> {
         0
     }
 
-    /// Checks the timers. The caller calls it now and then while the peer does not have all packets.
+    /// Checks the timers, and returns what is due. The caller calls it now and then while the peer may lack
+    /// packets.
     pub fn tick(&mut self, now: u64) -> Due {
         if self.is_young && self.answered_first.is_some_and(|first| now.saturating_sub(first) >= YOUTH_NS) {
             self.is_young = false;
@@ -342,7 +352,8 @@ mod tests {
         (arrival, first.into_iter().chain(std::iter::from_fn(|| receiver.next_early())).collect())
     }
 
-    /// A sender and a receiver whose connection is not young any more, so the sender stores no copies.
+    /// Makes a sender and a receiver whose connection is not young any more, so that the sender stores no
+    /// copies.
     fn grown() -> (Sequence<u32>, Sequence<u32>) {
         let (mut sender, mut receiver) = (Sequence::default(), Sequence::default());
         let stamp = send(&mut sender, 1)[0];

@@ -12,14 +12,14 @@ use std::ops::Range;
 const UNIT: u64 = 64;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-/// The least length of a freed allocation whose memory goes back to the system, once there is more than the
-/// bound of it. Until then it is *warm*: its pages are still there.
+/// The shortest freed allocation whose memory may go back to the system, which it does once there are more
+/// than `warm_max` bytes of such memory. Until then it is *warm*: its pages are still there.
 const DISCARD_BYTES_MIN: u64 = 1 << 20;
-/// The first bound on warm bytes. The first touch of a page costs a page fault, several times the time of the
-/// copy, so short-lived staging memory should be warm.
+/// The value of `warm_max` at first. The first touch of a page that went back costs a page fault, several
+/// times the time of the copy, so short-lived staging memory should be warm.
 const WARM_MAX: u64 = 32 << 20;
-/// The largest bound on warm bytes. The bound grows by the bytes that are allocated again after they went
-/// back to the system. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
+/// The largest value of `warm_max`, which grows by the bytes that are allocated again after they went back to
+/// the system. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
 /// An allocator of one rank's arena, which belongs to that rank alone. A rank may have several, each with its
@@ -27,23 +27,23 @@ const WARM_LIMIT: u64 = 512 << 20;
 #[derive(Debug)]
 pub struct Allocator {
     arena: Arena,
-    /// The most bytes that may be allocated.
+    /// The most bytes that the allocations may have in all.
     bytes_max: u64,
-    /// The start and end of each extent.
+    /// The extents that this allocator has taken: the end of each by its start.
     extents: BTreeMap<u64, u64>,
-    /// The offset and length of each free stretch. No two stretches touch inside an extent.
+    /// The free stretches of the extents: the length of each by its offset. No two touch inside an extent.
     free: BTreeMap<u64, u64>,
-    /// The length and offset of each free stretch.
+    /// The free stretches again, as (length, offset), so that the shortest that fits is found first.
     by_size: BTreeSet<(u64, u64)>,
-    /// The offset and length of each allocation.
+    /// The allocations: the length of each by its offset.
     used: HashMap<u64, u64>,
     used_bytes: u64,
-    /// The offset and length of each warm part of a free stretch (`DISCARD_BYTES_MIN`).
+    /// The warm parts of free stretches (`DISCARD_BYTES_MIN`): the length of each by its offset.
     warm: BTreeMap<u64, u64>,
     warm_bytes: u64,
-    /// The bound on warm bytes: with more, all go back to the system.
+    /// With more warm bytes than this, all warm memory goes back to the system.
     warm_max: u64,
-    /// Bytes that went back to the system and were not allocated again.
+    /// The bytes that went back to the system and were not allocated again.
     returned: u64,
 }
 
@@ -66,14 +66,14 @@ impl Allocator {
         }
     }
 
-    /// The arena from which it allocates.
+    /// The arena from which this allocator allocates.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
 
-    /// Allocates `bytes` bytes (at least 64) of unspecified content and returns their offset. The offset is a
-    /// multiple of 64; of 4096 if they are at least a page; of 2 MiB if they are at least 2 MiB. Errors
-    /// (MPI_ERR_NO_MEM): so many bytes are not left or cannot be mapped.
+    /// Allocates `bytes` bytes of undefined content, in units of 64, and returns their offset, a multiple of
+    /// 64. From a page on it is a multiple of 4096, from 2 MiB on of 2 MiB. Errors (MPI_ERR_NO_MEM): so many
+    /// bytes are not left or cannot be mapped.
     pub fn alloc(&mut self, bytes: u64) -> Result<u64> {
         let left = self.bytes_max.saturating_sub(self.used_bytes);
         let Some(bytes) = bytes.max(1).checked_next_multiple_of(UNIT).filter(|bytes| *bytes <= left) else {
@@ -106,8 +106,8 @@ impl Allocator {
         Ok(at)
     }
 
-    /// The shortest free stretch in which `bytes` aligned bytes fit: its start, the offset of the bytes, its
-    /// length.
+    /// The shortest free stretch in which `bytes` aligned bytes fit: where it begins, where the bytes would
+    /// lie, and how long it is. Returns None if there is no such stretch.
     fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
         let align = match bytes {
             HUGE.. => HUGE,
@@ -120,7 +120,7 @@ impl Allocator {
         })
     }
 
-    /// Takes the next extent of the arena, which may be a new one.
+    /// Adds the next extent of the arena to the free stretches. It may be a new one, made for `bytes` bytes.
     fn take_extent(&mut self, bytes: u64) -> Result<()> {
         let extent = self.arena.take_extent(bytes)?;
         let start = extent.start.max(PAGE);
@@ -129,7 +129,7 @@ impl Allocator {
         Ok(())
     }
 
-    /// Frees an allocation; false if there is no allocation at `offset`.
+    /// Frees the allocation at `offset`. Returns false if there is none.
     pub fn free(&mut self, offset: u64) -> bool {
         let Some(bytes) = self.used.remove(&offset) else {
             return false;
@@ -154,12 +154,13 @@ impl Allocator {
         true
     }
 
-    /// The length of the allocation at `offset`, which may be longer than requested; None if there is none.
+    /// The length of the allocation at `offset`, which may be longer than requested. Returns None if there is
+    /// no allocation there.
     pub fn bytes_at(&self, offset: u64) -> Option<u64> {
         self.used.get(&offset).copied()
     }
 
-    /// The extents that it has taken, in ascending order.
+    /// The extents that this allocator has taken, in ascending order.
     pub fn extents(&self) -> impl Iterator<Item = Range<u64>> {
         self.extents.iter().map(|(&start, &end)| start..end)
     }
@@ -169,8 +170,8 @@ impl Allocator {
         self.used_bytes
     }
 
-    /// Notes memory that is being freed as warm. Returns all warm memory to the system if it exceeds the
-    /// bound.
+    /// Marks memory that is being freed as warm. Returns all warm memory to the system if that makes more
+    /// than `warm_max` bytes of it.
     fn keep_warm(&mut self, start: u64, bytes: u64) {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
@@ -183,7 +184,7 @@ impl Allocator {
         }
     }
 
-    /// Removes `[start, end)`, which is being allocated, from the warm parts.
+    /// Marks `[start, end)`, which is being allocated, as warm no more.
     fn take_warm(&mut self, start: u64, end: u64) {
         while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
             && from + bytes > start
@@ -200,13 +201,13 @@ impl Allocator {
         }
     }
 
-    /// Removes a free stretch from the tables.
+    /// Removes a free stretch from `free` and `by_size`.
     fn claim(&mut self, start: u64, length: u64) {
         self.free.remove(&start);
         self.by_size.remove(&(length, start));
     }
 
-    /// Enters a free stretch, which touches no other, into the tables.
+    /// Enters a free stretch, which touches no other, into `free` and `by_size`.
     fn release(&mut self, start: u64, length: u64) {
         if length > 0 {
             self.free.insert(start, length);

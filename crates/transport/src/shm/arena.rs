@@ -34,19 +34,20 @@ impl Arena {
         self.rank
     }
 
-    /// Bytes that the owner may allocate. The range of offsets is longer.
+    /// The bytes that the arena's rank may allocate. Offsets in the arena range over more than that.
     pub fn bytes(&self) -> u64 {
         self.segment.shape().arena_bytes
     }
 
-    /// The word at an offset. Errors: the offset is not a multiple of 8 inside an extent.
+    /// The 64-bit word at an offset in the arena. Errors: the offset is not a multiple of 8, or the word lies
+    /// in no extent.
     #[inline]
     pub fn word(&self, offset: u64) -> Result<&AtomicU64> {
         self.words(offset, 1).map(|words| &words[0])
     }
 
-    /// `count` words at an offset. Errors: the offset is not a multiple of 8, or the words are not all inside
-    /// one extent.
+    /// The `count` words from an offset in the arena on. Errors: the offset is not a multiple of 8, or the
+    /// words are not all inside one extent.
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[AtomicU64]> {
         let bytes = (count as u64).checked_mul(8).filter(|_| offset.is_multiple_of(8));
@@ -65,7 +66,8 @@ impl Arena {
         )
     }
 
-    /// The same words as a value that keeps the segment mapped.
+    /// The `count` words from an offset in the arena on, as a value that keeps the segment mapped. Errors:
+    /// those of `words`.
     pub fn words_ref(&self, offset: u64, count: usize) -> Result<ArenaWords> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
         #[cfg(not(loom))]
@@ -86,29 +88,32 @@ impl Arena {
         self.in_later_extent(offset, bytes)
     }
 
-    /// The rare case of `span`, apart from it so that the common case stays short where it is inlined.
+    /// The bytes `[offset, offset + bytes)` in an extent after the first. A function of its own so that
+    /// `span`, which is inlined, stays short.
     #[inline(never)]
     fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         self.segment.extents(self.rank).in_later_extent(offset, bytes)
     }
 
-    /// The offset of `[address, address + bytes)` of this process, if all of it lies inside one extent.
+    /// The offset in the arena of the bytes at `address` in this process. Returns None if they do not all lie
+    /// in one mapped extent of it.
     #[inline]
     pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
         self.segment.extents(self.rank).offset_of(address, bytes)
     }
 
-    /// The ends of the extents after the first.
+    /// The offsets at which the extents after the first end, ascending.
     pub fn extents(&self) -> Vec<u64> {
         self.segment.extents(self.rank).ends()
     }
 
-    /// Enters the extents of a rank on another computer into its mirror here; false if they are invalid.
+    /// Enters the ends of the extents of a rank on another computer (`extents`) into the arena that mirrors
+    /// the rank's here. Returns false if the ends are invalid.
     pub fn mirror_extents(&self, ends: &[u64]) -> bool {
         self.segment.extents(self.rank).enter(ends)
     }
 
-    /// Takes the next extent for an allocator of this process (`Extents::take`).
+    /// Takes and maps the next extent that no allocator of this process has taken (`Extents::take`).
     pub(super) fn take_extent(&self, bytes: u64) -> Result<Range<u64>> {
         self.segment.extents(self.rank).take(bytes)
     }
@@ -120,7 +125,7 @@ impl Arena {
     }
 }
 
-/// Words of an arena, whose bounds have been checked. They keep the segment mapped.
+/// Words of an arena, whose bounds have been checked. The value keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct ArenaWords {
     _arena: Arena,

@@ -48,8 +48,8 @@ fn explain(pid: u32, remote: &[Piece], verb: &str, error: std::io::Error) -> Err
 /// read the first and write the second.
 static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Lets peers reach this process's memory (Yama), and publishes the address of the probe. The process of
-/// `rank` calls it once, before its state becomes Running.
+/// Lets peers reach this process's memory where Yama would refuse it, and publishes the address of `PROBE`.
+/// The process of `rank` calls it once, before its state becomes Running.
 pub fn publish(segment: &Segment, rank: LocalRank) {
     let job = segment.job();
     // If this fails, the probe shows it. If the job has no common ancestor, all processes of this user may.
@@ -62,9 +62,9 @@ pub fn publish(segment: &Segment, rank: LocalRank) {
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
 }
 
-/// Whether this process, a rank or a proxy, can read and write the private memory of `rank`. It tries, which
-/// takes 5 to 10 us, so the caller keeps the answer. False if a setting forbids it, or the rank has not
-/// attached yet.
+/// Tries whether this process, a rank or a proxy, can read and write the private memory of `rank`, in 5 to 10
+/// us: the caller keeps the answer. Returns false if a setting forbids that, or the rank has not attached
+/// yet.
 pub fn reaches(segment: &Segment, rank: LocalRank) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
@@ -90,7 +90,7 @@ fn write_word(pid: u32, address: u64, word: u64) -> bool {
     write(pid, &[(address as usize, 8)], claim(&mut word.to_ne_bytes())).is_ok()
 }
 
-/// A number that only processes of this job know, and that other memory does not hold by chance.
+/// The number in the first word of every `PROBE` of this job, which other memory does not hold by chance.
 fn secret(segment: &Segment) -> u64 {
     segment.job().id.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }

@@ -20,11 +20,11 @@ use sys::ppoll::{Thread, WaitEnd, Waiter, wake};
 /// The bit that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
 
-/// How many rings in a row must have lacked a signal before the proxy stops to rely on signals: a rank in
-/// another pid namespace knows the proxy by another number.
+/// After so many rings in a row without their signals, a proxy relies on signals no more: a rank in another
+/// pid namespace may know the proxy by another pid, and signal another process.
 const MISSED_MAX: u32 = 3;
 
-/// The longest sleep of a process that cannot fence for ringers, or to which signals do not come.
+/// The longest sleep of a process whose fence may not reach ringers, or to which signals do not come.
 const UNSURE_MAX: Duration = Duration::from_millis(1);
 
 /// How `Doorbell::sleep` ended.
@@ -43,9 +43,11 @@ pub enum SleepEnd {
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-    /// The rings in a row whose signal did not come, for a thread that is woken by signals.
+    /// How many rings in a row have woken the thread late, because their signal did not come. Used only by a
+    /// thread that is woken by signals.
     missed_signals: AtomicU32,
-    /// The thread that is woken by a signal; 0 if sleepers are woken by the word.
+    /// The thread that rings wake by a signal (`sys::ppoll::Thread`); 0 if rings wake sleepers by a futex on
+    /// `word`.
     thread: AtomicU64,
     #[cfg(loom)]
     kernel: kernel::Kernel,
@@ -71,8 +73,8 @@ impl Doorbell {
         }
     }
 
-    /// Clears the bit and counts a wake-up, both by adding 1, and wakes the sleepers. If the exchange fails,
-    /// another ringer wakes the sleepers of `word`, and a later sleeper has fenced after this ringer and sees
+    /// Wakes the sleepers that saw `word`: clears ASLEEP and counts the wake-up, both by adding 1. If the
+    /// exchange fails, another ringer wakes them, and a later sleeper has fenced after this ringer and sees
     /// its news.
     #[cold]
     fn wake(&self, word: u32) {
@@ -106,13 +108,13 @@ impl Doorbell {
 
 #[cfg(not(loom))]
 impl Doorbell {
-    /// Makes rings come as signals to the calling thread, which from now on sleeps by `sleep_on`.
+    /// Makes later rings wake the calling thread by a signal. From now on the thread sleeps by `sleep_on`.
     pub fn signal_to(&self, waiter: &Waiter) {
         self.thread.store(waiter.thread().0, Ordering::Relaxed);
     }
 
-    /// Sleeps like `sleep`, but also until one of `fds` is readable. For the thread of `signal_to`.
-    /// `may_sleep` returns for how long to sleep at most, or None if there is news.
+    /// Sleeps like `sleep`, but also until one of `fds` is readable. Only the thread that called `signal_to`
+    /// may call it. `may_sleep` returns for how long to sleep at most, or None if there is news.
     pub fn sleep_on(
         &self,
         waiter: &Waiter,
@@ -179,7 +181,7 @@ mod kernel {
             self.kernel.awake.notify_all();
         }
 
-        /// The same as outside of loom, for one thread.
+        /// Stands for the `signal_to` above, with one thread in the model.
         pub(super) fn signal_to(&self) {
             self.thread.store(1, Ordering::Relaxed);
         }

@@ -16,14 +16,14 @@ const GONE: u16 = u16::MAX;
 /// A process of this host that has an endpoint.
 #[derive(Clone, Copy, Debug)]
 pub enum EndpointOwner {
-    /// A rank.
+    /// A rank of this host.
     Rank(LocalRank),
-    /// A proxy, by its number on this host.
+    /// A proxy of this host, by its number there.
     Proxy(u32),
 }
 
 impl EndpointOwner {
-    /// The number of its endpoint.
+    /// The number of the process's endpoint in the job.
     pub(crate) fn number(self, segment: &Segment) -> u32 {
         match self {
             EndpointOwner::Rank(rank) => rank.peer(),
@@ -32,13 +32,13 @@ impl EndpointOwner {
     }
 }
 
-/// The number of the endpoint of a proxy of host `node`, if each host has `proxies` proxies.
+/// The number of the endpoint of proxy `proxy` of host `node`, if each host has `proxies` proxies.
 pub fn proxy_endpoint(node: u32, proxies: u32, proxy: u32) -> u32 {
     PROXY | node.wrapping_mul(proxies).wrapping_add(proxy)
 }
 
 impl Segment {
-    /// The number of the endpoint of a proxy of this host.
+    /// The number of the endpoint of proxy `proxy` of this host.
     pub fn proxy_endpoint(&self, proxy: u32) -> u32 {
         proxy_endpoint(self.job().node.load(Ordering::Relaxed), self.shape().proxies, proxy)
     }
@@ -49,8 +49,8 @@ impl Segment {
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
 
-    /// The endpoint of the server of a rank on another host: the endpoint of its proxy, or the rank's own if
-    /// the proxy has ended.
+    /// The number of the endpoint that serves a rank of another host: its proxy's, or the rank's own if the
+    /// proxy has ended or the rank has none.
     pub fn server_of(&self, peer: u32) -> u32 {
         let proxy = self.proxy_endpoint_of(peer);
         if self.is_gone(proxy) { peer } else { proxy }
@@ -74,7 +74,8 @@ impl Segment {
         proxy_endpoint(self.node_of(rank), proxies, rank % proxies)
     }
 
-    /// The endpoints that get a report for all other hosts: the servers of their ranks.
+    /// The endpoints to which a rank reports something for all other hosts: on each, the servers of its
+    /// ranks.
     pub(crate) fn report_endpoints(&self) -> Vec<u32> {
         let own = self.job().node.load(Ordering::Relaxed);
         let elsewhere =
@@ -90,14 +91,15 @@ impl Segment {
         self.endpoint_entry(number).is_some()
     }
 
-    /// Notes that the proxy of an endpoint has ended: from now on its ranks are their own servers.
+    /// Notes that the process of a proxy's endpoint has ended. From now on the ranks that it served serve
+    /// themselves.
     pub(super) fn set_gone(&self, number: u32) {
         if let Some(entry) = self.endpoint_entry(number).filter(|_| number & PROXY != 0) {
             entry.name_bytes.store(GONE, Ordering::Release);
         }
     }
 
-    /// Whether the endpoint is a proxy's and the proxy has ended, or does not exist.
+    /// Whether the endpoint belongs to a proxy that has ended or does not exist. False for a rank's endpoint.
     #[inline]
     pub fn is_gone(&self, number: u32) -> bool {
         number & PROXY != 0

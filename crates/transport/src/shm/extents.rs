@@ -25,8 +25,8 @@ const LATER_MAX: usize = 511;
 /// The longest extent, except for an extent that is made for a longer allocation.
 const GROWTH_MAX: u64 = 4 << 30;
 
-/// The table of one arena in shared memory: the ends of the extents after the first, ascending, then 0. The
-/// arena's rank writes it.
+/// The extents of one arena, in shared memory: the offsets at which those after the first end, ascending,
+/// then zeroes. Only the arena's rank writes it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExtentTable {
@@ -37,7 +37,8 @@ pub struct ExtentTable {
 unsafe impl InSharedMemory for ExtentTable {}
 
 impl ExtentTable {
-    /// The extent with this index among those after the first, if it is there and valid.
+    /// The extent number `index` after the first, in an arena of `range` bytes of offsets. Returns None if
+    /// the table has no such extent, or it is not valid.
     fn get(&self, index: usize, range: u64) -> Option<Range<u64>> {
         let end = |index: usize| self.ends.get(index).map(|end| end.load(Ordering::Acquire));
         let start = match index.checked_sub(1) {
@@ -49,7 +50,8 @@ impl ExtentTable {
         sound.then_some(start..end)
     }
 
-    /// The extent after the first that holds `[offset, offset + bytes)`, and its index among these.
+    /// The extent after the first that holds `[offset, offset + bytes)`, with its index in the table. Returns
+    /// None if no extent holds these bytes.
     fn find(&self, offset: u64, bytes: u64, range: u64) -> Option<(usize, Range<u64>)> {
         let last = offset.checked_add(bytes)?;
         let holds = |extent: &Range<u64>| extent.start <= offset && last <= extent.end;
@@ -59,34 +61,34 @@ impl ExtentTable {
     }
 }
 
-/// The maps that one process has of one arena.
+/// The extents of one arena that this process has mapped.
 #[derive(Debug, Default)]
 pub(super) struct MappedExtents {
     first: OnceLock<Map>,
     later: OnceLock<Box<[OnceLock<Map>]>>,
-    /// The number of extents, the first included, that the allocators of this process have taken.
+    /// The number of extents that the allocators of this process have taken, with the first.
     taken: AtomicUsize,
 }
 
-/// Maps parts of an arena.
+/// What `Extents` needs of a segment, so that tests can do without one: to map parts of an arena.
 pub(super) trait Mapper {
-    /// Maps a part of the arena.
+    /// Maps these offsets of the arena.
     fn map(&self, part: Range<u64>) -> Result<Map>;
     /// The name of the arena's rank, for errors.
     fn name(&self) -> String;
 }
 
-/// The extents of one arena, as a process of the job uses them.
+/// The extents of one arena: their table, and this process's maps of them.
 pub(super) struct Extents<'a, M> {
     pub table: &'a ExtentTable,
     pub mapped: &'a MappedExtents,
     pub mapper: M,
-    /// The length of the arena's range of offsets.
+    /// The number of offsets that the arena has, in bytes.
     pub range: u64,
 }
 
 impl<M: Mapper> Extents<'_, M> {
-    /// The first extent, which this maps if it is not mapped yet.
+    /// The memory of the first extent, which this call maps if need be.
     pub fn first(&self) -> Result<Span> {
         if let Some(map) = self.mapped.first.get() {
             return Ok(map.span());
@@ -95,7 +97,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(self.mapped.first.get_or_init(|| map).span())
     }
 
-    /// The bytes `[offset, offset + bytes)` in an extent after the first.
+    /// The bytes `[offset, offset + bytes)`, which lie in an extent after the first. Maps the extent if need
+    /// be. Errors: no extent holds them, or it cannot be mapped.
     pub fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
             fail!(
@@ -169,7 +172,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(())
     }
 
-    /// The offset of `[address, address + bytes)` of this process, if all of it lies in one mapped extent.
+    /// The offset in the arena of the bytes at `address` in this process. Returns None if they do not all lie
+    /// in one mapped extent.
     pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
         let offset = self.mapped.first.get().and_then(|map| inside(map.span(), address, bytes));
         offset.or_else(|| self.offset_in_later(address, bytes))
@@ -196,13 +200,13 @@ impl<M: Mapper> Extents<'_, M> {
         }
     }
 
-    /// The ends of the extents after the first.
+    /// The offsets at which the extents after the first end, ascending.
     pub fn ends(&self) -> Vec<u64> {
         (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
     }
 
-    /// Enters the extents that `ends` returned for the same arena in another segment; false if they are
-    /// invalid or the table has others.
+    /// Enters into this arena's table what `ends` returned for the same arena in another segment. Returns
+    /// false if the ends are invalid, or the table has others already.
     pub fn enter(&self, ends: &[u64]) -> bool {
         ends.len() <= LATER_MAX
             && (0..).zip(ends).all(|(index, &end)| {
@@ -225,7 +229,8 @@ fn growth(before: u64, bytes: u64) -> u64 {
     bytes.next_multiple_of(step).max(half)
 }
 
-/// The offset of `[address, address + bytes)` in a span, if the span holds all of it.
+/// How far behind the start of `span` the bytes at `address` lie. Returns None if the span does not hold them
+/// all.
 fn inside(span: Span, address: usize, bytes: u64) -> Option<u64> {
     let at = address.wrapping_sub(span.address());
     (at <= span.bytes() && bytes <= (span.bytes() - at) as u64).then_some(at as u64)
