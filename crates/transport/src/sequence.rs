@@ -53,7 +53,7 @@ pub(crate) struct Sequence<T> {
     /// Since when it is known that the peer misses a packet of which there is no copy; None if it misses no
     /// such packet.
     lost_since: Option<u64>,
-    /// The number of the packet that the peer's next packet in order must have.
+    /// The number that the peer's next packet in order has.
     expected: u32,
     /// The number before which the peer knows that this process has all packets: `expected`, when the last
     /// packet to the peer left.

@@ -10,25 +10,27 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a peer may be silent before its address is tried.
+/// How long a peer may be silent, in nanoseconds, before this process tests whether its address answers.
 const SILENCE_NS: u64 = 10_000_000_000;
-/// How long after a try the next one may start.
+/// How long after a test of an address the next test may start, in nanoseconds.
 const NEXT_NS: u64 = 60_000_000_000;
-/// How long an address may take to answer.
+/// How long an address may take to answer a test.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// How long a peer has been silent, and the try of its address.
+/// Since when a peer has been silent, and the test whether its address answers.
 #[derive(Default)]
 pub(crate) struct Silence {
-    /// When to try the address; 0 before the first call of `check`.
+    /// When the next test of the address is due, in nanoseconds; 0 before the first call of `check`.
     ends: u64,
-    /// The try under way, which stores the reason if the peer cannot be reached.
+    /// The test under way, into which its thread stores the reason if the peer cannot be reached. None if no
+    /// test is under way.
     trying: Option<Arc<OnceLock<Option<String>>>>,
 }
 
 impl Silence {
-    /// Starts or ends a try of the address when it is time. Returns the reason if the peer cannot be reached.
-    /// `is_tcp`: the provider itself listens at the address by TCP.
+    /// Starts a test of the peer's address if it is due, or takes the result of one that has ended. Returns
+    /// the reason if the peer cannot be reached. `is_tcp` means that the provider itself listens at the
+    /// address by TCP.
     pub fn check(
         &mut self,
         now: u64,
@@ -64,7 +66,8 @@ impl Silence {
     }
 }
 
-/// Why an address cannot be reached, or None if it can or the try does not show it.
+/// Connects to an address and closes the connection. Returns why the peer cannot be reached, or None if it
+/// can, or the failure does not prove that it cannot.
 fn try_address(address: SocketAddr, is_tcp: bool) -> Option<String> {
     let error = TcpStream::connect_timeout(&address, ANSWER).err()?;
     let is_certain = match error.kind() {

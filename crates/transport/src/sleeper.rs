@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How long the watching thread sleeps before it checks whether its process has left the network.
+/// How long the thread sleeps at most before it checks whether its process has left the network.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// The thread that watches the network while the rank sleeps on its bell.
+/// A thread that waits for the network's descriptor while the rank sleeps, and then rings the rank's bell.
 pub(crate) struct Sleeper {
-    /// 1 while the rank may be asleep.
+    /// 1 while the thread must ring the bell when something arrives, 0 while the rank polls the network
+    /// itself.
     armed: AtomicU32,
 }
 
 impl Sleeper {
-    /// Starts the thread; None if the system gives no thread.
+    /// Starts the thread that waits for `fd` and rings the bell of `rank`. Returns None if the system gives
+    /// no thread.
     pub(crate) fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
         let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
         let watching = Arc::downgrade(&sleeper);

@@ -28,23 +28,23 @@ const MAGIC: u32 = 0x4f42_4602;
 /// The bit in `kind` by which the sender asks for an answer soon.
 const WANTS_ANSWER: u8 = 0x80;
 
-/// A packet that carries only `consumed`. A receiver sends it when no other packet goes to the peer; there is
-/// no reply. This kind and those below are not kinds of p2p.
+/// A packet that carries only the field `consumed`, sent when no other packet goes to the peer. It gets no
+/// answer of its own. This kind and those below are not kinds of point-to-point packets.
 pub(crate) const CONSUMED: u8 = 0;
 /// A rank's report to other hosts that its proxy, whose endpoint is the tag, has ended. There is no reply.
 pub(crate) const GONE: u8 = 0x7d;
-/// A question which packets have arrived; it has no number of its own. The receiver replies by `ANSWER`.
+/// A probe: asks which packets have arrived. It has no number of its own. The receiver replies by `ANSWER`.
 pub(crate) const PROBE: u8 = 0x7e;
-/// The reply to a probe (tag 1, the probe's number as context), or an answer that no probe asked for (tag 0).
-/// It has no number of its own.
+/// The answer to a probe (tag 1, with the probe's number as context), or an answer that no probe asked for
+/// (tag 0). It has no number of its own.
 pub(crate) const ANSWER: u8 = 0x7f;
 
-/// Whether a numbered packet ends in `net.rs` and is not passed up.
+/// Whether a packet that has a number of its own is handled in `net.rs`, so that no queue gets it.
 pub(crate) fn ends_in_net(header: &Header) -> bool {
     [CONSUMED, GONE].contains(&header.kind)
 }
 
-/// The content of a wire header.
+/// The fields of a wire header, without the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub source: u32,
@@ -52,13 +52,13 @@ pub(crate) struct Wire {
     pub generation: u32,
     pub header: Header,
     pub secret: u64,
-    /// Eager bytes of the other direction that the sender has consumed so far.
+    /// How many eager bytes of the other direction the sender has consumed so far.
     pub consumed: u64,
     pub stamp: Stamp,
 }
 
 impl Wire {
-    /// Writes the header to the beginning of a packet.
+    /// Writes these fields to the beginning of a packet.
     pub fn write(&self, packet: Span) {
         let Wire { source, generation, header, secret, consumed, stamp } = self;
         let kind = header.kind | if stamp.wants_answer { WANTS_ANSWER } else { 0 };
@@ -75,7 +75,8 @@ impl Wire {
         packet.slice(0, WIRE_BYTES).write(&bytes);
     }
 
-    /// The header of a packet, or None if the packet has no header with this secret.
+    /// Reads the wire header of a packet. Returns None if the packet is too short, or its magic number or
+    /// secret is wrong.
     pub fn read(packet: Span, secret: u64) -> Option<Wire> {
         if packet.bytes() < WIRE_BYTES {
             return None;
@@ -96,7 +97,7 @@ impl Wire {
     }
 }
 
-/// The bytes of a packet after the wire header.
+/// The payload of a packet: the bytes after the wire header.
 pub(crate) fn payload(packet: Span) -> Span {
     packet.slice(WIRE_BYTES, packet.bytes() - WIRE_BYTES)
 }

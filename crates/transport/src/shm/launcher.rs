@@ -16,23 +16,23 @@ use error::{Class, Error, Result};
 /// A request of a rank to its launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Starts processes (MPI 5.0, section 11.8); the answer is `Spawned`.
+    /// Asks the launcher to start processes (MPI 5.0, section 11.8). The answer is `Spawned`.
     Spawn(Spawn),
-    /// Publishes a port under a name (section 11.9.4); the answer is empty.
+    /// Asks the launcher to publish a port under a service name (section 11.9.4). The answer is empty.
     Publish {
-        /// The name.
+        /// The service name, by which other processes look the port up.
         service: String,
-        /// The port.
+        /// The name of the port, as MPI_Open_port has returned it.
         port: String,
     },
-    /// Unpublishes a name; the answer is empty.
+    /// Asks the launcher to publish the port under this service name no more. The answer is empty.
     Unpublish {
-        /// The name.
+        /// The service name.
         service: String,
     },
-    /// Looks a name up; the answer is its port, a text.
+    /// Asks the launcher for the port that was published under a service name. The answer is the port's name.
     Lookup {
-        /// The name.
+        /// The service name.
         service: String,
     },
 }
@@ -40,9 +40,9 @@ pub enum Request {
 /// Programs that MPI_Comm_spawn starts together as one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawn {
-    /// The parents: the ranks of the comm that spawns, in its order.
+    /// The ranks of the comm that spawns, in its order, by their numbers in the job.
     pub parents: Vec<u32>,
-    /// The working directory of the root of the spawn.
+    /// The working directory of the root of MPI_Comm_spawn.
     pub directory: Vec<u8>,
     /// The programs to start.
     pub programs: Vec<SpawnProgram>,
@@ -51,30 +51,30 @@ pub struct Spawn {
 /// One program of a spawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpawnProgram {
-    /// The number of processes.
+    /// How many processes to start of this program.
     pub count: u64,
-    /// The program and its arguments.
+    /// The words of its command line: the program, then its arguments.
     pub words: Vec<Vec<u8>>,
-    /// The info keys and their values.
+    /// The keys and values of the info argument of MPI_Comm_spawn.
     pub info: Vec<(String, String)>,
 }
 
-/// A spawned world.
+/// The launcher's answer to `Spawn`: the world that it has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawned {
     /// The number of the world.
     pub world: u64,
     /// The first rank of the world.
     pub first: u32,
-    /// The number of processes of each program.
+    /// For each program of the spawn, how many processes were started.
     pub counts: Vec<u64>,
 }
 
-/// A buffer into which a request or answer is written.
+/// The bytes of a request or answer, to which numbers and texts are appended.
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
-/// The rest of a request or answer that is being read.
+/// The bytes of a request or answer that have not been read yet.
 #[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -92,7 +92,7 @@ impl Writer {
         self
     }
 
-    /// The bytes that were written.
+    /// The bytes of the request or answer that has been written.
     pub fn bytes(self) -> Vec<u8> {
         self.0
     }
@@ -104,14 +104,15 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// The next number.
+    /// Reads a number of eight bytes. Errors (MPI_ERR_INTERN): there are fewer bytes left.
     pub fn number(&mut self) -> Result<u64> {
         let (head, rest) = self.0.split_first_chunk::<8>().ok_or_else(short)?;
         self.0 = rest;
         Ok(u64::from_ne_bytes(*head))
     }
 
-    /// The next text, which may be any bytes.
+    /// Reads a text: its length, then that many bytes of any kind. Errors (MPI_ERR_INTERN): the bytes are cut
+    /// short.
     pub fn bytes(&mut self) -> Result<Vec<u8>> {
         let length = self.number()?;
         let (head, rest) =
@@ -120,12 +121,12 @@ impl<'a> Reader<'a> {
         Ok(head.to_vec())
     }
 
-    /// The next text, which must be UTF-8.
+    /// Reads a text like `bytes`. Errors (MPI_ERR_INTERN): it is cut short, or not UTF-8.
     pub fn text(&mut self) -> Result<String> {
         String::from_utf8(self.bytes()?).map_err(|_| short())
     }
 
-    /// The next list: its length, then each element by `read`.
+    /// Reads a list: its length, then each element by `read`.
     fn each<T>(&mut self, mut read: impl FnMut(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
         (0..self.number()?).map(|_| read(self)).collect()
     }
@@ -136,7 +137,7 @@ fn short() -> Error {
 }
 
 impl Request {
-    /// The request as bytes.
+    /// Returns the bytes of this request, which `from_bytes` reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
@@ -154,7 +155,7 @@ impl Request {
         writer.bytes()
     }
 
-    /// Reads a request from bytes.
+    /// Reads the bytes of a request. Errors (MPI_ERR_INTERN): they are no request.
     pub fn from_bytes(bytes: &[u8]) -> Result<Request> {
         let mut reader = Reader::new(bytes);
         match reader.number()? {
@@ -168,14 +169,15 @@ impl Request {
 }
 
 impl Spawn {
-    /// The fields as bytes.
+    /// Returns the bytes of the fields, without the number of the request.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.write(&mut writer);
         writer.bytes()
     }
 
-    /// Reads the fields from bytes.
+    /// Reads the bytes that `to_bytes` has returned. Errors (MPI_ERR_INTERN): they are not the fields of a
+    /// spawn.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawn> {
         Spawn::read(&mut Reader::new(bytes))
     }
@@ -213,7 +215,7 @@ impl Spawn {
 }
 
 impl Spawned {
-    /// The fields as bytes.
+    /// Returns the bytes of this answer, which `from_bytes` reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.number(self.world).number(u64::from(self.first)).number(self.counts.len() as u64);
@@ -223,7 +225,7 @@ impl Spawned {
         writer.bytes()
     }
 
-    /// Reads the fields from bytes.
+    /// Reads the bytes of this answer. Errors (MPI_ERR_INTERN): they are cut short.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawned> {
         let mut reader = Reader::new(bytes);
         Ok(Spawned {
@@ -234,7 +236,7 @@ impl Spawned {
     }
 }
 
-/// The bytes of an answer: 0 and the result, or the error's class and sentence.
+/// Returns the bytes of a launcher's answer: 0 and the result, or the error's class and sentence.
 pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     let mut writer = Writer::default();
     match result {
@@ -244,7 +246,7 @@ pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     writer.bytes()
 }
 
-/// Reads an answer from the bytes of `answer`.
+/// Reads the bytes of a launcher's answer, and returns the result or the error in it.
 pub fn answered(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(bytes);
     match reader.number()? {

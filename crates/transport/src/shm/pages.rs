@@ -8,7 +8,7 @@ use super::{Doorbell, SubmissionRing, WaitRecord, WaitReport};
 use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Buckets of a rank's instance directory.
+/// The number of buckets in a rank's directory of instances (`RankPage::directory`).
 pub const DIRECTORY_BUCKETS: usize = 1024;
 /// The most ranks of a segment, and of a `RankSet`.
 pub const RANKS_MAX: u32 = 4096;
@@ -30,7 +30,8 @@ pub enum State {
 }
 
 impl State {
-    /// The state in a shared word. Any other value comes from a dead or broken process.
+    /// The state that a shared word stands for: `Dead` if the word holds no state, since a dead or broken
+    /// process has written it.
     fn of(word: u32) -> State {
         match word {
             0 => State::Unborn,
@@ -56,9 +57,9 @@ pub struct JobPage {
     pub(crate) total_bytes: AtomicU64,
     /// A number that no other job on this machine has.
     pub id: AtomicU64,
-    /// When the segment was made, by `sys::clock::now`.
+    /// When the segment was made, in nanoseconds of `sys::clock::now`.
     pub start: AtomicU64,
-    /// The pid of the process whose descendants all processes of the job are (mpirun); 0 if there is none.
+    /// The pid of `mpirun`, from which the processes of the job descend; 0 if there is no `mpirun`.
     pub launcher: AtomicU32,
     /// 1 if the first world does not descend from the launcher, or there is no launcher.
     pub adopted: AtomicU32,
@@ -74,59 +75,62 @@ pub struct JobPage {
     pub unread: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
     pub worlds: AtomicU64,
-    /// Connections that MPI_Comm_accept and MPI_Comm_join have made so far.
+    /// How many connections MPI_Comm_accept and MPI_Comm_join have made so far.
     pub connections: AtomicU64,
     /// 1 once `mpirun` knows that no rank lives any more: proxies may end.
     pub ending: AtomicU32,
     /// The number of hosts of the job.
     pub nodes: AtomicU32,
-    /// The number of this host.
+    /// The number of this host, from 0 on.
     pub node: AtomicU32,
     /// 1 if the proxies of this host run on another computer (a data processing unit).
     pub dpu: AtomicU32,
-    /// The secret that all packets between hosts carry.
+    /// The secret of the job, without which a packet from another host is refused.
     pub secret: AtomicU64,
-    /// The address by which other hosts know this host; empty if there are no other hosts.
+    /// The IP address of this host for the job's packets, as text; empty if the job has one host.
     pub address: SharedText<8>,
-    /// The settings that only the job's maker and proxies read (`settings::agree`).
+    /// The settings that only the job's maker and proxies read, one line `NAME=value` for each that is set.
     pub launched: SharedText<512>,
     /// The settings on which ranks must agree.
     pub agreed: Agreed,
     /// The tuning table of this machine (`tuning::Tuning::to_words`).
     pub tuning: CacheLine<[AtomicU64; tuning::WORDS]>,
-    /// Measurements of the first long messages, for values that the table lacks. Any rank writes them.
+    /// Times that ranks measured in their first long messages, for tuning values that the table lacks. Any
+    /// rank writes them.
     pub probes: CacheLine<[AtomicU64; tuning::PROBE_WORDS]>,
-    /// The open ports. An entry is 0, or has the rank that opened the port plus 1 in its high half, and a
-    /// number that no other port has.
+    /// The open ports. An entry is 0 if it is free. Otherwise its high half is the number, plus 1, of the
+    /// rank that opened the port, and its low half a number that no other port has.
     pub ports: CacheLine<[AtomicU64; PORTS_MAX]>,
-    /// The ports that were closed last, including ports of other hosts.
+    /// The entries that the ports closed last had in `ports`, including ports of other hosts. It is used as a
+    /// ring.
     closed: CacheLine<[AtomicU64; PORTS_MAX]>,
-    /// How many ports have been closed.
+    /// How many ports have been closed so far, which is also the next position in `closed`, modulo its
+    /// length.
     closings: AtomicU64,
-    /// The first ranks of all worlds, including worlds that have ended until their process numbers are used
-    /// again.
+    /// The first ranks of all worlds. A world that has ended stays until its process numbers are used again.
     pub(crate) firsts: CacheLine<RankSet>,
 }
 
 impl JobPage {
-    /// Whether a wait may spin.
+    /// Whether a process may spin while it waits: every process has a cpu of its own.
     #[inline]
     pub fn may_spin(&self) -> bool {
         self.spin_allowed.load(Ordering::Relaxed) != 0
     }
 
-    /// Notes that a port was closed, by the entry that it had in `ports`.
+    /// Adds a port, by the entry that it had in `ports`, to the ports that were closed last.
     pub fn note_closed(&self, port: u64) {
         let at = self.closings.fetch_add(1, Ordering::AcqRel);
         self.closed[at as usize % PORTS_MAX].store(port, Ordering::Release);
     }
 
-    /// Whether a port is among the last that were closed.
+    /// Whether the port with this entry is among the ports that were closed last.
     pub fn was_closed(&self, port: u64) -> bool {
         self.closed.iter().any(|closed| closed.load(Ordering::Acquire) == port)
     }
 
-    /// The ports that were closed after the first `seen`. Sets `seen` to the number of all that were closed.
+    /// Returns the entries of the ports that were closed after the first `seen` ones, as far as they are
+    /// still known. Sets `seen` to the number of all ports closed so far.
     pub fn closed_since(&self, seen: &mut u64) -> Vec<u64> {
         let until = self.closings.load(Ordering::Acquire);
         let from = std::mem::replace(seen, until).max(until.saturating_sub(PORTS_MAX as u64));
@@ -134,19 +138,19 @@ impl JobPage {
     }
 }
 
-/// The settings that the first rank to join publishes, with which later ranks compare theirs.
+/// The settings on which all ranks must agree, as the first rank to join has published them.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Agreed {
-    /// The first rank plus 1; 0 before a rank has joined.
+    /// The rank that joined first, plus 1; 0 before any rank has joined.
     first: AtomicU32,
     published: Gate,
     text: SharedText<512>,
 }
 
 impl Agreed {
-    /// Publishes `text` for `rank` if `rank` is the first, and returns None. Otherwise returns the first rank
-    /// and its text. Also returns None if `give_up` ends the wait for the text of the first rank.
+    /// Publishes `text` if no rank has published before, and returns None. Otherwise waits for the text of
+    /// the first rank, and returns that rank and its text, or None if `give_up` ends the wait.
     pub fn publish_first(
         &self,
         rank: u32,
@@ -171,20 +175,20 @@ impl Agreed {
 pub struct World {
     /// 0 for the first world; otherwise a number that no other world of the job ever has.
     pub id: AtomicU64,
-    /// The number of its processes, on all hosts.
+    /// The number of the world's processes, on all hosts.
     pub size: AtomicU32,
     /// The gate that all processes pass in MPI_Init after they have published their pages.
     pub born: Gate,
     /// The gate that all processes pass in MPI_Finalize.
     pub leaving: Gate,
-    /// 0, or why the world ends (`EndCause`, 2 bits), and the rank (30 bits) and code (32 bits) that ended
-    /// it.
+    /// 0 while the world does not end. Otherwise why it ends (`EndCause`, the high 2 bits), the rank that
+    /// ended it (30 bits) and the exit code (32 bits).
     abort: AtomicU64,
-    /// 1 while its statistics have to be printed; the process that sets it to 0 prints them.
+    /// 1 while the world's statistics have to be printed. The process that sets this to 0 prints them.
     pub statistics: AtomicU32,
-    /// 1 once the launcher knows that none of its processes lives any more, on any host.
+    /// 1 once the launcher knows that no process of the world lives any more, on any host.
     pub over: AtomicU32,
-    /// The worlds to which comms of its processes on other hosts lead.
+    /// The worlds, by their first ranks, to which comms of this world's processes on other hosts lead.
     pub connected_elsewhere: RankSet,
 }
 
@@ -196,13 +200,14 @@ impl World {
         let _ = self.abort.compare_exchange(0, word, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// The rank and code of the exit, MPI_Abort or fatal error that ends the world, if any.
+    /// The rank that ended the world by an exit, MPI_Abort or fatal error, and its code. None while the world
+    /// does not end.
     pub fn aborted(&self) -> Option<(u32, i32)> {
         let word = self.abort.load(Ordering::Acquire);
         (word != 0).then_some(((word >> 32) as u32 & 0x3fff_ffff, word as u32 as i32))
     }
 
-    /// Why the world ends, if it does.
+    /// Why the world ends; None while it does not end.
     pub fn cause(&self) -> Option<EndCause> {
         match self.abort.load(Ordering::Acquire) >> 62 {
             0 => None,
@@ -212,18 +217,19 @@ impl World {
         }
     }
 
-    /// The code with which the processes of a world end, if it ends. An abort never has the code of success.
+    /// The code with which the world's processes must exit; None while the world does not end. Only
+    /// `EndCause::Exit` may have the code of success.
     pub fn exit_code(&self) -> Option<u8> {
         let (_, code) = self.aborted()?;
         Some(if self.cause() == Some(EndCause::Exit) { code as u8 } else { (code as u8).max(1) })
     }
 
-    /// Whether all its processes have reached MPI_Finalize.
+    /// Whether all processes of the world have reached MPI_Finalize.
     pub fn has_arrived(&self) -> bool {
         self.leaving.count() >= self.size.load(Ordering::Relaxed)
     }
 
-    /// Makes it the state of a new world.
+    /// Resets this state to that of a new world.
     pub(crate) fn renew(&self, id: u64, size: u32) {
         self.statistics.store(0, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
@@ -240,16 +246,16 @@ impl World {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum EndCause {
-    /// A process has ended all, with a code that may mean success (shmem_global_exit).
+    /// A process has ended the world with a code that may mean success (shmem_global_exit).
     Exit = 1,
     /// A process has called MPI_Abort.
     Abort = 2,
-    /// An error had no handler.
+    /// A process has had a fatal error.
     Error = 3,
 }
 
-/// A count of arrivals on which processes can wait. It is a barrier for one use, or for several with growing
-/// targets.
+/// A count of processes that have arrived, on which others wait: a barrier for one use, or for several with
+/// growing targets.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Gate {
@@ -263,7 +269,7 @@ impl Gate {
         sys::futex::wake(&self.count, i32::MAX as u32);
     }
 
-    /// Counts `arrivals` arrivals on other hosts.
+    /// Counts the arrival of `arrivals` processes of other hosts.
     pub fn add(&self, arrivals: u32) {
         if arrivals > 0 {
             self.count.fetch_add(arrivals, Ordering::AcqRel);
@@ -276,8 +282,8 @@ impl Gate {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there are `target` arrivals (true), or `give_up`, called every 10 ms, returns true
-    /// (false).
+    /// Sleeps until there are `target` arrivals, and returns true. Returns false if `give_up`, called every
+    /// 10 ms, returns true.
     pub fn wait(&self, target: u32, mut give_up: impl FnMut() -> bool) -> bool {
         loop {
             let count = self.count();
@@ -307,7 +313,8 @@ impl RankSet {
         }
     }
 
-    /// The 64 ranks from `64 * index` on, as bits. A poller keeps a copy and compares it to find new bits.
+    /// The bits of the ranks `64 * index` to `64 * index + 63`. Who polls the set compares them with an
+    /// earlier copy to find new ranks.
     pub fn word(&self, index: usize) -> u64 {
         self.words.get(index).map_or(0, |word| word.load(Ordering::Acquire))
     }
@@ -354,65 +361,67 @@ impl RankSet {
     }
 }
 
-/// A rank's page.
+/// What a rank publishes for the other processes of its host.
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct RankPage {
     /// The pid of its process; 0 before the process has attached.
     pub pid: AtomicU32,
     state: AtomicU32,
-    /// The address of the two words of `cma::publish` in the rank's memory; 0 if there are none.
+    /// The address in the rank's memory of the two words by which peers test access (`cma::publish`); 0
+    /// before they are published.
     pub probe: AtomicU64,
-    /// The code with which the rank ended, once it does not run any more.
+    /// The code with which the rank's process ended, once it has ended.
     pub exit_code: AtomicI32,
     /// The number of cpus that the rank may use; 0 if unknown.
     pub cpus: AtomicU32,
-    /// The first cpu that the rank may use.
+    /// The first of the cpus that the rank may use.
     pub cpu: AtomicU32,
     /// The cpu on which the rank last waited, plus 1; 0 if it never waited.
     waits_on: AtomicU32,
     /// The thread level that the program asked for, plus 1; 0 before MPI_Init.
     pub thread_level: AtomicU32,
-    /// What the rank waits for.
+    /// The rank's latest long wait, in a few words.
     pub wait: CacheLine<WaitRecord>,
-    /// What the rank waits for in full, on request.
+    /// A full report of what the rank waits for, which it writes on request.
     pub report: CacheLine<WaitReport>,
     /// The first rank of its world, in whose page the world lies.
     pub first: AtomicU32,
     /// The number of its program among the programs started together (MPI_APPNUM).
     pub application: AtomicU32,
-    /// The state that a world shares, used in the page of its first rank.
+    /// The state of the rank's world, if this rank is the world's first; unused in the pages of other ranks.
     pub world: CacheLine<World>,
     /// The worlds, by their first ranks, to which a comm of this rank leads (MPI 5.0, section 11.10.4).
     pub connected: CacheLine<RankSet>,
-    /// The rank's request to its launcher.
+    /// The rank's request to its launcher, and the answer.
     pub ask: CacheLine<LauncherRequest>,
     /// The bell that others ring when there is news for the rank.
     pub bell: CacheLine<Doorbell>,
     /// The offset in its arena at which processes put requests if they cannot reach its private memory
     /// (`rma`); 0 if no thread serves them.
     pub inbox: AtomicU64,
-    /// A count that grows before the bell is rung for news about windows (locks, posts, completions).
+    /// A count that others increase before they ring the bell for news about a window (lock, post,
+    /// completion).
     pub window_news: CacheLine<AtomicU64>,
-    /// The ranks that ever sent to this rank, whose rings it must poll.
+    /// The ranks of this host that have ever sent to this rank: it must poll their rings.
     pub senders: CacheLine<RankSet>,
-    /// The ends of the extents of its arena, including extents of an earlier process with this number.
+    /// The ends of the extents of the rank's arena, including extents of an earlier process with this number.
     pub(super) extents: CacheLine<ExtentTable>,
-    /// The ranks whose arenas it could not map when it last needed them.
+    /// The ranks whose arenas this rank could not map when it last needed them.
     pub unmapped: CacheLine<RankSet>,
     /// The ranks whose private memory this rank, or its proxy, cannot read: they copy bytes for it to their
     /// arenas.
     pub unread: CacheLine<RankSet>,
-    /// The instances that the rank offloads to its proxy.
+    /// The queue by which the rank offloads instances to its proxy.
     pub submissions: SubmissionRing,
-    /// The rank's counters.
+    /// The rank's telemetry counters.
     pub counters: CacheLine<telemetry::CounterPage>,
-    /// The rank's collectives, if OUTBOARD_STATS asks for them.
+    /// The statistics of the rank's collectives, if OUTBOARD_STATS asks for them.
     pub operations: CacheLine<telemetry::Operations>,
-    /// The directory by which peers find its instances: for each bucket the offset in its arena of the first
-    /// instance, or 0 if the bucket is empty.
+    /// The directory by which peers find the rank's instances: for each bucket the offset in its arena of the
+    /// first instance, or 0 if the bucket is empty.
     pub directory: CacheLine<[AtomicU64; DIRECTORY_BUCKETS]>,
-    /// Words that the `executor` crate defines.
+    /// Single words of the `executor` crate, which defines what each means.
     pub scalars: CacheLine<[AtomicU64; 64]>,
 }
 
@@ -431,7 +440,7 @@ impl RankPage {
         }
     }
 
-    /// The cpu on which the rank last waited, if it ever waited.
+    /// The cpu on which the rank last waited; None if it never waited.
     #[inline]
     pub fn waits_on(&self) -> Option<usize> {
         (self.waits_on.load(Ordering::Relaxed) as usize).checked_sub(1)
@@ -475,33 +484,34 @@ impl RankPage {
 /// The longest name of an endpoint, in bytes.
 pub const ENDPOINT_BYTES_MAX: usize = 56;
 
-/// The host and endpoint of a process of the job: an entry of 64 bytes in a table that every host has.
+/// What every host knows of one process of the job: its host, and the name of its endpoint. The entry has 64
+/// bytes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PeerEntry {
-    /// The number of its host.
+    /// The number of the process's host.
     pub(super) node: AtomicU32,
-    /// The length of its endpoint's name; 0 before the name is known.
+    /// The length of the name of the process's endpoint; 0 before the name is known.
     pub(super) name_bytes: AtomicU16,
-    /// The number of its world: the entry is used again after a spawned world has ended.
+    /// The generation of the process's world, which changes when a new world uses the process number.
     pub(super) generation: AtomicU32,
     pub(super) name: [AtomicU64; ENDPOINT_BYTES_MAX / 8],
 }
 
-/// A request of a rank to its launcher (`mpirun`). Its bytes lie in the rank's arena; the answer replaces
-/// them there.
+/// A request of a rank to its launcher (`mpirun`), and the launcher's answer. The bytes of both lie at the
+/// same offset in the rank's arena.
 #[repr(C)]
 #[derive(Debug)]
 pub struct LauncherRequest {
-    /// The state of the request: one of the constants below.
+    /// The state of the request: `NOTHING`, `WRITING`, `ASKED`, `TAKEN` or `ANSWERED`.
     pub state: AtomicU32,
-    /// The kind of request, as `launcher` defines.
+    /// The number of the kind of request, which `shm::launcher` defines.
     pub kind: AtomicU32,
-    /// The offset of the bytes in the rank's arena.
+    /// The offset in the rank's arena of the request's bytes, which the answer's bytes replace.
     pub at: AtomicU64,
-    /// The length of the memory there.
+    /// The length of the memory at that offset, which an answer must fit.
     pub capacity: AtomicU64,
-    /// The length of the request, then of the answer.
+    /// The length of the request's bytes, then of the answer's.
     pub bytes: AtomicU64,
 }
 
@@ -510,15 +520,15 @@ impl LauncherRequest {
     pub const NOTHING: u32 = 0;
     /// A thread of the rank is writing a request.
     pub const WRITING: u32 = 1;
-    /// The launcher must answer.
+    /// The rank waits for an answer, and the launcher has not read the request yet.
     pub const ASKED: u32 = 2;
-    /// The answer is there.
+    /// The launcher has written its answer.
     pub const ANSWERED: u32 = 3;
     /// The launcher has read the request, and will answer.
     pub const TAKEN: u32 = 4;
 }
 
-/// A proxy's page.
+/// What a proxy publishes for the other processes of its host.
 #[repr(C, align(4096))]
 pub struct ProxyPage {
     /// The pid of its process; 0 before the process has attached.
@@ -526,13 +536,13 @@ pub struct ProxyPage {
     state: AtomicU32,
     /// The number of cpus that the proxy may use; 0 if unknown.
     pub cpus: AtomicU32,
-    /// The first cpu that the proxy may use.
+    /// The first of the cpus that the proxy may use.
     pub cpu: AtomicU32,
-    /// A count that grows while the proxy lives and does not sleep.
+    /// A count that the proxy increases while it lives and does not sleep.
     pub heartbeat: CacheLine<AtomicU64>,
     /// The bell that others ring when there is news for the proxy.
     pub bell: CacheLine<Doorbell>,
-    /// The proxy's counters.
+    /// The proxy's telemetry counters.
     pub counters: CacheLine<telemetry::CounterPage>,
     /// 1 once a rank kills the proxy and reports its end, so that the proxy's parent does not report it
     /// again.

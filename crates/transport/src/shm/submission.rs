@@ -5,7 +5,7 @@
 use super::atomic::CacheLine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of a submission ring.
+/// The most instances that a rank may have pushed and its proxy not popped yet.
 const ENTRIES: u64 = 128;
 
 /// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions
@@ -13,9 +13,10 @@ const ENTRIES: u64 = 128;
 #[repr(C)]
 #[derive(Debug)]
 pub struct SubmissionRing {
-    /// The number of entries pushed so far; the rank writes it.
+    /// How many numbers the rank has pushed so far. Only the rank writes it.
     pushed: CacheLine<AtomicU64>,
-    /// The number of entries popped so far; the proxy writes it.
+    /// How many numbers the proxy has popped so far. Only the proxy writes it, or the rank after the proxy's
+    /// death.
     popped: CacheLine<AtomicU64>,
     entries: [AtomicU64; ENTRIES as usize],
 }
@@ -31,8 +32,8 @@ impl Default for SubmissionRing {
 }
 
 impl SubmissionRing {
-    /// Appends `offset`; false if the queue is full. Only the rank calls it, one thread at a time, and rings
-    /// the proxy's bell afterwards.
+    /// Appends the number `offset`; returns false if the queue is full. Only the rank calls it, one thread at
+    /// a time, and rings the proxy's bell afterwards.
     #[must_use]
     pub fn push(&self, offset: u64) -> bool {
         let pushed = self.pushed.0.load(Ordering::Relaxed);
@@ -44,7 +45,8 @@ impl SubmissionRing {
         true
     }
 
-    /// Takes the oldest entry. Only the proxy calls it, or the rank once it knows that the proxy is dead.
+    /// Takes the oldest number; returns None if the queue is empty. Only the proxy calls it, or the rank once
+    /// it knows that the proxy is dead.
     pub fn pop(&self) -> Option<u64> {
         let popped = self.popped.0.load(Ordering::Relaxed);
         if self.pushed.0.load(Ordering::Acquire) == popped {
@@ -55,12 +57,12 @@ impl SubmissionRing {
         Some(offset)
     }
 
-    /// Drops all entries, since the rank that pushed them has left.
+    /// Drops all numbers, since the rank that pushed them has left.
     pub(crate) fn clear(&self) {
         self.popped.0.store(self.pushed.0.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Whether there is no entry to pop.
+    /// Whether there is no number to pop.
     pub fn is_empty(&self) -> bool {
         self.pushed.0.load(Ordering::Acquire) == self.popped.0.load(Ordering::Relaxed)
     }

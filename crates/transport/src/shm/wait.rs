@@ -24,7 +24,7 @@ impl<const N: usize> SharedText<N> {
         self.bytes.store(bytes.len() as u32, Ordering::Release);
     }
 
-    /// The text.
+    /// The text as it is now.
     pub fn text(&self) -> String {
         let length = (self.bytes.load(Ordering::Acquire) as usize).min(8 * N);
         let words = self.words.iter().take(length.div_ceil(8));
@@ -34,36 +34,37 @@ impl<const N: usize> SharedText<N> {
     }
 }
 
-/// The latest wait of a rank that lasted long enough to be published.
+/// When and for what a rank waits or last waited, of the waits that are long enough to be published.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WaitRecord {
     /// When the wait started, by `sys::clock::now`; 0 while the rank does not wait.
     since: AtomicU64,
-    /// When the wait ended.
+    /// When the latest wait ended, by `sys::clock::now`; 0 if none has.
     ended: AtomicU64,
     text: SharedText<24>,
 }
 
 impl WaitRecord {
-    /// Publishes a wait that started at `since`; `text` says in which call and for what.
+    /// Publishes a wait that started at `since`, by `sys::clock::now`. `text` says in which call and for what
+    /// the rank waits.
     pub fn start(&self, since: u64, text: &str) {
         self.text.set(text);
         self.since.store(since, Ordering::Release);
     }
 
-    /// Publishes that the wait has ended.
+    /// Publishes that the wait ended at `now`.
     pub fn end(&self, now: u64) {
         self.ended.store(now, Ordering::Relaxed);
         self.since.store(0, Ordering::Release);
     }
 
-    /// Since when the rank waits, if it waits.
+    /// When the rank's current wait started; None if the rank does not wait.
     pub fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Acquire)).filter(|since| *since != 0)
     }
 
-    /// When the rank's latest wait ended, if one has.
+    /// When the rank's latest wait ended; None if none has.
     pub fn ended(&self) -> Option<u64> {
         Some(self.ended.load(Ordering::Relaxed)).filter(|ended| *ended != 0)
     }
@@ -80,7 +81,7 @@ impl WaitRecord {
     }
 }
 
-/// A request to a rank to report what it does, and its answer. The rank answers while it waits in an MPI
+/// A report of what a rank does, which another process requests. The rank writes it while it waits in an MPI
 /// call.
 #[repr(C)]
 #[derive(Debug)]
@@ -91,25 +92,25 @@ pub struct WaitReport {
 }
 
 impl WaitReport {
-    /// Requests a report; the caller then rings the rank's bell.
+    /// Requests a report. The caller then rings the rank's bell.
     pub fn ask(&self) {
         self.asked.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether the rank has to answer.
+    /// Whether a report has been requested that the rank has not written yet.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.asked.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
     }
 
-    /// Answers all requests so far.
+    /// Stores `text` as the report for all requests so far. The rank calls it.
     pub fn answer(&self, text: &str) {
         let asked = self.asked.load(Ordering::Acquire);
         self.text.set(text);
         self.answered.store(asked, Ordering::Release);
     }
 
-    /// The answer to all requests so far, once it is there.
+    /// The report, once the rank has written it for all requests so far; None before.
     pub fn answered(&self) -> Option<String> {
         let answered = self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Relaxed);
         answered.then(|| self.text.text())

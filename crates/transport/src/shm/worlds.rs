@@ -18,8 +18,8 @@ impl Segment {
         self.peer(peer).map_or(0, |peer| peer.generation.load(Ordering::Acquire))
     }
 
-    /// The world whose first rank is `first`, on any host; the job's first world if `first` is no rank. Each
-    /// host has a page of its own for each world.
+    /// The state of the world whose first rank is `first`, on any host; that of the job's first world if
+    /// `first` is no rank. Each host has its own copy of each world's state.
     pub fn world(&self, first: u32) -> &World {
         &self.page(LocalRank(if first < self.shape().ranks { first } else { 0 })).world
     }
@@ -29,15 +29,14 @@ impl Segment {
         self.job().firsts.last_until(peer).unwrap_or(0)
     }
 
-    /// The first ranks of all worlds, including worlds that have ended until their process numbers are used
-    /// again.
+    /// The first ranks of all worlds. A world that has ended stays until its process numbers are used again.
     pub fn firsts(&self) -> Vec<u32> {
         let mut all = Vec::new();
         self.job().firsts.each(self.shape().ranks, |first| all.push(first));
         all
     }
 
-    /// The world of a rank.
+    /// The state of the world to which a rank belongs.
     pub fn world_of(&self, rank: LocalRank) -> &World {
         self.world(self.rank(rank).first.load(Ordering::Relaxed))
     }
@@ -49,8 +48,9 @@ impl Segment {
         (first..first.saturating_add(size).min(self.shape().ranks)).filter_map(|peer| self.local(peer))
     }
 
-    /// Makes a new world of the ranks from `first` on, which have not attached yet; `node_of` has the host of
-    /// each. `mpirun` calls it on every host once no process uses these numbers.
+    /// Resets the state of the ranks from `first` on, which have not attached yet, to that of a new world
+    /// `id`. `node_of` has the host of each. `mpirun` calls it on every host once no process uses these
+    /// numbers.
     pub fn make_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
         let size = node_of.len() as u32;
         (first..first + size).for_each(|rank| self.job().firsts.remove(rank));
@@ -117,13 +117,13 @@ impl Segment {
         all
     }
 
-    /// Removes all connections of a world.
+    /// Removes all connections that start at the world whose first rank is `first`.
     pub fn disconnect(&self, first: u32) {
         self.members(first).for_each(|rank| self.rank(rank).connected.clear());
         self.world(first).connected_elsewhere.clear();
     }
 
-    /// Ends the world of `rank`: publishes the cause, the rank and the code, and wakes all its processes.
+    /// Ends the world of `rank`: publishes why, the rank and the exit code, and wakes the world's processes.
     pub fn end(&self, rank: LocalRank, code: i32, cause: EndCause) {
         let first = self.rank(rank).first.load(Ordering::Relaxed);
         self.world(first).set_abort(rank.peer(), code, cause);
