@@ -16,14 +16,14 @@ use sys::Span;
 /// The nanoseconds of one tick, for the timers of `sequence.rs`.
 const TICK_NS: u64 = 1_000_000;
 
-/// What the network does to packets.
+/// The faults and limits of a simulated network.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     /// Packets that a ring holds before it is full; at least 1.
     pub ring_packets: usize,
     /// The longest payload of a packet.
     pub payload_bytes_max: usize,
-    /// The longest time that a packet is under way, in ticks.
+    /// The longest time that a packet or pull is under way, in ticks.
     pub delay_max: u64,
     /// The percentage of sends that are refused although there is room; below 100.
     pub refused_percent: u64,
@@ -35,21 +35,21 @@ pub struct Conditions {
     pub lost_percent: u64,
     /// The percentage of packets that arrive twice.
     pub repeated_percent: u64,
-    /// Whether packets overtake each other.
+    /// Whether packets may overtake each other on their way.
     pub is_disordered: bool,
 }
 
-/// The network of one simulated job.
+/// The network of one simulated job. Clones share one network.
 #[derive(Clone)]
 pub struct Network(Arc<Mutex<NetworkState>>);
 
-/// A rank's access to the network.
+/// A simulated rank's access to the network, by which it reaches its peers.
 pub struct Port {
     network: Network,
     rank: u32,
 }
 
-/// Both directions between one rank and one peer.
+/// The route from one simulated rank to one peer, and back.
 pub struct Link {
     network: Network,
     rank: u32,
@@ -63,18 +63,19 @@ struct NetworkState {
     random: u64,
     now: u64,
     ranks: u32,
-    /// One ring for each sender and receiver, in this order.
+    /// The packets from each rank to each other: from rank `a` to rank `b` at index `a * ranks + b`.
     rings: Vec<Ring>,
-    /// One sequence for each rank and peer, in this order.
+    /// The packet numbers that each rank keeps for each peer: rank `a` for peer `b` at index `a * ranks + b`.
     sequences: Vec<Sequence<Packet>>,
-    /// Exposed memory by its key: owner, address, length.
+    /// The memory that ranks have exposed to pulls. For each key: the owner's rank, the address and the
+    /// length.
     exposed: HashMap<u64, (u32, usize, u64)>,
     exposed_ever: u64,
     pulled_ever: u64,
     pulls: Vec<PullUnderWay>,
 }
 
-/// A pull under way.
+/// A pull that was started and has not ended.
 struct PullUnderWay {
     arrives: u64,
     /// The rank that pulls.
@@ -87,7 +88,7 @@ struct PullUnderWay {
     token: u64,
 }
 
-/// Memory of a rank that its peers may pull.
+/// Memory that a simulated rank has exposed to pulls, until this is dropped.
 pub struct Exposed {
     network: Network,
     far: RemoteRange,
@@ -107,14 +108,14 @@ impl Drop for Exposed {
 
 #[derive(Default)]
 struct Ring {
-    /// Packets that have arrived, in order.
+    /// The packets that have arrived and that the receiver has not taken, in order.
     packets: VecDeque<Packet>,
     /// The number of packets that were sent and have not arrived.
     missing: usize,
     under_way: Vec<Datagram>,
     consumed: u64,
     used: bool,
-    /// Whether `arrivals` has reported this ring to the receiver.
+    /// Whether `Port::arrivals` has reported the sender to the receiver.
     seen: bool,
 }
 
@@ -124,7 +125,7 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// A packet, probe or answer under way.
+/// What the network carries: a packet, a probe or an answer.
 #[derive(Clone)]
 struct Datagram {
     arrives: u64,
@@ -136,7 +137,7 @@ struct Datagram {
 enum Content {
     Packet(Packet),
     Probe,
-    /// An answer, with the number of the probe if a probe asked for it.
+    /// An answer. Inside is the number of the probe that it answers, or None if no probe asked for it.
     Answer(Option<u32>),
 }
 
@@ -147,7 +148,7 @@ impl Ring {
 }
 
 impl Network {
-    /// A job of `ranks` ranks.
+    /// Makes the network of a job of `ranks` ranks. All faults follow from `seed`.
     pub fn new(ranks: u32, seed: u64, conditions: Conditions) -> Network {
         let rings = (0..ranks * ranks).map(|_| Ring::default()).collect();
         let state = NetworkState {
@@ -165,7 +166,7 @@ impl Network {
         Network(Arc::new(Mutex::new(state)))
     }
 
-    /// The port of a rank.
+    /// The access of rank `rank` to the network.
     pub fn port(&self, rank: u32) -> Port {
         Port { network: self.clone(), rank }
     }
@@ -175,12 +176,12 @@ impl Network {
         self.state().below(end)
     }
 
-    /// The number of packets that have not been taken.
+    /// How many packets of the job were sent and have not been taken.
     pub fn packets(&self) -> usize {
         self.state().rings.iter().map(|ring| ring.packets.len() + ring.missing).sum()
     }
 
-    /// The number of current exposures of memory, and of pulls that have succeeded so far.
+    /// How many exposures of memory there are now, and how many pulls have succeeded so far.
     pub fn exposures_and_pulls(&self) -> (usize, u64) {
         let state = self.state();
         (state.exposed.len(), state.pulled_ever)
@@ -208,7 +209,7 @@ impl NetworkState {
         &mut self.sequences[(rank * self.ranks + peer) as usize]
     }
 
-    /// Sends a datagram, unless it is drawn to be lost.
+    /// Puts a datagram under way, with a drawn delay: once, twice or, if it is lost, not at all.
     fn send_datagram(&mut self, from: u32, to: u32, stamp: Stamp, what: Content) {
         let Conditions { lost_percent, repeated_percent, delay_max, is_disordered, .. } = self.conditions;
         // On a connection that is not young any more the network loses no packets.
@@ -227,7 +228,8 @@ impl NetworkState {
         }
     }
 
-    /// Files all datagrams that have arrived at a rank, and sends what is due.
+    /// Takes all datagrams that have arrived at a rank, and sends the answers, probes and stored packets that
+    /// are due.
     fn drive(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
             if let Some(asked) = self.sequence(rank, peer).answer_due() {
@@ -255,7 +257,8 @@ impl NetworkState {
         }
     }
 
-    /// Takes the datagram that has arrived first, if any has arrived.
+    /// Takes the datagram from one rank to another that has arrived first. Returns None if none has arrived
+    /// by now.
     fn arrived(&mut self, from: u32, to: u32) -> Option<Datagram> {
         let now = self.now;
         let under_way = &mut self.ring(from, to).under_way;
@@ -294,7 +297,7 @@ impl NetworkState {
         ring.packets.extend(taken);
     }
 
-    /// Copies the bytes of a pull, unless it is drawn to fail. Returns whether it succeeded.
+    /// Copies the bytes of a pull, unless the pull is drawn to fail. Returns whether it has copied them.
     fn complete(&mut self, access: &PullUnderWay) -> bool {
         let PullUnderWay { peer, far, at, to, .. } = access;
         let percent = self.conditions.unreadable_percent;
@@ -311,7 +314,7 @@ impl NetworkState {
         true
     }
 
-    /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+    /// Draws a number below `end` by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
     fn below(&mut self, end: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;
@@ -332,12 +335,12 @@ impl Port {
         self.network.state().ranks
     }
 
-    /// The link to a peer.
+    /// The route from this rank to a peer.
     pub fn link(&self, peer: u32) -> Link {
         Link { network: self.network.clone(), rank: self.rank, peer, promised: 0 }
     }
 
-    /// Whether a peer has sent to this rank that `arrivals` has not reported, or a pull has ended.
+    /// Whether `arrivals` would report a peer, or `pulled` a pull.
     pub fn has_arrivals(&self) -> bool {
         let mut state = self.network.state();
         state.drive(self.rank);

@@ -22,36 +22,41 @@ pub const INLINE_BYTES: usize = 40;
 /// Data bytes that fit into a packet's cell.
 pub const CELL_BYTES: usize = 32 << 10;
 
-/// Slots of a ring.
+/// The number of slots of a ring.
 const SLOTS: u64 = 256;
-/// The offsets at which the windows of the area begin, and the end of the last. The length of each window is
-/// a power of two, and that of the last at least two cells.
+/// The offsets in the area at which its windows begin, then the offset at which the last one ends. The length
+/// of each window is a power of two, and that of the last at least two cells.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// Positions in the area count bytes; the positions of window `n` begin at `n << WINDOW_SHIFT`.
+/// Positions count the bytes that cells have taken of the area. The first position in window `n` is
+/// `n << WINDOW_SHIFT`.
 const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this. A cache line would be too little: the receiver's prefetcher would take
 /// the next line from the sender.
 const CELL_ALIGN: u64 = 256;
 /// The longest cell that a receiver prefetches before it knows who takes the packet.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// The slot that a sender prefetches, counted from the next one. The receiver reads the slots before it.
+/// How far ahead of the next slot the slot lies that a sender prefetches. The receiver reads the slots before
+/// that one.
 const SLOTS_AHEAD: u64 = 3;
 /// Data bytes that fit into a recycled buffer.
 pub const RECYCLED_BYTES: usize = 16 << 10;
 /// The shortest cell that may be a recycled buffer. A shorter one lies in the area, where the receiver
 /// expects it.
 const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// The number of recycled buffers of a pair. Each end has half of them at first.
+/// The number of recycled buffers that two ranks share. Each of their receiving ends holds half of them at
+/// first.
 const RECYCLED_BUFFERS: u32 = 16;
-/// The value of `Slot::window` for recycled buffer 0; buffer `n` has this plus `n`.
+/// The value of `Slot::window` if the cell is recycled buffer 0. For buffer `n` it is this plus `n`.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
-/// The bit in `SharedReceiverEnd::recycled` that says that an earlier receiver has stored its buffers there.
+/// The bit in `SharedReceiverEnd::recycled` that is set once a receiver has stored there which buffers it
+/// held.
 const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// The offset of a pair's recycled buffers, which lie in the ring from the lower rank to the higher.
+/// The offset in a ring of its recycled buffers. Two ranks use those in the ring from the lower rank to the
+/// higher.
 const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
-/// Bytes of a whole ring: a page for both ends, the slots, the area, the recycled buffers.
+/// The length of a ring: a page for the state of both ends, the slots, the area, the recycled buffers.
 pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
 
 /// The header of a packet in a ring.
@@ -63,13 +68,13 @@ pub struct Header {
     pub inline_bytes: u8,
     /// Data bytes in the cell, up to `CELL_BYTES`; 0 if the packet has no cell.
     pub cell_bytes: u16,
-    /// The envelope's context.
+    /// The context of the message, if the packet has an envelope.
     pub context: u64,
-    /// The envelope's tag.
+    /// The tag of the message, if the packet has an envelope.
     pub tag: i32,
 }
 
-/// A receiver's answer about a packet that it has looked at.
+/// Whether a receiver that has looked at a packet takes it, and whether it wants the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// The packet stays in the ring.
@@ -94,19 +99,22 @@ pub enum Sent {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// The packet's turn: how often all slots had been used before, plus 1. Zero: the slot was never written.
+    /// How often all slots had been used before this packet, plus 1: the receiver knows a new packet by it. 0
+    /// if the slot was never written.
     turn: AtomicU32,
-    /// The fields kind, inline_bytes, cell_bytes: 8, 8 and 16 bits, from the low end.
+    /// The fields `kind` (the low 8 bits), `inline_bytes` (8 bits) and `cell_bytes` (the high 16 bits) of
+    /// `Header`.
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// The window in which the cell lies, or the recycled buffer that is the cell (`RECYCLED_WINDOWS`).
+    /// The number of the window in which the cell lies. If the cell is a recycled buffer, the buffer's number
+    /// plus `RECYCLED_WINDOWS`.
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// The state that both ends share, and that they leave to the next process that takes an end.
+/// The state of a ring's ends in shared memory. A process that takes an end continues from this state.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct SharedEnds {
@@ -115,7 +123,7 @@ pub(super) struct SharedEnds {
     receiver_claimed: CacheLine<AtomicU32>,
 }
 
-/// The state that a sender leaves to the next sender of this ring.
+/// How far a sender has come, which it leaves to the next process that takes the sending end.
 #[repr(C)]
 #[derive(Debug)]
 struct SharedSenderEnd {
@@ -124,25 +132,25 @@ struct SharedSenderEnd {
     area_tail: AtomicU64,
 }
 
-/// The state that the receiver publishes for the sender.
+/// How far the receiver has read and how much it has consumed, which it publishes for the sender.
 #[repr(C)]
 #[derive(Debug)]
 struct SharedReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
-    /// The recycled buffers that the last receiver held, left to the next receiver.
+    /// The recycled buffers that the last receiver held, a bit for each, and the bit `RECYCLED_KNOWN`.
     recycled: AtomicU32,
 }
 
-/// A recycled buffer that an end holds, and the part of it that is a packet's cell.
+/// A recycled buffer that an end holds, and the part of it that a packet takes as its cell.
 #[derive(Clone, Copy, Debug)]
 struct Recycled {
     number: u32,
     cell: Span,
 }
 
-/// The memory of a ring, and how it announces packets to the receiver.
+/// The memory of a ring as its ends use it. `SegmentRing` lies in the segment; loom's tests have a model.
 pub(super) trait RingMemory {
     /// The number of slots, a power of two.
     fn slots(&self) -> u64;
@@ -151,47 +159,50 @@ pub(super) trait RingMemory {
     fn ends(&self) -> &SharedEnds;
     /// The slot at `index`, which is below `slots`.
     fn slot(&self, index: u64) -> &Slot;
-    /// The first `bytes` data bytes of a slot.
+    /// The first `bytes` data bytes of the slot at `index`.
     fn inline(&self, index: u64, bytes: u64) -> Span;
-    /// A part of the area; `offset + bytes` is at most the end of the last window.
+    /// The `bytes` bytes of the area from `offset` on, which must not reach beyond the end of the last
+    /// window.
     fn area(&self, offset: u64, bytes: u64) -> Span;
-    /// The first `bytes` bytes of a recycled buffer.
+    /// The first `bytes` bytes of recycled buffer `number`.
     fn recycled(&self, number: u32, bytes: u64) -> Span;
-    /// The recycled buffers that the receiver holds at first, a bit for each.
+    /// The recycled buffers that the receiver holds before any packet, a bit for each.
     fn first_recycled(&self) -> u32;
-    /// Adds the sender to the receiver's set of senders.
+    /// Adds the sender to the set of ranks whose rings the receiver polls.
     fn introduce(&self);
-    /// Announces to the receiver that there is a packet: rings its bell.
+    /// Rings the receiver's bell, since there is a packet.
     fn announce(&self);
 }
 
-/// The turn of packet number `position`. Turns wrap after 2^32 rounds, when no slot has the old turn any
-/// more.
+/// The value of `Slot::turn` for packet number `position`. It wraps after 2^32 rounds, when no slot has the
+/// old value any more.
 #[inline(always)] // So that the number of slots is a constant, and the division by it a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
 }
 
-/// A part of the area.
+/// A window: a part of the area, which cells take in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     number: u64,
-    /// The offset in the area.
+    /// The offset in the area at which the window begins.
     offset: u64,
-    /// The length, a power of two; that of the last window is at least twice the largest cell.
+    /// The length of the window, a power of two. The last window is at least twice as long as the largest
+    /// cell.
     bytes: u64,
     /// The longest cell in this window; longer cells lie in a later window.
     cell_bytes_max: u64,
 }
 
 impl Window {
-    /// The first position of the window.
+    /// The position at which the window begins.
     fn begin(self) -> u64 {
         self.number << WINDOW_SHIFT
     }
 
-    /// The start and end of a cell of `bytes` bytes if the window is used up to `position`: it starts there,
-    /// or at the start of the window if it would not fit in one piece. Both ends compute it.
+    /// The positions at which the next cell of `bytes` bytes starts and ends, if the window is used up to
+    /// `position`. A cell that would not fit in one piece starts at the window's start. Both ends compute
+    /// this.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
@@ -199,31 +210,33 @@ impl Window {
         (start, (start + bytes).next_multiple_of(CELL_ALIGN))
     }
 
-    /// The offset in the area of a position.
+    /// The offset in the area of the byte at `position`.
     #[inline]
     fn offset(self, position: u64) -> u64 {
         self.offset + (position & (self.bytes - 1))
     }
 }
 
-/// The sending end.
+/// The sending end of a ring, in the sender's private memory.
 #[derive(Debug)]
 pub(super) struct SendingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets sent.
     tail: u64,
-    /// The position in the area up to which it is used, including skipped ends of windows.
+    /// The position up to which cells have taken the area, including ends of windows that were skipped.
     area_tail: u64,
-    /// The window in which cells lie now.
+    /// The window in which the next cell lies.
     window: Window,
-    /// The receiver's positions as last seen; `area_head_seen` is at least the window's first position.
+    /// The number of packets that the receiver has received, as this end last saw it.
     head_seen: u64,
+    /// The position up to which the receiver has read the area, as this end last saw it; at least the first
+    /// position of `window`.
     area_head_seen: u64,
     introduced: bool,
 }
 
 impl<M: RingMemory> SendingEnd<M> {
-    /// Takes the sending end; None if it is in use.
+    /// Takes the sending end of a ring. Returns None if a process holds it.
     fn new(memory: M) -> Option<SendingEnd<M>> {
         let end = &memory.ends().sender;
         if end.claimed.swap(1, Ordering::Acquire) != 0 {
@@ -312,7 +325,8 @@ impl<M: RingMemory> SendingEnd<M> {
         self.memory.inline(index, 1).prefetch_write();
     }
 
-    /// Takes `bytes` bytes of the area and returns their offset in it; None if there is no room.
+    /// Takes `bytes` bytes of the area for a cell, and returns their offset in the area. Returns None if
+    /// there is no room.
     #[inline]
     fn cell(&mut self, bytes: u64) -> Option<u64> {
         loop {
@@ -327,8 +341,8 @@ impl<M: RingMemory> SendingEnd<M> {
         }
     }
 
-    /// Reads how far the receiver is by now. Moves on to the next window if there is still no room; None if
-    /// there is no next window.
+    /// Looks how far the receiver has read by now, and moves on to the next window if there is still no room
+    /// for a cell that ends at `end`. Returns None if there is no next window.
     #[cold]
     fn find_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
@@ -343,7 +357,7 @@ impl<M: RingMemory> SendingEnd<M> {
 }
 
 impl<M: RingMemory> Drop for SendingEnd<M> {
-    /// Leaves the positions to the next sender.
+    /// Leaves the sender's positions to the next process that takes this end.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
         end.tail.store(self.tail, Ordering::Relaxed);
@@ -352,29 +366,30 @@ impl<M: RingMemory> Drop for SendingEnd<M> {
     }
 }
 
-/// The receiving end.
+/// The receiving end of a ring, in the receiver's private memory.
 #[derive(Debug)]
 pub(super) struct ReceivingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets received.
     head: u64,
-    /// The position in the area up to which it has been read, including skipped ends of windows.
+    /// The position up to which this end has read the area, including ends of windows that were skipped.
     area_head: u64,
-    /// The window of the last cell.
+    /// The window in which the last cell lay.
     window: Window,
-    /// The positions of this end as last published.
+    /// The value of `head` that this end last published for the sender.
     head_published: u64,
+    /// The value of `area_head` that this end last published for the sender.
     area_head_published: u64,
     /// The recycled buffers that this end holds, a bit for each.
     recycled: u32,
-    /// The bytes of the last cell if it was short, else 0. While this end waits, it prefetches as many bytes
-    /// of the next cell. The prefetch of a long cell would take cache lines from a sender that still writes
-    /// it.
+    /// The length of the last cell if it was short, else 0. While this end waits, it prefetches as much of
+    /// the next cell. A long cell it does not prefetch, since that would take cache lines from a sender that
+    /// still writes it.
     awaited_bytes: u64,
 }
 
 impl<M: RingMemory> ReceivingEnd<M> {
-    /// Takes the receiving end; None if it is in use.
+    /// Takes the receiving end of a ring. Returns None if a process holds it.
     fn new(memory: M) -> Option<ReceivingEnd<M>> {
         if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
@@ -497,7 +512,7 @@ impl<M: RingMemory> ReceivingEnd<M> {
         Ok(())
     }
 
-    /// Follows the sender to a later window. False if there is no later window of this number.
+    /// Follows the sender to window `number`. Returns false if that is no later window.
     #[cold]
     fn follow_to_window(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
@@ -510,7 +525,7 @@ impl<M: RingMemory> ReceivingEnd<M> {
         }
     }
 
-    /// The error for a next packet that is invalid.
+    /// Fails because the next packet's slot is invalid.
     #[cold]
     fn corrupt<R>(&self) -> Result<R> {
         let slot = self.memory.slot(self.head % self.memory.slots());
@@ -525,8 +540,8 @@ impl<M: RingMemory> ReceivingEnd<M> {
         );
     }
 
-    /// A recycled buffer for a cell of `bytes`, if this end holds one: the one with the least number, so that
-    /// few are in use.
+    /// The recycled buffer to use for a cell of `bytes`: the lowest that this end holds, so that few are in
+    /// use. Returns None if it holds none, or the cell is too short or too long.
     #[inline]
     fn recycled(&self, bytes: u64) -> Option<Recycled> {
         let number = self.recycled.trailing_zeros();
@@ -558,17 +573,17 @@ impl<M: RingMemory> Drop for ReceivingEnd<M> {
     }
 }
 
-/// A ring of the segment.
+/// A ring in the job's segment, as one of its ends has it mapped.
 #[derive(Debug)]
 pub(super) struct SegmentRing {
-    /// Keeps the memory mapped to which the next two fields refer.
+    /// Keeps the memory mapped to which `ends` and `slots` refer.
     map: Map,
     ends: &'static SharedEnds,
     slots: &'static [Slot; SLOTS as usize],
     receiver: RankPageRef,
     from: LocalRank,
     to: LocalRank,
-    /// The pair's recycled buffers; None at the sending end.
+    /// The recycled buffers that the two ranks share, mapped at the receiving end; None at the sending end.
     recycled: Option<Map>,
 }
 
@@ -645,8 +660,8 @@ impl Sender {
         self.0.send(header, None, write)
     }
 
-    /// The same, but the cell is a recycled buffer if `receiver`, the end of the other direction, holds one
-    /// that suits.
+    /// Sends a packet like `send`, but in a recycled buffer if `receiver`, this rank's end of the ring in the
+    /// other direction, holds one that suits the cell.
     #[inline]
     pub fn send_back(
         &mut self,
@@ -675,7 +690,7 @@ impl Sender {
         self.0.expect_more();
     }
 
-    /// Eager bytes that the receiver has returned by `Receiver::consume` so far.
+    /// How many eager bytes the receiver has consumed so far (`Receiver::consume`).
     #[inline]
     pub fn consumed(&self) -> u64 {
         self.0.memory.ends().receiver.consumed.load(Ordering::Acquire)
@@ -688,8 +703,8 @@ pub struct Receiver(ReceivingEnd<SegmentRing>);
 
 impl Receiver {
     /// Receives the next packet: `read` gets its header, inline bytes and cell, which belong to the sender
-    /// again afterwards. Errors: the packet is invalid; every later poll returns the same error. If there is
-    /// no packet, all room is returned to the sender.
+    /// again afterwards. Returns None if there is no packet; then all room is returned to the sender. Errors:
+    /// the packet is invalid; every later poll returns the same error.
     #[inline]
     pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
         self.0.poll(read)
@@ -701,8 +716,8 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// Receives packets as `poll` does, until `read` wants no more. Room is returned to the sender only by
-    /// quarters of the ring.
+    /// Receives packets like `poll`, until there is none or `read` wants no more. Returns room to the sender
+    /// only after every quarter of the ring.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Taken) -> Result<()> {
         self.0.poll_while(read)
@@ -720,7 +735,7 @@ impl Receiver {
         self.0.head
     }
 
-    /// Returns `bytes` bytes of eager credit to the sender.
+    /// Reports to the sender that this rank has consumed `bytes` more eager bytes.
     #[inline]
     pub fn consume(&mut self, bytes: u64) {
         let consumed = &self.0.memory.ends().receiver.consumed;
@@ -736,8 +751,8 @@ impl Segment {
         Ok(SegmentRing { map, ends, slots, receiver: self.rank_page_ref(to), from, to, recycled: None })
     }
 
-    /// The sending end of the ring `from -> to`. Errors: it is in use. After it is dropped, a later call
-    /// takes it where it was left.
+    /// Takes the sending end of the ring `from -> to`, in the state in which its last holder left it. Errors:
+    /// a process holds it.
     pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
         match SendingEnd::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
@@ -745,8 +760,8 @@ impl Segment {
         }
     }
 
-    /// The receiving end of the ring `from -> to`. Errors: it is in use. After it is dropped, a later call
-    /// takes it where it was left.
+    /// Takes the receiving end of the ring `from -> to`, in the state in which its last holder left it.
+    /// Errors: a process holds it.
     pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match ReceivingEnd::new(SegmentRing { recycled: Some(recycled), ..self.ring(from, to)? }) {

@@ -12,22 +12,23 @@ const PACKETS: u64 = 3;
 const CELL: u16 = 40;
 /// Bytes of a cell that is long enough for a recycled buffer.
 const LONG: u16 = RECYCLED_BYTES_MIN as u16;
-/// The bytes that a cell takes of its window.
+/// How many bytes of a window a cell of `CELL` bytes takes.
 const PLACE: u64 = CELL_ALIGN;
 
 #[derive(Debug)]
 struct Model {
     ends: SharedEnds,
     slots: Vec<Slot>,
-    /// The inline bytes: loom reports a read that is not ordered after the write, or the other way round.
+    /// The inline bytes of the slots. Loom reports a read that is not ordered after the write, or a write
+    /// that is not ordered after the read.
     inline: Vec<UnsafeCell<u64>>,
-    /// The area, likewise, and after it the recycled buffers.
+    /// The cells of the area and, after them, the recycled buffers. Loom checks their reads and writes, too.
     cells: Arc<Vec<UnsafeCell<u64>>>,
-    /// The recycled buffers that the receiver holds at first.
+    /// The recycled buffers that the receiver holds at first, a bit for each.
     first_recycled: u32,
 }
 
-/// The index of the first recycled buffer among the cells.
+/// The index of the first recycled buffer in `Model::cells`.
 const FIRST_RECYCLED: u64 = 3;
 
 fn line<T>(value: T) -> CacheLine<T> {
@@ -35,13 +36,13 @@ fn line<T>(value: T) -> CacheLine<T> {
 }
 
 impl Model {
-    /// Makes a ring whose ends are in this window.
+    /// Makes a ring whose ends have come to the start of window number `window`.
     fn new(slots: usize, window: u64) -> Arc<Model> {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }
 
-    /// Makes two rings, there and back, and one recycled buffer, which the receiving end of the second ring
-    /// holds at first. There are no other cells.
+    /// Makes the two rings between two ranks, and one recycled buffer, which the receiving end of the second
+    /// ring holds at first. There are no other cells.
     fn pair(slots: usize) -> [Arc<Model>; 2] {
         let recycled = Arc::new(places(FIRST_RECYCLED as usize + 1));
         [0, 1].map(|first_recycled| Arc::new(Model::of(slots, 0, recycled.clone(), first_recycled)))
@@ -192,7 +193,8 @@ fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }
 
-/// One rank sends and receives so many packets by turns, in the recycled buffer when it holds it.
+/// Sends and receives `PACKETS` packets by turns, as one of the two ranks. Each packet goes in the recycled
+/// buffer in which the last one came. `begins` says whether this rank sends first.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();
     let (mut tail, mut head) = (SendingEnd::new(to).unwrap(), ReceivingEnd::new(from).unwrap());

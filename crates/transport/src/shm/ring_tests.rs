@@ -206,7 +206,7 @@ fn nonsense_is_an_error() {
     }
 }
 
-/// One rank's ends of both directions between two ranks.
+/// Takes the ends that rank `own` has of the two rings between ranks 0 and 1.
 fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     (
         segment.ring_sender(LocalRank(own), LocalRank(1 - own)).unwrap(),
@@ -214,7 +214,8 @@ fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     )
 }
 
-/// Sends a packet with a cell of `bytes`, and receives it. Returns the cell's offset in the sender's ring.
+/// Sends a packet with a cell of `bytes` bytes by the ends of one rank, and receives it at the other rank.
+/// Returns the cell's offset in the ring of `to`.
 fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
     let mut sent_at = 0;
     let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {

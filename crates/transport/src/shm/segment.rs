@@ -24,7 +24,7 @@ use sys::Span;
 use sys::limits;
 use sys::memory::{self, Map, Memfd};
 
-/// "OUTBOARD", read as a little-endian number.
+/// The number with which a job's memory begins: "OUTBOARD", read in little-endian order.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
 /// The version of the layout, which changes whenever the meaning of any shared byte changes.
 const VERSION: u32 = 13;
@@ -37,18 +37,21 @@ const ARENA_RANGE: u64 = 4;
 /// Rings begin at multiples of this, the largest page size of supported machines, so that each can be mapped
 /// alone.
 const RING_ALIGN: u64 = 64 << 10;
-/// Bytes from one ring to the next.
+/// The distance from the start of a ring to the start of the next.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
-/// The least arena for which there is room for spawned processes: if limits leave less, there is none.
+/// The least bytes for each rank's arena beside which spawned processes have arenas, too. If limits leave
+/// less, the job cannot spawn.
 const ARENA_BYTES_MIN: u64 = 64 << 20;
 
-/// The numbers of a job on which the layout depends.
+/// How many processes a job has room for, and how long its arenas are: the layout of its memory follows from
+/// that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Ranks, 1 to 4096: those of the first world, and room for those that it may spawn.
+    /// The number of process numbers, 1 to 4096: the ranks of the first world, and room for ranks that it may
+    /// spawn.
     pub ranks: u32,
-    /// Proxies, 0 to 4096. Rank r is served by proxy r % proxies.
+    /// The number of proxies on each host, 0 to 4096. Proxy r % proxies serves rank r.
     pub proxies: u32,
     /// Bytes that each rank may allocate in its arena, rounded up to 2 MiB. Unused bytes take no memory.
     pub arena_bytes: u64,
@@ -88,7 +91,7 @@ impl Shape {
         self.arena_bytes < limits::memory_bytes() && limits::file_bytes().is_some()
     }
 
-    /// The layout of a segment of this shape. Errors: no machine can map the shape.
+    /// Where the parts of a segment of this shape lie. Errors: no machine can map so much.
     fn layout(self) -> Result<Layout> {
         let Shape { ranks, proxies, arena_bytes } = self;
         if ranks == 0 || ranks > RANKS_MAX || proxies > RANKS_MAX {
@@ -122,13 +125,13 @@ impl Shape {
     }
 }
 
-/// The layout of a segment: offsets in bytes from its start, and lengths.
+/// Where the parts of a segment begin, in bytes from its start, and how long they are.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
     peers: u64,
-    /// The end of the part that is mapped when a process attaches.
+    /// The end of the pages and of the table of peers, which a process maps when it attaches.
     pages_end: u64,
     rings: u64,
     arenas: u64,
@@ -158,9 +161,8 @@ unsafe impl InSharedMemory for ProxyPage {}
 // SAFETY: atomics only.
 unsafe impl InSharedMemory for PeerEntry {}
 
-/// A process of this segment, by its process number. Pages, arenas, rings, bells, flat collectives and
-/// cross-memory attach take a `LocalRank`. Only [`Segment::local`] makes one from a peer; it returns None for
-/// a peer on another host.
+/// The number of a process of this host, by which functions find its page, arena, ring and bell.
+/// [`Segment::local`] makes it from a peer number, and returns None for a peer on another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalRank(pub(super) u32);
 
@@ -184,13 +186,14 @@ impl fmt::Display for LocalRank {
     }
 }
 
-/// A process's view of the job's shared memory. Cheap to clone; unmapped with the last clone.
+/// A process's view of the job's shared memory on its host. Clones share one view, and the memory is unmapped
+/// with the last of them.
 #[derive(Clone, Debug)]
 pub struct Segment {
     inner: Arc<Inner>,
 }
 
-/// A rank's page, whose bounds have been checked. It keeps the segment mapped.
+/// A rank's page, as a value that keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct RankPageRef {
     page: &'static RankPage,
@@ -311,14 +314,14 @@ impl Segment {
         view(self.inner.pages.span(), 0)
     }
 
-    /// The peer as a process of this segment; None if the peer is on another host.
+    /// The peer as a process of this host. Returns None if the peer is on another host.
     #[inline]
     pub fn local(&self, peer: u32) -> Option<LocalRank> {
         let here = self.job().node.load(Ordering::Relaxed);
         (self.node_of(peer) == here).then_some(LocalRank(peer))
     }
 
-    /// The same, but a peer on another host is an error.
+    /// The peer as a process of this host. Errors (MPI_ERR_RANK): the peer is on another host.
     pub fn require(&self, peer: u32) -> Result<LocalRank> {
         let Some(rank) = self.local(peer) else {
             fail!(
@@ -373,14 +376,14 @@ impl Segment {
         (peer < self.inner.shape.ranks).then(|| self.entry(peer))
     }
 
-    /// An entry of the table of peers; the caller has checked that the table has this entry.
+    /// The entry number `at` of the table of peers. The caller has checked that there is such an entry.
     pub(super) fn entry(&self, at: u32) -> &PeerEntry {
         let offset = self.inner.layout.peers + u64::from(at) * size_of::<PeerEntry>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
-    /// Sets the host of each peer: this host is number `node` of `nodes`. Called once, before any process
-    /// attaches.
+    /// Stores the hosts of all peers (`node_of`), that this host is number `node` of `nodes`, and the job's
+    /// secret. Called once, before any process attaches.
     pub fn set_nodes(&self, node: u32, nodes: u32, node_of: &[u32], secret: u64) {
         let job = self.job();
         job.node.store(node, Ordering::Relaxed);
@@ -402,7 +405,7 @@ impl Segment {
         self.job().dpu.load(Ordering::Relaxed) != 0
     }
 
-    /// The number of a process's host; `u32::MAX` if there is no such process.
+    /// The number of the host of `peer`; `u32::MAX` if there is no such process.
     pub fn node_of(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
     }
@@ -424,7 +427,7 @@ impl Segment {
         peer.name_bytes.store(name.len() as u16, Ordering::Release);
     }
 
-    /// The name of a process's endpoint, once it is known.
+    /// The name of the endpoint of `peer`; None before it is known, and after a proxy has ended.
     pub fn endpoint(&self, peer: u32) -> Option<Vec<u8>> {
         let peer = self.endpoint_entry(peer)?;
         let bytes = peer.name_bytes.load(Ordering::Acquire) as usize;
@@ -434,12 +437,12 @@ impl Segment {
         (0 < bytes && bytes <= ENDPOINT_BYTES_MAX).then_some(name)
     }
 
-    /// The proxy that serves a rank, if the job has proxies.
+    /// The number of the proxy that serves `rank`; None if the job has no proxies.
     pub fn proxy_of(&self, rank: LocalRank) -> Option<u32> {
         (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
     }
 
-    /// A rank's arena as extents. Panics if there is no such rank.
+    /// The extents of a rank's arena, and this process's maps of them. Panics if there is no such rank.
     #[inline]
     pub(super) fn extents(&self, rank: LocalRank) -> Extents<'_, ArenaMapper<'_>> {
         Extents {
@@ -450,24 +453,24 @@ impl Segment {
         }
     }
 
-    /// Returns the memory of a rank's arena to the system.
+    /// Gives the memory of a rank's whole arena back to the system, for the next process with this number.
     pub(super) fn empty_arena(&self, rank: LocalRank) -> Result<()> {
         self.discard(rank, 0..self.inner.layout.arena_range()).map_err(unreadable)
     }
 
-    /// Returns the memory of a part of a rank's arena to the system; the part reads as zeroes afterwards.
+    /// Gives the memory of a part of a rank's arena back to the system. The part reads as zeroes afterwards.
     pub(super) fn discard(&self, rank: LocalRank, part: Range<u64>) -> std::io::Result<()> {
         memory::punch_hole(self.inner.fd.get()?, self.arena_offset(rank) + part.start, part.end - part.start)
     }
 
-    /// The arena that holds all of `[address, address + bytes)` of this process in one extent: its rank, and
-    /// the offset in the arena. Only extents that this process has mapped are searched.
+    /// The rank whose arena holds the bytes at `address` in this process, and their offset in the arena.
+    /// Returns None if they do not all lie in one mapped extent of an arena.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
         self.places().find_map(|rank| Some((rank, self.extents(rank).offset_of(address, bytes)?)))
     }
 
-    /// For a forked child: makes its writes to any arena private. It still sees the writes of the job's
-    /// processes to pages that it has not written itself.
+    /// Makes later writes of this process to any arena private. A forked child calls it. The child still sees
+    /// what the job's processes write, except in pages that it has written itself.
     pub fn make_private(&self) {
         let Ok(fd) = self.inner.fd.get() else { return };
         for rank in self.places() {
@@ -479,7 +482,7 @@ impl Segment {
         }
     }
 
-    /// The descriptor of the job's memory, for children.
+    /// The descriptor of the job's memory, which child processes may inherit.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.fd.borrow()
     }
@@ -489,7 +492,7 @@ impl Segment {
         self.inner.fd.get().and_then(memory::resident).map_err(unreadable)
     }
 
-    /// Maps a part of the ring `from -> to`, which is whole pages. Panics if there are no such ranks.
+    /// Maps whole pages `part` of the ring `from -> to`. Panics if there are no such ranks.
     pub(super) fn ring_map(&self, from: LocalRank, to: LocalRank, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         let (LocalRank(sender), LocalRank(receiver)) = (from, to);
@@ -507,7 +510,7 @@ impl Segment {
     }
 }
 
-/// Maps parts of a rank's arena.
+/// The segment and rank for which `Extents` maps parts of the rank's arena.
 pub(super) struct ArenaMapper<'a> {
     segment: &'a Segment,
     rank: LocalRank,
@@ -538,7 +541,8 @@ fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Ma
     })
 }
 
-/// The error class and the advice for a map that failed with `errno`.
+/// The error class and the advice for an error sentence, if a part of a segment could not be mapped because
+/// of `errno`.
 pub fn unmapped(errno: i32) -> (Class, &'static str) {
     match errno {
         Memfd::GONE => (
