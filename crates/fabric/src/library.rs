@@ -88,12 +88,12 @@ impl Libfabric {
         }))
     }
 
-    /// The major and minor version.
+    /// The major and minor version of the loaded libfabric.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// The version and file of the library, and why it was taken.
+    /// The version and file of the loaded libfabric, and why that file was taken, as text for people.
     pub fn origin(&self) -> String {
         format!("libfabric {}.{} ({})", self.version.0, self.version.1, self.found)
     }

@@ -17,28 +17,29 @@ use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 
-/// The rule by which a provider is chosen, for people.
+/// The rule by which `choose` orders the providers, as text for people.
 pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, opx, psm3, tcp); then the interface with the \
     address by which the launcher named this host; then libfabric's own order";
 
-/// Providers by their core names, best first. Other providers are for one host (shm), unreliable (udp),
-/// replaced (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering between four
-/// processes.
+/// The core names of the providers that `choose` takes unasked, best first. Others are for one host (shm),
+/// unreliable (udp), replaced (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering
+/// between four processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
-/// The user's choices; the rule decides what the user has not chosen.
+/// What the user has chosen of libfabric, provider and interface. What is None follows `RULE`.
 #[derive(Clone, Copy, Default)]
 pub struct ProviderChoice<'a> {
-    /// The file of libfabric.
+    /// The file of libfabric that the user has named.
     pub library: Option<&'a Path>,
-    /// The name of a provider, with or without its layers.
+    /// The provider that the user has named, with or without the layers in its name.
     pub provider: Option<&'a str>,
-    /// Interfaces, devices, addresses or networks, separated by commas; the provider must use one of them.
+    /// The interfaces, devices, addresses or networks that the user has named, separated by commas. The
+    /// provider must use one of them.
     pub interface: Option<&'a str>,
 }
 
 impl<'a> ProviderChoice<'a> {
-    /// The choices in the settings.
+    /// What the user has chosen by settings (OUTBOARD_FABRIC_...).
     pub fn of(settings: &'a Settings) -> ProviderChoice<'a> {
         ProviderChoice {
             library: settings.fabric_lib.as_deref(),
@@ -47,32 +48,32 @@ impl<'a> ProviderChoice<'a> {
         }
     }
 
-    /// The choice of a provider by its name.
+    /// The choice of the provider with this name, of any interface.
     pub fn provider(name: &'a str) -> ProviderChoice<'a> {
         ProviderChoice { provider: Some(name), ..ProviderChoice::default() }
     }
 }
 
-/// The compatibility of an endpoint: the major and minor version of the library, and the number of layers of
-/// the provider (1.17 has tcp under ofi_rxm, later versions have tcp alone). Endpoints of two major versions,
-/// or with different layers, do not understand each other and wait for ever. These bytes precede libfabric's
-/// name of an endpoint.
+/// What two endpoints must have alike to communicate: the major version of libfabric and the number of the
+/// provider's layers. (1.17 has tcp under ofi_rxm, later versions have tcp alone.) Endpoints that differ wait
+/// for ever. The bytes are the major and minor version and the layers; an endpoint's name begins with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compatibility([u8; 3]);
 
 impl Compatibility {
-    /// The name of an endpoint as peers get it: these bytes, then libfabric's name.
+    /// The name of an endpoint as its peers get it: these three bytes, then `name`, libfabric's own.
     pub fn prefix_to(self, name: &[u8]) -> Vec<u8> {
         [&self.0[..], name].concat()
     }
 
-    /// Splits a name that peers get into these bytes and libfabric's name.
+    /// Splits an endpoint's name, as its peers get it, into these three bytes and libfabric's own name.
+    /// Returns None if it is too short.
     pub fn split(name: &[u8]) -> Option<(Compatibility, &[u8])> {
         let (kin, name) = name.split_first_chunk()?;
         Some((Compatibility(*kin), name))
     }
 
-    /// Whether endpoints of these two kinds can communicate.
+    /// Whether endpoints with these two compatibilities can communicate.
     pub fn suits(self, other: Compatibility) -> bool {
         let ([major, _, layers], [its_major, _, its_layers]) = (self.0, other.0);
         (major, layers) == (its_major, its_layers)
@@ -123,12 +124,12 @@ impl Provider {
         &self.library
     }
 
-    /// The core name: `verbs`.
+    /// The core of the provider's name, without its layers: `verbs`.
     pub fn core(&self) -> String {
         core_of(&self.name()).to_owned()
     }
 
-    /// The name of its device or interface: `mlx5_0`, `eth0`.
+    /// The name of the device or interface that the provider uses: `mlx5_0`, `eth0`.
     pub fn domain(&self) -> String {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().domain_attr };
@@ -152,7 +153,7 @@ impl Provider {
         self.address_of(Compatibility::split(name)?.1)
     }
 
-    /// The compatibility of this provider's endpoints.
+    /// The compatibility that endpoints of this provider have.
     pub(crate) fn compatibility(&self) -> Compatibility {
         let (major, minor) = self.library.version();
         let layers = self.name().matches(';').count();
@@ -171,7 +172,7 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// The bits per second of its link, if the provider knows.
+    /// The bits per second of the provider's link; None if the provider does not know.
     pub fn bits_per_second(&self) -> Option<u64> {
         // SAFETY: null, or a record that lives as long as the info.
         let nic = unsafe { self.info().nic.as_ref() }?;
@@ -180,7 +181,8 @@ impl Provider {
         (link.speed > 0).then_some(link.speed as u64)
     }
 
-    /// The provider's index in `RANKING`; None if it is taken only if the user names it.
+    /// The index of the provider's core name in `RANKING`. Returns None if only a user who names the provider
+    /// gets it.
     fn rank(&self) -> Option<usize> {
         RANKING.iter().position(|core| *core == self.core())
     }
@@ -207,7 +209,8 @@ impl Provider {
         })
     }
 
-    /// Whether the provider may be taken, given the user's choices.
+    /// Whether the provider may be taken: it fits what the user has chosen, or, if the user has named no
+    /// provider, is in `RANKING`. Verbs also needs an interface with an IP address.
     pub fn suits(&self, wanted: &ProviderChoice) -> bool {
         if self.lacks_ip_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
@@ -218,7 +221,8 @@ impl Provider {
         }
     }
 
-    /// The provider's rank under the rule, for people. `host` is the launcher's address of this host.
+    /// Why the provider has its rank under `RULE`, or is not taken, as text for people. `host` is the address
+    /// by which the launcher named this host.
     pub fn reason(&self, wanted: &ProviderChoice, host: Option<IpAddr>) -> String {
         if self.lacks_ip_address() {
             return "not taken: verbs needs an interface with an IP address".into();
@@ -262,7 +266,7 @@ impl Drop for Provider {
     }
 }
 
-/// The providers that may be taken on this host, best first by `RULE`.
+/// Finds the providers that may be taken on this host, and returns them best first by `RULE`.
 ///
 /// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): none may be taken;
 /// the sentence lists what libfabric offers.

@@ -17,7 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 use sys::Span;
 
-/// Registered memory.
+/// Memory that is registered with the provider until this is dropped.
 pub struct Region {
     // Declared before the domain, so that it is closed first.
     object: Object<ffi::FidMr>,
@@ -31,17 +31,17 @@ unsafe impl Send for Region {}
 /// The numbers that a process needs to read or write memory that a peer has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
-    /// The provider's key of the region.
+    /// The key by which the provider knows the region.
     pub key: u64,
     /// The first address of the region as its provider counts: an address in the peer's process, or 0.
     pub base: u64,
-    /// The length in bytes.
+    /// The length of the region in bytes.
     pub bytes: u64,
 }
 
 impl RemoteMemory {
-    /// The provider's address of the `bytes` bytes from offset `at` on. Errors (MPI_ERR_INTERN): they do not
-    /// lie in the region.
+    /// Where `bytes` bytes from offset `at` of the region on lie, as the provider counts addresses. Errors
+    /// (MPI_ERR_INTERN): the bytes do not all lie in the region.
     pub(crate) fn address(&self, at: u64, bytes: usize) -> Result<u64> {
         if at > self.bytes || bytes as u64 > self.bytes - at {
             fail!(Class::Intern, "{bytes} bytes from {at} on are not in a region of {} bytes", self.bytes);
@@ -54,8 +54,9 @@ impl RemoteMemory {
 }
 
 impl Region {
-    /// Registers memory; `key` is its key if the provider lets this process choose keys. Errors
-    /// (MPI_ERR_NO_MEM): the provider refuses, most often because `ulimit -l` is too small.
+    /// Registers memory for `access` (bits FI_READ, ...). `key` becomes its key if the provider lets this
+    /// process choose keys. Errors (MPI_ERR_NO_MEM): the provider refuses, most often because `ulimit -l` is
+    /// too small.
     pub(crate) fn new(
         domain: &Arc<Domain>,
         endpoint: *mut ffi::Fid,
@@ -113,13 +114,13 @@ impl Region {
         self.span
     }
 
-    /// The numbers that a peer needs to read or write it.
+    /// The numbers that a peer needs to read or write this memory.
     pub fn remote(&self) -> RemoteMemory {
         let base = if self.domain.needs(ffi::FI_MR_VIRT_ADDR) { self.span.address() as u64 } else { 0 };
         RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
     }
 
-    /// The descriptor that the provider wants along with an address in the region.
+    /// The descriptor that the provider requires with each address in the region that it is given.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.object.record().mem_desc
     }

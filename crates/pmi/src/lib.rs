@@ -21,7 +21,7 @@ use error::Result;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-/// Calls a function of the protocol in use.
+/// Calls the function of this name of the protocol in use, PMI-1 or PMIx.
 macro_rules! ask {
     ($client:ident.$name:ident($($argument:expr),*)) => {
         match &$client.protocol {
@@ -31,7 +31,7 @@ macro_rules! ask {
     };
 }
 
-/// Whether the environment names a launcher to connect to.
+/// Whether the environment names a launcher that speaks PMI-1 or PMIx.
 pub fn is_offered() -> bool {
     pmi1::Connection::is_offered() || pmix::Connection::is_offered()
 }
@@ -69,12 +69,13 @@ impl Client {
         ask!(self.size())
     }
 
-    /// The number of this process's program among those started together (MPI_APPNUM).
+    /// The number of this process's program among the programs that the launcher started together
+    /// (MPI_APPNUM).
     pub fn application(&self) -> Result<u32> {
         ask!(self.application())
     }
 
-    /// The number of each rank's host, from 0 on in the order of the first ranks. `own` is a text that
+    /// The hosts of all ranks, numbered in the order of their lowest ranks. `own` is a text that
     /// distinguishes this host; it is used if the launcher does not say which ranks share a host. All ranks
     /// must call this.
     pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
@@ -125,7 +126,7 @@ impl Client {
     }
 }
 
-/// Gives equal things the same number, from 0 on in the order in which they first appear.
+/// Numbers `things`: equal ones get the same number, from 0 on in the order in which they first appear.
 fn renumber<T: std::hash::Hash + Eq>(things: Vec<T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     let mut number = |thing| {

@@ -5,7 +5,8 @@
 //! of its hosts, one host after the other. A block `host` is one rank on that host. `[BLOCK,...]xTIMES`
 //! repeats blocks. If ranks are left over, all blocks begin again, as in MPICH.
 
-/// The host of each of `size` ranks, or None if the text has another form, or puts no rank anywhere.
+/// Reads the host of each of `size` ranks. Returns None if the text has another form, or puts no rank
+/// anywhere.
 pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     let text = text.replace(' ', "");
     let mut rest = MappingText(text.strip_prefix("(vector,")?.strip_suffix(')')?);
@@ -25,14 +26,14 @@ pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(hosts.take(size as usize).collect())
 }
 
-/// The first host, the number of hosts, and the ranks on each of them.
+/// A block: the first host, the number of hosts, and the number of ranks on each of them.
 type MappingBlock = [u32; 3];
 
-/// The text that has not been read yet.
+/// The part of the mapping's text that has not been read yet.
 struct MappingText<'a>(&'a str);
 
 impl MappingText<'_> {
-    /// The blocks that contain ranks, and how often they are repeated.
+    /// Reads a block, or `[BLOCK,...]xTIMES`: the blocks that contain ranks, and how often they are repeated.
     fn group(&mut self) -> Option<(Vec<MappingBlock>, u32)> {
         let (mut blocks, times) = if self.eat('[') {
             let blocks = self.list(MappingText::block)?;
@@ -53,7 +54,7 @@ impl MappingText<'_> {
         numbers.try_into().ok().filter(|_| self.eat(')'))
     }
 
-    /// One item or more, with commas in between.
+    /// Reads one item or more by `read`, with commas in between.
     fn list<T>(&mut self, read: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = vec![read(self)?];
         while self.eat(',') {

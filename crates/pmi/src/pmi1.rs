@@ -12,23 +12,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wire::{PmiLine, PmiLines};
 
-/// The bytes of a value that every launcher allows; used if the launcher names no limit.
+/// How many bytes a value may have if the launcher names no limit: every launcher allows these.
 const VALUE_BYTES: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: File,
-    /// The lines from the launcher. The lock is held from a request to its answer.
+    /// The bytes of lines that the launcher has sent. A thread holds the lock from its request to the answer.
     lines: Mutex<PmiLines>,
     rank: u32,
     size: u32,
-    /// The name of the job's store.
+    /// The name that the launcher gave the job's store of keys and values.
     store: String,
     value_bytes_max: usize,
 }
 
 impl Connection {
-    /// Whether the environment names such a socket.
+    /// Whether the environment names the socket of PMI-1.
     pub fn is_offered() -> bool {
         settings::launcher_variables::variable("PMI_FD").is_some()
     }
@@ -85,7 +85,7 @@ impl Connection {
         Ok(self.ask("cmd=get_appnum", "appnum")?.number("appnum").unwrap_or(0))
     }
 
-    /// The hosts of the ranks, by distinct numbers, or None if the launcher does not know them.
+    /// The number of each rank's host, in the launcher's own numbering. None if the launcher does not say.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok(self.look_up("PMI_process_mapping")?.and_then(|text| mapping::read(&text, self.size)))
     }
@@ -137,7 +137,8 @@ impl Connection {
         Ok(line.field("value").filter(|_| is_there).map(str::to_owned))
     }
 
-    /// Sends a request, and returns the answer, which must be the command `answer` without an error.
+    /// Sends a request and returns the launcher's answer. Errors (MPI_ERR_OTHER): the answer is not the
+    /// command `answer`, or reports an error.
     fn ask(&self, request: &str, answer: &str) -> Result<PmiLine> {
         let mut lines = self.lock();
         let line = self.exchange(&mut lines, request, answer)?;
@@ -168,7 +169,7 @@ impl Connection {
     }
 }
 
-/// The key of a part of a value.
+/// The key in the launcher's store of one part of a value: a value may take several texts.
 fn full(rank: u32, key: &str, part: usize) -> String {
     format!("ob{rank}-{key}-{part}")
 }
@@ -180,7 +181,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    /// Starts a launcher that answers each line by the next of `answers`, and returns the lines that it got.
+    /// Starts a thread that plays the launcher: it answers each line by the next of `answers`. The thread
+    /// returns the lines that it got.
     fn launcher(answers: &'static [&'static str]) -> (File, std::thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let serve = move || {

@@ -24,7 +24,7 @@ const ANY_RANK: u32 = u32::MAX - 1;
 const LOST_CONNECTION: c_int = -61;
 const ACTION_COMPLETE: c_int = -334;
 
-/// pmix_proc_t.
+/// The name of a process, as libpmix has it (pmix_proc_t).
 #[repr(C)]
 #[derive(Clone, Debug)]
 struct PmixProc {
@@ -32,14 +32,14 @@ struct PmixProc {
     rank: u32,
 }
 
-/// pmix_value_t, whose union has three words.
+/// A value, as libpmix has it (pmix_value_t). Its union has three words.
 #[repr(C)]
 struct PmixValue {
     kind: u16,
     data: [u64; 3],
 }
 
-/// pmix_info_t.
+/// A key with a value, as libpmix has it (pmix_info_t).
 #[repr(C)]
 struct PmixInfo {
     key: [c_char; 512],
@@ -85,7 +85,7 @@ struct LibPmix {
         *const c_void,
         *mut c_void,
     ) -> c_int,
-    /// The library, dropped last, since it contains the functions above.
+    /// The library that contains the functions above. It stays loaded until the process ends.
     _library: std::mem::ManuallyDrop<libloading::Library>,
 }
 
@@ -97,10 +97,11 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
 }
 
-/// The other end of the pipe `Connection::lifeline`.
+/// The end of a pipe that is closed when the launcher is lost, so that the other end, `Connection::lifeline`,
+/// hangs up.
 static LIFE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// The handler that libpmix calls when the launcher is lost.
+/// Handles the event that the launcher is lost, which libpmix reports: closes `LIFE`.
 unsafe extern "C" fn lost(
     _: usize,
     _: c_int,
@@ -171,7 +172,7 @@ impl Connection {
         Ok(self.number(self.me.rank, "pmix.appnum").unwrap_or(0))
     }
 
-    /// The hosts of the ranks, by distinct numbers, or None if the launcher does not know them.
+    /// The number of each rank's host, in the launcher's own numbering. None if the launcher does not say.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok((0..self.size).map(|rank| self.number(rank, "pmix.nodeid")).collect())
     }
@@ -238,7 +239,7 @@ impl Connection {
             .map_err(|_| Error::new(Class::Intern, "a key with a zero byte".to_owned()))
     }
 
-    /// A number that the launcher provides, or None.
+    /// The number that the launcher provides under a key for `rank`. None if there is none.
     fn number(&self, rank: u32, key: &str) -> Option<u32> {
         let key = CString::new(key).ok()?;
         let read = |value: &PmixValue| {
@@ -248,7 +249,8 @@ impl Connection {
         self.look_up(rank, &key, read).ok().flatten()
     }
 
-    /// Gets a value, and frees what libpmix returned, except what the value points to.
+    /// Gets the value of a key for `rank`, and calls `read` with it. Frees the value, but not what it points
+    /// to.
     fn look_up<T>(&self, rank: u32, key: &CStr, read: impl FnOnce(&PmixValue) -> T) -> Result<T> {
         let of = PmixProc { rank, ..self.me.clone() };
         let mut value = ptr::null_mut();
@@ -328,7 +330,8 @@ impl LibPmix {
     }
 }
 
-/// The libpmix of an ancestor of this process, which is the launcher's.
+/// The file of libpmix that an ancestor of this process has loaded, which is the launcher's. None if no
+/// ancestor has.
 fn of_launcher() -> Option<PathBuf> {
     sys::process::ancestors().find_map(|pid| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;

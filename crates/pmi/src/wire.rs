@@ -4,20 +4,20 @@
 use error::{Class, Result, fail};
 use std::io::{ErrorKind, Read};
 
-/// The longest line that is read, in bytes. Launchers send about a thousand.
+/// The longest line that is read, in bytes. The longest that launchers send has about a thousand.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The longest value that is assembled, in bytes.
+/// The longest value that is put together from its texts, in bytes.
 const VALUE_BYTES_MAX: usize = 256 << 20;
-/// The characters before a value, which are its length in bytes.
+/// How many hexadecimal digits, before those of the value, give its length in bytes.
 const LENGTH_DIGITS: usize = 8;
 
-/// A line of the launcher.
+/// A line that the launcher has sent.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct PmiLine(String);
 
 impl PmiLine {
-    /// The value of a field. The value of the field `value` reaches to the end of the line; others end at a
-    /// space.
+    /// The value of the field `name` of the line; None if there is no such field. The field `value` reaches
+    /// to the end of the line, others to the next space.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut rest = self.0.as_str();
         loop {
@@ -34,25 +34,26 @@ impl PmiLine {
         }
     }
 
-    /// The value of a field that is a number.
+    /// The value of the field `name` as a number; None if there is no such field, or it is no number.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 
-    /// The whole line.
+    /// The whole line, as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// The bytes of a stream that have arrived and do not form a line yet.
+/// The bytes that the launcher has sent and that no line has been made of yet.
 #[derive(Debug, Default)]
 pub(crate) struct PmiLines {
     rest: Vec<u8>,
 }
 
 impl PmiLines {
-    /// The next line. Errors (MPI_ERR_OTHER): the stream has ended, or the line is not text.
+    /// Reads the next line from `from`. Errors (MPI_ERR_OTHER): the stream has ended or failed, or the line
+    /// is too long or not text.
     pub fn next(&mut self, from: &mut impl Read) -> Result<PmiLine> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -78,8 +79,8 @@ impl PmiLines {
     }
 }
 
-/// A value as one or more texts of at most `most` characters each: its length, and its bytes as hexadecimal
-/// digits.
+/// Makes one or more texts of a value, of at most `most` characters each: the value's length, then its bytes,
+/// all as hexadecimal digits.
 pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     let all = format!("{:0width$x}{digits}", value.len(), width = LENGTH_DIGITS);
@@ -87,8 +88,8 @@ pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
-/// The inverse of [`texts`]; `next` returns one text after the other. Returns None if they do not form a
-/// value.
+/// Makes the value of the texts that [`texts`] has made. `next` returns one text after the other. Returns
+/// None if they do not form a value.
 pub(crate) fn value(mut next: impl FnMut() -> Result<Option<String>>) -> Result<Option<Vec<u8>>> {
     let Some(mut all) = next()? else { return Ok(None) };
     let length = all.get(..LENGTH_DIGITS).and_then(|digits| usize::from_str_radix(digits, 16).ok());

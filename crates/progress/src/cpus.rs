@@ -12,7 +12,7 @@ use transport::shm::{LocalRank, Segment};
 /// come earlier, after the 1st, 2nd, 4th, ... yield, because ranks start where the kernel put them.
 const YIELDS_BETWEEN_COUNTS: u32 = 64;
 
-/// One rank's view of the cpus on which the ranks of its world wait.
+/// Where the ranks of one rank's world wait: the cpus that those on its host have published.
 pub struct Cpus {
     segment: Segment,
     rank: LocalRank,
@@ -21,7 +21,7 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Makes the view of `rank`; `world` are the ranks of its world that are on its host.
+    /// Makes this for `rank`. `world` are the ranks of its world that are on its host.
     pub fn new(segment: Segment, rank: LocalRank, world: impl IntoIterator<Item = LocalRank>) -> Cpus {
         Cpus { segment, rank, world: world.into_iter().collect(), yields: 0 }
     }

@@ -19,38 +19,38 @@ use std::time::Duration;
 use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Segment, SleepEnd};
 
-/// Spins between two readings of the clock.
+/// After so many turns that spin, a wait reads the clock.
 const SPINS: u32 = 8;
-/// How long a wait spins before it yields: longer than most waits of ranks in step.
+/// How long a wait spins before it yields, in nanoseconds: longer than most waits of ranks that run in step.
 const SPIN_MAX_NS: u64 = 50_000;
-/// After a yield that took longer than this, the core counts as shared with another program.
+/// A yield that takes longer than so many nanoseconds shows that another program wants the core.
 const YIELD_MAX_NS: u64 = 100_000;
-/// How long the core then counts as shared. Waits sleep meanwhile: a woken process gets the core at once; a
-/// process that yielded gets it only after the other program's time slice.
+/// How long, after such a yield, the core counts as shared. Waits sleep meanwhile: a woken process gets the
+/// core at once; a process that yielded gets it only after the other program's time slice.
 const SHARED_NS: u64 = 100_000_000;
-/// The same for a process whose pace has `sleeps_if_shared`: while it yields to a program that computes,
-/// nothing wakes it.
+/// How long the core counts as shared for a process whose pace has `sleeps_if_shared`. Longer, since nothing
+/// wakes such a process while it yields to a program that computes.
 const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
-/// A wait that is configured to stay awake this long or longer never sleeps early.
+/// A process that is set to stay awake this long or longer does not sleep because its core is shared.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
-/// When a yield of this process last took longer than `YIELD_MAX_NS`; 0 if no yield did.
+/// When a yield of this process last took longer than `YIELD_MAX_NS`, by `sys::clock::now`; 0 if none has.
 static SHARED_AT: AtomicU64 = AtomicU64::new(0);
-/// Yields before the first sleep, however long they took.
+/// How often a wait that does not spin yields before it may sleep, however long the yields take.
 const YIELDS_MIN: u32 = 16;
-/// The first nap; each further nap of the same wait is twice as long.
+/// How long the first sleep of a wait may last. Each further sleep of the same wait may last twice as long.
 const NAP_MIN: Duration = Duration::from_millis(1);
-/// The longest nap. A bell ends a nap: this bounds only how late a process sees what rings no bell, such as
-/// the death of a peer.
+/// How long a sleep may last at most. A bell ends a sleep, so this bounds only how late a process sees what
+/// rings no bell, such as the death of a peer.
 const NAP_MAX: Duration = Duration::from_millis(10);
 
-/// How a process waits.
+/// How a process waits: whether it spins, and when and for how long it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Whether the process may keep a core busy while it waits.
     pub spin: bool,
-    /// How long the process stays awake before it sleeps.
+    /// How long a wait spins and yields before it sleeps.
     pub awake: Duration,
-    /// The longest nap.
+    /// How long a sleep may last at most.
     pub nap_max: Duration,
     /// Whether the process sleeps at once, without a spin or yield, where its core is shared with processes
     /// of the job or another program wants it.
@@ -58,7 +58,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The pace of a rank: awake for OUTBOARD_SPIN_US.
+    /// The pace of a rank, which stays awake for OUTBOARD_SPIN_US.
     pub fn of_rank(segment: &Segment) -> Pace {
         let awake = Duration::from_micros(settings::get().spin_us);
         Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX, sleeps_if_shared: false }
@@ -76,7 +76,7 @@ pub enum Turn {
     Slept(SleepEnd),
 }
 
-/// What a wait does next.
+/// What a wait does next, by the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextTurn {
     Spin,
@@ -84,39 +84,39 @@ enum NextTurn {
     Sleep,
 }
 
-/// How long one wait has found nothing.
+/// The state of one wait: how long it has found nothing to do.
 #[derive(Clone, Debug)]
 pub struct Idle {
     pace: Pace,
-    /// Turns since the last progress.
+    /// The turns of the wait since it started or last made progress.
     turns: u32,
-    /// When the clock was first read since the last progress; 0 if it was not read.
+    /// When the wait first read the clock since it started or last made progress; 0 if it has not.
     since: u64,
     nap: Duration,
-    /// When a yield last showed that another program wants this core: `SHARED_AT`.
+    /// When a yield last showed that another program wants this core, in nanoseconds (`SHARED_AT`).
     shared_at: &'static AtomicU64,
 }
 
 impl Idle {
-    /// A wait that has just started.
+    /// Makes the state of a wait that has just started.
     pub fn new(pace: Pace) -> Idle {
         Idle { pace, turns: 0, since: 0, nap: NAP_MIN, shared_at: &SHARED_AT }
     }
 
-    /// Starts the wait anew, since there was progress.
+    /// Notes that there was progress, so that the wait starts anew.
     #[inline]
     pub fn reset(&mut self) {
         (self.turns, self.since, self.nap) = (0, 0, NAP_MIN);
     }
 
-    /// Waits a little, after a round of polls that found nothing. `bell` is the doorbell of this process.
+    /// Waits one turn, after a round of polls that found nothing. `bell` is the doorbell of this process.
     /// `still_idle` is called before a sleep and must check everything for which others ring the bell.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
         self.wait_with(|nap| bell.sleep(nap, still_idle))
     }
 
-    /// The same with another way to sleep: `sleep` gets the longest time that it may take.
+    /// Waits one turn, like `wait`, but sleeps by `sleep`, which gets the longest time that it may take.
     #[inline]
     pub fn wait_with(&mut self, sleep: impl FnOnce(Duration) -> SleepEnd) -> Turn {
         self.turns = self.turns.saturating_add(1);
@@ -145,7 +145,7 @@ impl Idle {
         }
     }
 
-    /// Decides by the clock what the wait does next.
+    /// Decides what the wait does next, by how long it has lasted and whether the core is shared.
     fn next_turn(&mut self, now: u64) -> NextTurn {
         if self.since == 0 {
             self.since = now;
@@ -171,7 +171,7 @@ impl Idle {
         }
     }
 
-    /// Notes after a long yield that another program wants this core.
+    /// Notes that another program wants this core, if a yield from `started` to `ended` was long.
     fn note_yield(&self, started: u64, ended: u64) {
         if ended - started > YIELD_MAX_NS {
             self.shared_at.store(ended, Ordering::Relaxed);
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// What a wait with `shared_at` does when it has lasted for `waited`.
+    /// What a wait does next when it has lasted for `waited` nanoseconds.
     fn next_turn_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> NextTurn {
         let mut idle = Idle { shared_at, ..Idle::new(pace(spin, AWAKE)) };
         idle.next_turn(STARTED);
