@@ -4,7 +4,7 @@
 
 use crate::{Scope, Setting, Settings, TABLE, parse};
 
-/// The scopes of settings that all ranks read and that must be the same in all ranks.
+/// The scopes of the settings that all ranks read and that must have the same values in all of them.
 pub const RANKS: &[Scope] = &[Scope::Job];
 /// The scopes of settings that only the process that makes the job and the proxies read; a rank's own value
 /// has no effect.
@@ -15,18 +15,18 @@ pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 pub struct Difference {
     /// The setting that differs.
     pub setting: &'static Setting,
-    /// The value in the other process, as a user reads it.
+    /// The value that the setting has in the other process, as sentences show it.
     pub theirs: String,
-    /// The value in this process, as a user reads it.
+    /// The value that the setting has in this process, as sentences show it.
     pub ours: String,
 }
 
-/// The settings of these scopes that are set in this process, one line `NAME=value` for each.
+/// Returns the settings of `scopes` that the environment sets, one line `NAME=value` for each.
 pub fn text_of_settings(scopes: &[Scope]) -> String {
     text_of_variables(&crate::environment(), scopes)
 }
 
-/// The same for (variable, value) pairs instead of the environment.
+/// Returns the settings of `scopes` that `variables` (name, value) set, one line `NAME=value` for each.
 pub fn text_of_variables(variables: &[(String, String)], scopes: &[Scope]) -> String {
     let value = |row: &Setting| variables.iter().rev().find(|(name, _)| name == row.variable);
     rows(scopes)
@@ -36,7 +36,8 @@ pub fn text_of_variables(variables: &[(String, String)], scopes: &[Scope]) -> St
         .collect()
 }
 
-/// The first setting of these scopes that differs between two texts of `text_of_settings`.
+/// Compares two texts of `text_of_settings` and returns the first setting of `scopes` that differs in value.
+/// Returns None if none does, or a text was cut.
 pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
     // A text without a line end at its end was cut, so it may lack settings: there is nothing to compare.
     if [theirs, ours].iter().any(|text| !text.is_empty() && !text.ends_with('\n')) {

@@ -2,24 +2,24 @@
 //! Variables of other launchers: signs that another launcher started this process, and the variables that
 //! `mpirun` passes on.
 
-/// Another launcher that started this process as one task of several, by the signs in the environment.
+/// Another launcher, which started this process as one task of several, as variables of the environment show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// The launcher as a user would name it.
     pub name: &'static str,
-    /// The variable that shows it, with its value.
+    /// The variable of the environment that shows it, with its value.
     pub evidence: String,
-    /// What the user can do to start the program rightly.
+    /// Advice for error sentences: how to start the program instead.
     pub remedy: &'static str,
 }
 
-/// The first number of the steps that srun does not start: 4294967290 is the shell of `salloc`; then follow
-/// the batch script and the step of processes that came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
+/// The lowest number of a Slurm step that srun does not start. It is the shell of `salloc`; then follow the
+/// batch script and the step of processes that came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
 const SLURM_OWN_STEPS: u64 = 4294967290;
-/// The advice for a launcher about which nothing else is known.
+/// The advice for launchers that have no better one.
 const OURS: &str = "start it by Outboard's mpirun";
 
-/// The other launcher that made this process one task of several, if there is one.
+/// The other launcher that made this process one task of several. None if there is no sign of one.
 pub fn launcher() -> Option<Launcher> {
     launcher_by(|name| variable(name).and_then(|value| value.into_string().ok()))
 }
@@ -65,7 +65,7 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
 mod tests {
     use super::*;
 
-    /// An environment as `env` prints it, with blanks for newlines.
+    /// The launcher that an environment shows, which is given as `env` prints it, with blanks for newlines.
     fn with(environment: &str) -> Option<Launcher> {
         let pairs = || environment.split_whitespace().filter_map(|word| word.split_once('='));
         launcher_by(|name| pairs().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))

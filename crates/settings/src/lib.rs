@@ -21,7 +21,7 @@ mod value;
 pub use generated::*;
 pub use value::{Scope, Setting, SettingKind, bytes, list};
 
-/// The settings of this process; the defaults if [`load`] refused the environment.
+/// The settings of this process. If [`load`] has refused the environment, these are the defaults.
 pub fn get() -> &'static Settings {
     static DEFAULTS: OnceLock<Settings> = OnceLock::new();
     load().unwrap_or_else(|_| DEFAULTS.get_or_init(Settings::default))
@@ -51,7 +51,7 @@ pub fn unknown() -> Vec<String> {
     unknown_among(&environment())
 }
 
-/// The text of a setting in this environment, or `None` if the variable is not set.
+/// The value of a setting's variable in this environment, as text; None if the variable is not set.
 pub fn text_in_environment(setting: &Setting) -> Option<String> {
     std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
 }
@@ -88,7 +88,7 @@ fn unknown_among(variables: &[(String, String)]) -> Vec<String> {
         .collect()
 }
 
-/// How similar a name and a setting's name are, without the prefix that all share: 0 (not at all) to 1.
+/// How similar `name` is to a setting's name, both without the prefix OUTBOARD_: from 0 (not at all) to 1.
 fn likeness(name: &str, setting: &Setting) -> f64 {
     strsim::normalized_damerau_levenshtein(
         name.trim_start_matches("OUTBOARD_"),

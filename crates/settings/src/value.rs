@@ -6,37 +6,37 @@ use std::path::PathBuf;
 
 use error::{Class, Error};
 
-/// One row of the table.
+/// A setting: one row of `tables/settings.toml`.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// The field of `Settings`.
+    /// The name of the setting's field in `Settings`.
     pub name: &'static str,
-    /// The environment variable.
+    /// The name of the setting's environment variable, OUTBOARD_...
     pub variable: &'static str,
-    /// Type and bounds.
+    /// The type of the setting's value, and the values that are allowed.
     pub kind: SettingKind,
     /// The default as a user would write it; empty if the setting is not set by default.
     pub default: &'static str,
-    /// Which processes read it, and which must agree on it.
+    /// Which processes read the setting, and which must agree on it.
     pub scope: Scope,
     /// Whether `mpirun` sets it for its children, and a user never does.
     pub internal: bool,
     /// What the setting does, in one sentence.
     pub doc: &'static str,
-    /// Why it exists, or why the default is what it is.
+    /// Why the setting exists, or why its default is what it is.
     pub why: &'static str,
 }
 
 /// Which processes read a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Each process for itself.
+    /// Each process reads its own value, which may differ.
     Process,
-    /// All ranks, which must agree.
+    /// All ranks read the setting, and must have the same value.
     Job,
-    /// The proxies.
+    /// Only the proxies read the setting.
     Proxy,
-    /// `mpirun`, or a program that runs alone.
+    /// Only `mpirun` reads the setting, or a program that runs alone.
     Launch,
 }
 
@@ -62,13 +62,13 @@ const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
 impl SettingKind {
-    /// The number that a text means, in the unit at the end of the setting's name; `None` if the text is not
-    /// allowed or the kind is not a number.
+    /// Reads a number from its text, in the unit at the end of the setting's name (`_ms`, `_us`; else bytes
+    /// or a count). Returns None if the text is not allowed, or the setting is not a number.
     pub fn number(&self, text: &str) -> Option<u64> {
         u64::from_text(self, text).ok()
     }
 
-    /// The values that a user may write, for error sentences and `outboard info`.
+    /// The values that a user may write for the setting, as text for error sentences and `outboard info`.
     pub fn allowed(&self) -> String {
         match *self {
             SettingKind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
@@ -96,16 +96,17 @@ fn bounds(what: &str, units: &[(&str, u64)], min: u64, max: u64) -> String {
     }
 }
 
-/// A number with the largest unit that divides it.
+/// Writes a number with the largest of `units` that divides it.
 fn with_unit(value: u64, units: &[(&str, u64)]) -> String {
     let fits = |factor: u64| value >= factor && value.is_multiple_of(factor);
     let (unit, factor) = units.iter().find(|(_, factor)| fits(*factor)).unwrap_or(&("", 1));
     format!("{}{unit}", value / factor)
 }
 
-/// A type of a field of `Settings`, which can be made from text.
+/// A type that a field of `Settings` may have, which can be made from the text of a setting.
 pub trait FromText: Sized {
-    /// The value, or a sentence about what is wrong with the text.
+    /// Makes the value of a setting of this kind from its text, or returns a sentence about what is wrong
+    /// with it.
     fn from_text(kind: &SettingKind, text: &str) -> Result<Self, String>;
 }
 
@@ -203,7 +204,7 @@ fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
     )
 }
 
-/// The texts of all settings in one environment.
+/// The table of settings, and the text that each setting has in one environment.
 pub struct Values<'a> {
     table: &'a [Setting],
     texts: HashMap<&'a str, &'a str>,
@@ -215,14 +216,16 @@ impl<'a> Values<'a> {
         Values { table, texts }
     }
 
-    /// The value of row `index`, or its default; an empty variable counts as not set.
+    /// Reads the setting in row `index` of the table. A setting that is not set, or set to an empty text, has
+    /// its default. Errors: the text is not allowed.
     pub fn required<T: FromText>(&self, index: usize) -> error::Result<T> {
         let setting = &self.table[index];
         let text = self.text(setting).unwrap_or(setting.default);
         T::from_text(&setting.kind, text).map_err(|reason| refused(setting, text, &reason))
     }
 
-    /// The value of row `index`, or None if it is not set.
+    /// Reads the setting in row `index` of the table. Returns None if it is not set, or set to an empty text.
+    /// Errors: the text is not allowed.
     pub fn optional<T: FromText>(&self, index: usize) -> error::Result<Option<T>> {
         let setting = &self.table[index];
         self.text(setting)

@@ -22,7 +22,7 @@ pub fn pin(cpus: &[usize]) -> Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The cpu on which the calling thread runs now.
+/// The number of the cpu on which the calling thread runs now.
 pub fn current() -> usize {
     // SAFETY: takes no arguments and changes nothing. By the C library for the same reason as clocks.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -65,7 +65,7 @@ pub fn take_short_slices() {
     }
 }
 
-/// The shortest time slice that the kernel accepts (sched(7)).
+/// The shortest time slice that the kernel accepts, in nanoseconds (sched(7)).
 const SHORTEST_SLICE_NS: u64 = 100_000;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// A process of the job (MPIR_PROCDESC).
+/// What debuggers read about one process of the job (MPIR_PROCDESC).
 #[repr(C)]
 pub struct Description {
     host_name: *mut c_char,
@@ -14,7 +14,7 @@ pub struct Description {
     pid: i32,
 }
 
-/// The processes, in the order of their ranks.
+/// The processes of the job, in the order of their ranks.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable: AtomicPtr<Description> = AtomicPtr::new(std::ptr::null_mut());
@@ -22,7 +22,7 @@ pub static MPIR_proctable: AtomicPtr<Description> = AtomicPtr::new(std::ptr::nul
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable_size: AtomicI32 = AtomicI32::new(0);
-/// A debugger sets this to 1.
+/// A debugger sets this to 1 if it has started `mpirun` or attached to it.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_being_debugged: AtomicI32 = AtomicI32::new(0);
@@ -42,8 +42,8 @@ pub extern "C" fn MPIR_Breakpoint() {
     std::hint::black_box(&MPIR_debug_state);
 }
 
-/// Shows debuggers the processes (program, pid) of a job on `host`. An earlier table stays in memory, since a
-/// debugger may be reading it.
+/// Publishes a job's processes (program, pid) on `host`, and calls `MPIR_Breakpoint`. An earlier table stays
+/// in memory, since a debugger may be reading it.
 pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     let text = |text: &str| CString::new(text).unwrap_or_default().into_raw();
     let table: Vec<Description> = processes
@@ -61,7 +61,7 @@ pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     MPIR_Breakpoint();
 }
 
-/// Shows debuggers that the job is being ended.
+/// Publishes that the job is being ended, and calls `MPIR_Breakpoint`.
 pub fn show_end() {
     MPIR_debug_state.store(2, Ordering::SeqCst);
     MPIR_Breakpoint();

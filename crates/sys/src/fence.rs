@@ -8,23 +8,24 @@
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-/// linux/membarrier.h
+/// The command by which membarrier makes the threads of registered processes fence (linux/membarrier.h).
 const GLOBAL_EXPEDITED: i32 = 2;
-/// linux/membarrier.h
+/// The command by which membarrier registers a process for that (linux/membarrier.h).
 const REGISTER_GLOBAL_EXPEDITED: i32 = 4;
 
-/// Whether `join` was called.
+/// Whether this process has called `join`.
 static TRIED: AtomicBool = AtomicBool::new(false);
-/// Whether a call of `heavy` in another process makes the threads of this process execute a fence.
+/// Whether this process is registered, so that a call of `heavy` in another process makes its threads fence.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Makes `light` cheap in this process, if the kernel allows it.
+/// Registers this process, if the kernel allows it: `light` is then cheap here, and `heavy` of others reaches
+/// it.
 pub fn join() {
     TRIED.store(true, Ordering::Relaxed);
     JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
 }
 
-/// The fence of the frequent side.
+/// Fences on the frequent side: between a store and the load of what the rare side stores.
 #[inline]
 pub fn light() {
     if JOINED.load(Ordering::Relaxed) {
@@ -34,9 +35,9 @@ pub fn light() {
     }
 }
 
-/// The fence of the rare side. Takes some microseconds and interrupts every core where a joined process runs;
-/// in a process that has not tried to join it is an ordinary fence. Either all processes have tried to join
-/// or none has. False if the kernel refused: then the fence may not have reached processes that joined.
+/// Fences on the rare side, for both sides. Takes some microseconds and interrupts every core where a joined
+/// process runs. Without `join` it is an ordinary fence: either all processes call `join` or none does.
+/// Returns false if the kernel refused, so that the fence may not have reached the other side.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)

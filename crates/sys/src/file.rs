@@ -10,20 +10,20 @@ use std::io::{Error, Result};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// The most bytes of one system call. Linux moves at most 0x7ffff000; a round number keeps the pieces
-/// aligned.
+/// The most bytes that one system call reads or writes. Linux moves at most 0x7ffff000; a round number keeps
+/// the pieces aligned.
 const CALL_BYTES: usize = 1 << 30;
 
-/// The kind of a lock: which other locks may hold the same bytes.
+/// Which other locks may hold the bytes that a lock holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Other shared locks may hold them.
+    /// Other shared locks may hold the same bytes.
     Shared,
-    /// No other lock may hold them.
+    /// No other lock may hold the same bytes.
     Exclusive,
 }
 
-/// Reads bytes from `offset` on into `to`. Returns how many there were before the end of the file.
+/// Reads from `offset` on until `to` is full or the file ends. Returns the number of bytes read.
 pub fn read_at(file: &File, to: Span, offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < to.bytes() {
@@ -59,8 +59,8 @@ pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no other lock conflicts, and locks the bytes. A lock belongs to the open file: threads that
-/// share the file do not exclude each other.
+/// Waits until no other lock conflicts, and then locks `bytes` bytes from `offset` on. A lock belongs to the
+/// open file: threads that share the file do not exclude each other.
 pub fn lock(file: &File, lock: Lock, offset: u64, bytes: u64) -> Result<()> {
     let kind = if lock == Lock::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
     range_lock(file, kind, offset, bytes)
@@ -113,7 +113,8 @@ pub fn identity(file: &File) -> Result<(u64, u64)> {
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Succeeds if the failed call was only interrupted and may be repeated; else returns its error.
+/// Returns Ok if the system call that has just failed was only interrupted, so that the caller repeats it;
+/// otherwise returns its error.
 fn resume() -> Result<()> {
     let error = Error::last_os_error();
     if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
@@ -124,7 +125,7 @@ fn position(offset: u64, done: usize) -> Result<libc::off_t> {
     at.ok_or_else(|| Error::from_raw_os_error(libc::EOVERFLOW))
 }
 
-/// Whether a descriptor of this process is a pipe; a closed one is not.
+/// Whether descriptor `fd` of this process is a pipe. False if it is closed.
 pub fn is_pipe(fd: i32) -> bool {
     let mut facts = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the kernel writes into `facts`, which is ours.

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub enum Woken {
     /// `wake` or a signal woke the thread, or it woke for no reason: the caller must check again.
     Called,
-    /// The word did not have the value that the caller expected.
+    /// `word` did not have the value that the caller expected, so the thread did not sleep.
     Changed,
     /// The time has run out.
     TimedOut,
@@ -32,7 +32,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken
     }
 }
 
-/// Wakes up to `count` sleepers on `word`, in any process; returns how many.
+/// Wakes up to `count` threads of any process that sleep on `word`. Returns how many it has woken.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     futex::wake(word, Flags::empty(), count).unwrap_or(0)
 }
@@ -42,12 +42,12 @@ pub fn wait_low(word: &AtomicU64, expected: u64, timeout: Option<Duration>) -> W
     wait(low_half(word), expected as u32, timeout)
 }
 
-/// Wakes up to `count` sleepers in `wait_low`; returns how many.
+/// Wakes up to `count` threads that sleep in `wait_low` on `word`. Returns how many it has woken.
 pub fn wake_low(word: &AtomicU64, count: u32) -> usize {
     wake(low_half(word), count)
 }
 
-/// The half of a word that the kernel compares; this process uses only its address.
+/// The low half of a 64-bit word, on which the kernel compares. This process uses only its address.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<AtomicU32>();
     let low = halves.wrapping_add(usize::from(cfg!(target_endian = "big")));

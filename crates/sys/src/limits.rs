@@ -9,7 +9,7 @@ pub fn memory_bytes() -> u64 {
     cgroup_bytes().map_or(u64::MAX, |bytes| bytes).min(physical_bytes())
 }
 
-/// Bytes of a page.
+/// The length of a page of memory in bytes.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -23,17 +23,17 @@ pub fn physical_bytes() -> u64 {
     pages.max(0) as u64 * page_bytes() as u64
 }
 
-/// Bytes of address space that a process may map (`ulimit -v`), if there is a limit.
+/// How many bytes of address space a process may map (`ulimit -v`). None if there is no limit.
 pub fn address_space() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// The longest file in bytes (`ulimit -f`), if there is a limit that this process cannot raise.
+/// How long a file may be in bytes (`ulimit -f`). None if there is no limit, or this process may raise it.
 pub fn file_bytes() -> Option<u64> {
     getrlimit(Resource::Fsize).maximum
 }
 
-/// How many descriptors a process may have open (`ulimit -n`), if there is a limit.
+/// How many descriptors a process may have open (`ulimit -n`). None if there is no limit.
 pub fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
@@ -49,7 +49,8 @@ pub(crate) fn with_longest_files<T>(what: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The least limit on memory of this process's cgroup and those above it, if there is one.
+/// The least memory limit, in bytes, of this process's cgroup and of those above it. None if there is no
+/// limit.
 pub fn cgroup_bytes() -> Option<u64> {
     let folders = folders();
     let all = folders.iter().flat_map(|folder| folder.ancestors().take(folder.components().count()));
@@ -60,7 +61,8 @@ pub fn cgroup_bytes() -> Option<u64> {
     all.filter_map(limit).filter(|bytes| *bytes < 1 << 60).min()
 }
 
-/// How many processes of this process's cgroup the kernel has killed for want of memory.
+/// How many processes of this process's cgroup the kernel has killed for want of memory. None if the cgroup
+/// does not say.
 pub fn oom_kills() -> Option<u64> {
     let count = |file: PathBuf| {
         let text = std::fs::read_to_string(file).ok()?;
@@ -76,7 +78,7 @@ fn number(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The folders in which this process's cgroups, of version 2 and of version 1, show their memory.
+/// The folders of this process's cgroup, of version 2 and of version 1, in which the kernel shows its memory.
 fn folders() -> Vec<PathBuf> {
     folders_of(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
 }

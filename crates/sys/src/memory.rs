@@ -61,34 +61,35 @@ pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
-/// The errno of a map that would lock more memory than the process may lock (EAGAIN, after mlockall).
+/// The errno (EAGAIN) with which a map fails because the process locks all its memory (mlockall) and may lock
+/// no more.
 pub const LOCKED: i32 = libc::EAGAIN;
 
 /// A memfd that this process keeps open. A program may close descriptors that it does not know and then open
 /// another file under the same number, so each use compares the inode first.
 #[derive(Debug)]
 pub struct Memfd {
-    /// `None` only while this is dropped.
+    /// The descriptor; None only while this is dropped.
     fd: Option<OwnedFd>,
     inode: u64,
 }
 
 impl Memfd {
-    /// The errno of `get` if the descriptor was closed.
+    /// The errno (EBADF) with which `get` fails because the program has closed the descriptor.
     pub const GONE: i32 = libc::EBADF;
 
-    /// Keeps a memfd open.
+    /// Takes over the descriptor of a memfd, and notes its inode number.
     pub fn new(fd: OwnedFd) -> Result<Memfd> {
         Ok(Memfd { inode: inode(&fd)?, fd: Some(fd) })
     }
 
-    /// The descriptor, or the error `GONE` if its number belongs to another file by now.
+    /// The descriptor. Errors (`GONE`): the program has closed it, so that its number may mean another file.
     pub fn get(&self) -> Result<&OwnedFd> {
         let same = |fd: &&OwnedFd| inode(fd).is_ok_and(|inode| inode == self.inode);
         self.fd.as_ref().filter(same).ok_or(std::io::Error::from_raw_os_error(Memfd::GONE))
     }
 
-    /// The descriptor, without a check of its inode.
+    /// The descriptor, without a check whether its number still means this memfd.
     pub fn borrow(&self) -> BorrowedFd<'_> {
         self.fd.as_ref().expect("there until it is dropped").as_fd()
     }
@@ -115,8 +116,8 @@ pub fn resident(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
 }
 
-/// Maps `span` anew, where `fd` is mapped from `offset` on, so that other processes do not see what this one
-/// writes there. For a forked child, whose writes would else reach its parent. Makes one system call.
+/// Maps `span` anew, privately, where `fd` was mapped from `offset` on: other processes do not see what this
+/// one writes there. For a forked child, whose writes would else reach its parent. Makes one system call.
 pub fn make_private(span: Span, fd: impl AsFd, offset: u64) -> Result<()> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
@@ -135,7 +136,7 @@ pub struct Map {
     span: Span,
 }
 
-/// The addresses of dropped maps, by length.
+/// The addresses of dropped maps, which later maps of the same length use: start addresses by length.
 static RESERVED: Mutex<BTreeMap<usize, Vec<usize>>> = Mutex::new(BTreeMap::new());
 
 impl Map {

@@ -10,25 +10,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[repr(C)]
 #[derive(Debug)]
 pub struct Pool {
-    /// The ranges: first address and length in bytes. Ranges are appended and never removed.
+    /// The ranges of addresses in which allocations may lie: the first address and the length of each in
+    /// bytes. Ranges are appended and never removed.
     pub ranges: [(AtomicUsize, AtomicUsize); Pool::RANGES_MAX],
-    /// The number of ranges.
+    /// How many of `ranges` are in use.
     pub count: AtomicUsize,
     /// The shortest allocation that the pool takes; glibc's malloc takes shorter ones.
     pub bytes_min: usize,
-    /// Allocates memory; null if there is no room. Does not change errno.
+    /// Allocates so many bytes. Returns null if there is no room. Does not change errno.
     pub alloc: extern "C" fn(usize) -> *mut c_void,
-    /// Frees memory that `alloc` returned. Does not change errno.
+    /// Frees memory that `alloc` has returned. Does not change errno.
     pub free: extern "C" fn(*mut c_void),
-    /// The usable length of an allocation; 0 for an address that is none.
+    /// Returns how many bytes of an allocation may be used; 0 if there is no allocation at the address.
     pub usable: extern "C" fn(*mut c_void) -> usize,
 }
 
 impl Pool {
-    /// Every allocation begins at a multiple of this.
+    /// The addresses of all allocations are multiples of this.
     pub const ALIGN: usize = 4096;
 
-    /// The largest number of ranges.
+    /// The most ranges that a pool may have.
     pub const RANGES_MAX: usize = 512;
 
     /// Whether an address lies in one of the ranges.

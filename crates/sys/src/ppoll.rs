@@ -13,20 +13,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 const SIGNAL: libc::c_int = libc::SIGURG;
-/// The most descriptors in one wait.
+/// The most descriptors for which one call of `wait` can wait.
 const FDS_MAX: usize = 4;
 
-/// The calling thread's ability to wait in this way. It cannot be moved to another thread.
+/// What a thread needs to wait by `wait`: its signal mask and its name. It stays in the thread that made it.
 #[derive(Debug)]
 pub struct Waiter {
-    /// The signal mask of the thread while it waits.
+    /// The signal mask that the thread has only while it waits: it lets `SIGNAL` through.
     open: libc::sigset_t,
     thread: Thread,
-    /// Makes this neither `Send` nor `Sync`: the mask belongs to one thread.
+    /// Makes `Waiter` neither `Send` nor `Sync`, because a signal mask belongs to one thread.
     _here: PhantomData<*const ()>,
 }
 
-/// A thread of any process of this host, in one word: the process id, then the thread id.
+/// The name of a thread of any process of this host: the process id in the high half, the thread id in the
+/// low half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(pub u64);
 
@@ -42,7 +43,7 @@ pub enum WaitEnd {
 }
 
 impl Waiter {
-    /// Prepares the calling thread for such waits. Errors: the kernel refuses.
+    /// Blocks `SIGNAL` in the calling thread, so that it arrives only in `wait`. Errors: the kernel refuses.
     pub fn new() -> Result<Waiter> {
         extern "C" fn nothing(_: libc::c_int) {}
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -77,7 +78,7 @@ impl Waiter {
         Ok(Waiter { open, thread, _here: PhantomData })
     }
 
-    /// The thread, as `wake` takes it.
+    /// The name of this thread, by which other processes `wake` it.
     pub fn thread(&self) -> Thread {
         self.thread
     }
@@ -103,7 +104,8 @@ impl Waiter {
     }
 }
 
-/// Wakes a thread that waits, or makes its next wait end at once. Returns whether there is such a thread.
+/// Wakes a thread that is in `wait`, or makes its next `wait` return at once. Returns whether there is such a
+/// thread.
 pub fn wake(thread: Thread) -> bool {
     let (process, thread) = ((thread.0 >> 32) as libc::pid_t, thread.0 as u32 as libc::pid_t);
     // SAFETY: the call takes numbers and touches no memory of ours; the signal ends no process.

@@ -69,7 +69,7 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
     }
 }
 
-/// The ends that [`first_ends`] has found.
+/// Which processes and streams have ended, as [`first_ends`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndsFound {
     /// The processes that have ended, as indices into the caller's list.
@@ -78,8 +78,8 @@ pub struct EndsFound {
     pub stream: bool,
 }
 
-/// Waits up to `timeout` (`None`: for ever) until one of these processes has ended, or the other end of a
-/// stream has been closed. Reads nothing from the stream.
+/// Waits until one of `processes` has ended, the other end of `stream` has been closed, or `timeout` has
+/// passed (None: no limit). Reads nothing from the stream.
 pub fn first_ends(
     processes: &[ProcessHandle],
     stream: impl AsFd,
@@ -116,7 +116,7 @@ impl ProcessHandle {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::KILL)?)
     }
 
-    /// Sends a signal by its number. Errors (EINVAL): the number has no name here.
+    /// Sends a signal by its number. Errors (EINVAL): rustix knows no signal with this number.
     pub fn signal(&self, signal: i32) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(std::io::Error::from_raw_os_error(libc::EINVAL))?;
         Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
@@ -153,7 +153,8 @@ pub fn allow_access_by_all() -> Result<()> {
     }
 }
 
-/// Sends SIGCHLD to a process, which ignores it without a handler. `mpirun` then checks what has changed.
+/// Sends SIGCHLD to process `pid`, for which the signal has no effect unless it handles it. `mpirun` does,
+/// and then checks what has changed.
 pub fn nudge(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;

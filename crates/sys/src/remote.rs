@@ -5,7 +5,8 @@ use crate::Span;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A piece of another process's memory: address and bytes. The kernel checks that it is mapped.
+/// A piece of another process's memory: its address there, and its length in bytes. The kernel checks that it
+/// is mapped.
 pub type Piece = (usize, usize);
 
 /// Copies the bytes of `remote`, in order, into `local`, in order; both must have the same total.
@@ -14,17 +15,18 @@ pub fn read(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Read)
 }
 
-/// Copies the bytes of `local`, in order, over `remote`, in order. Errors as for `read`.
+/// Copies the bytes of `local`, in order, over `remote`, in order; both must have the same total. Errors:
+/// EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped there), EINVAL (totals differ).
 pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Write)
 }
 
-/// For tests: transfers of at least so many bytes are refused.
+/// The length in bytes from which on transfers fail, as those of a device's memory do. Only a test sets it.
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// The buffers that `attachable` has reached, as hashes of address and length.
+/// Memory that `attachable` has been able to read: a hash of address and length in each entry; 0 if unused.
 static KNOWN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// For tests: from now on transfers of at least so many bytes fail as those of a device's memory do.
+/// Makes transfers of at least so many bytes fail from now on, as those of a device's memory do. For tests.
 pub fn refuse_from(bytes: usize) {
     REFUSED_FROM.store(bytes, Ordering::Relaxed);
 }
@@ -55,8 +57,8 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     !refused
 }
 
-/// The most pieces of one system call. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the stack, and
-/// more would save no time, which is spent per page.
+/// The most pieces that one system call copies. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the
+/// stack, and more would save no time, which is spent per page.
 const PIECES: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -115,17 +117,18 @@ fn invalid() -> Error {
     Error::from_raw_os_error(libc::EINVAL)
 }
 
-/// A position in a list of pieces: how far a transfer has come.
+/// How far a transfer has come in a list of pieces.
 #[derive(Default)]
 struct Cursor {
-    /// The current piece.
+    /// The index of the piece with which the transfer goes on.
     index: usize,
-    /// Bytes of the current piece that are done.
+    /// How many bytes of that piece are done.
     done: usize,
 }
 
 impl Cursor {
-    /// The next pieces from here on, in the kernel's form, without empty pieces.
+    /// The next pieces to transfer, at most `PIECES`, in the kernel's form, and how many there are. Leaves
+    /// out empty pieces.
     fn pieces(&self, piece: impl Fn(usize) -> Option<Piece>) -> ([libc::iovec; PIECES], usize) {
         let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
         let (mut index, mut done, mut count) = (self.index, self.done, 0);
@@ -142,7 +145,7 @@ impl Cursor {
         (list, count)
     }
 
-    /// Moves on by `bytes` bytes.
+    /// Moves this position on by `bytes` bytes.
     fn advance(&mut self, bytes: usize, piece: impl Fn(usize) -> Option<Piece>) {
         self.done += bytes;
         while let Some((_, bytes)) = piece(self.index)

@@ -36,7 +36,8 @@ impl Signals {
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// The next signal that has arrived, if any. Never waits: to wait, poll the descriptor.
+    /// Takes the next signal that has arrived; returns None if none has. Never waits: to wait, poll the
+    /// descriptor.
     pub fn next(&self) -> Option<i32> {
         let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut record) {

@@ -7,7 +7,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::io::{Error, Result};
 use std::os::fd::BorrowedFd;
 
-/// Writes as many bytes as the socket takes now and returns their number; `None` if it takes none.
+/// Writes as many bytes as the socket takes now, and returns how many; None if the socket is full.
 pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     match ready(fd, PollFlags::OUT)? {
         Some(fd) => Ok(Some(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?)),
@@ -15,7 +15,8 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     }
 }
 
-/// Reads at most `bytes_max` bytes; `None` if there are none yet, an empty vector at the end of the stream.
+/// Reads at most `bytes_max` bytes that have arrived. Returns None if there are none yet, and an empty vector
+/// at the end of the stream.
 pub fn read(fd: i32, bytes_max: usize) -> Result<Option<Vec<u8>>> {
     let Some(fd) = ready(fd, PollFlags::IN)? else { return Ok(None) };
     let mut bytes = vec![0; bytes_max];

@@ -4,21 +4,21 @@
 use std::fs;
 use std::path::Path;
 
-/// Kinds of resources, by hwloc's names, the coarsest first.
+/// The kinds of resources that cpus share, by hwloc's names, the coarsest first.
 pub const KINDS: [&str; 8] =
     ["Machine", "Package", "NUMANode", "L3Cache", "L2Cache", "L1Cache", "Core", "PU"];
 
-/// Where some cpus are among the instances of a kind of resource.
+/// Whether some cpus lie within one instance of a kind of resource, such as one NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locality {
-    /// All are in one instance, whose first cpu this is.
+    /// All the cpus lie in one instance, whose lowest cpu is this.
     Within(usize),
-    /// They are in more than one instance.
+    /// The cpus lie in more than one instance.
     Across,
 }
 
-/// Where `cpus` are among the instances of `kind`; `None` without cpus, or if the kernel does not know the
-/// kind.
+/// Whether `cpus` lie within one instance of `kind`. Returns None if there are no cpus, or the kernel does
+/// not know the kind.
 pub fn locality(kind: &str, cpus: &[usize]) -> Option<Locality> {
     locality_under(Path::new("/sys/devices/system"), kind, cpus)
 }
@@ -29,12 +29,13 @@ fn locality_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Locality>
     Some(if within { Locality::Within(*instance.iter().min()?) } else { Locality::Across })
 }
 
-/// The cpus that share an instance of `kind` with `cpu`; only `cpu` itself if the kernel does not say.
+/// All cpus of the instance of `kind` to which `cpu` belongs, such as its package; only `cpu` if the kernel
+/// does not say.
 pub fn sharers(kind: &str, cpu: usize) -> Vec<usize> {
     instance(Path::new("/sys/devices/system"), kind, cpu).unwrap_or_else(|| vec![cpu])
 }
 
-/// The cpus of the instance of `kind` that contains `cpu`.
+/// All cpus of the instance of `kind` to which `cpu` belongs. Returns None if the kernel does not say.
 fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     let here = system.join(format!("cpu/cpu{cpu}"));
     match kind {
@@ -61,7 +62,7 @@ fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// Reads a list such as `0-3,8`.
+/// Reads a file with a list of cpus such as `0-3,8`. Returns None if there is no such file or list.
 fn list(file: &Path) -> Option<Vec<usize>> {
     let text = fs::read_to_string(file).ok()?;
     let mut cpus = Vec::new();
@@ -76,7 +77,8 @@ fn list(file: &Path) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// Two packages of two cores with two hardware threads each; each package is a NUMA node with its own L3.
+    /// Writes what the kernel would show of a machine with two packages, of two cores with two hardware
+    /// threads each. Each package is a NUMA node with its own L3.
     fn machine(root: &Path) {
         let write = |path: String, text: &str| {
             let path = root.join(path);

@@ -5,14 +5,15 @@
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
-/// The folder above the `lib` or `bin` that contains this code; empty if it is not known.
+/// The folder of the installation: the one above the `lib` or `bin` that contains this code. Empty if
+/// unknown.
 pub fn folder() -> PathBuf {
     let file = library().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
     let file = std::fs::canonicalize(file).unwrap_or_default();
     file.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
-/// The file of the shared library that contains this code; `None` if this code is in a program.
+/// The path of the shared library that contains this code; None if a program contains it.
 fn library() -> Option<PathBuf> {
     let mut facts = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = library as fn() -> Option<PathBuf> as *const ();

@@ -80,7 +80,7 @@ impl Peer {
         }
     }
 
-    /// Nanoseconds for a half round trip.
+    /// Measures a round trip of packets of `bytes` bytes. Returns nanoseconds for half of it.
     fn ping_pong(&mut self, first: bool, bytes: usize, times: usize, copier: Copier) -> f64 {
         let start = sys::clock::now();
         for number in 0..times {
@@ -95,7 +95,7 @@ impl Peer {
         (sys::clock::now() - start) as f64 / (2 * times) as f64
     }
 
-    /// Nanoseconds a packet, in one direction.
+    /// Measures packets of `bytes` bytes in one direction. Returns nanoseconds for each.
     fn stream(&mut self, first: bool, bytes: usize, times: usize, copier: Copier) -> f64 {
         let start = sys::clock::now();
         for number in 0..times {

@@ -11,17 +11,18 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of memory, zero at first.
+/// Memory of the library, all bytes zero at first.
 #[derive(Debug)]
 pub struct Block {
     whole: Span,
     bytes: usize,
 }
 
-/// The memory of dropped blocks by its length. All of it is zero.
+/// The memory of dropped blocks, by its length, for later blocks. All of it is zero.
 static SPARE: Mutex<BTreeMap<usize, Vec<Span>>> = Mutex::new(BTreeMap::new());
 
-/// The longest memory of a dropped block that is zeroed; of longer memory the pages go back to the kernel.
+/// The longest block that is zeroed when it is dropped. The pages of a longer block go back to the kernel,
+/// which gives zeroed ones later.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Block {
@@ -34,19 +35,19 @@ impl Block {
         Block { whole: spare.unwrap_or_else(fresh), bytes }
     }
 
-    /// A copy of some bytes.
+    /// Makes a block that has a copy of `bytes`.
     pub fn of(bytes: &[u8]) -> Block {
         let block = Block::new(bytes.len());
         block.span().write(bytes);
         block
     }
 
-    /// The whole block.
+    /// The memory of the block.
     pub fn span(&self) -> Span {
         self.whole.slice(0, self.bytes)
     }
 
-    /// A copy of the bytes.
+    /// Copies the bytes of the block into a vector.
     pub fn to_vec(&self) -> Vec<u8> {
         self.span().to_vec()
     }

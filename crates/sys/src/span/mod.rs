@@ -38,19 +38,19 @@ impl Span {
         Span { address: bytes.as_mut_ptr() as usize, bytes: bytes.len() }
     }
 
-    /// The address of the first byte in this process.
+    /// The address of the span's first byte in this process.
     #[inline]
     pub fn address(self) -> usize {
         self.address
     }
 
-    /// The length in bytes.
+    /// The length of the span in bytes.
     #[inline]
     pub fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// The part `[from, from + bytes)`; panics if it is not inside the span.
+    /// The span of the `bytes` bytes from offset `from` on. Panics if they are not inside this span.
     #[inline(always)]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
         if from > self.bytes || bytes > self.bytes - from {
@@ -104,7 +104,7 @@ impl Span {
         copy::copy(self, to);
     }
 
-    /// Writes zeroes.
+    /// Writes zeroes to all bytes of the span.
     pub fn clear(self) {
         // SAFETY: the maker of the span promised that its bytes stay mapped, and writable since the caller
         // writes.
@@ -135,7 +135,7 @@ impl Span {
         unsafe { std::ptr::copy(self.address as *const u8, to.as_mut_ptr(), self.bytes) }
     }
 
-    /// A copy of the bytes.
+    /// Copies the bytes of the span into a vector.
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         self.read(&mut bytes);

@@ -13,7 +13,7 @@ use telemetry::{Counter, value};
 const SECRET: u64 = 0x5ec;
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The segment of host `node` of a job with one rank on each of two hosts.
+/// Makes the segment of host `node`, in a job with one rank on each of two hosts.
 fn host(node: u32) -> (Segment, OwnedFd) {
     let (segment, fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 }).unwrap();
     segment.set_nodes(node, 2, &[0, 1], SECRET);
@@ -26,7 +26,7 @@ fn port(segment: &Segment, rank: u32) -> Port {
         .unwrap()
 }
 
-/// Two hosts, and the ports of their ranks.
+/// Makes the segments of two hosts, and the ports of their ranks.
 fn pair() -> ([(Segment, OwnedFd); 2], [Port; 2]) {
     let hosts = [host(0), host(1)];
     let ports = [port(&hosts[0].0, 0), port(&hosts[1].0, 1)];
@@ -101,7 +101,7 @@ fn a_strangers_packets_are_counted_and_change_nothing() {
     assert_eq!(value(Counter::NetRefused), spoilt.len() as u64 - 1);
 }
 
-/// Sends `packets` packets and takes as many, and checks that they come in order.
+/// Sends `packets` packets to `peer`, takes as many from it, and checks that these come in order.
 fn exchange(port: &mut Port, peer: u32, packets: u64) {
     let mut link = port.link(peer);
     let (mut sent, mut taken) = (0, 0);
@@ -154,7 +154,8 @@ fn bytes_of_edges_wait_for_answers() {
     }
 }
 
-/// Proxies of two hosts, their segments, and their endpoints.
+/// Makes the segments of two hosts with one proxy each, the proxies' ports, and the numbers of their
+/// endpoints.
 fn two_proxies() -> ([(Segment, OwnedFd); 2], [Port; 2], [u32; 2]) {
     let hosts = [0, 1].map(|node| {
         let (segment, fd) = Segment::create(Shape { ranks: 2, proxies: 1, arena_bytes: 1 }).unwrap();

@@ -17,7 +17,7 @@ pub(crate) fn light() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// The rare side's fence for loom.
+/// The fence of the rare side for loom. It always succeeds.
 #[cfg(loom)]
 pub(crate) fn heavy() -> bool {
     loom::sync::atomic::fence(Ordering::SeqCst);

@@ -17,7 +17,7 @@ fn allocator(segment: &Segment) -> Allocator {
     Allocator::new(arena, bytes)
 }
 
-/// Bytes of address space that a segment has mapped of the arena.
+/// How many bytes of the arena of `RANK` a process has mapped by `segment`.
 fn mapped(segment: &Segment) -> u64 {
     let mut all = 0;
     segment.extents(RANK).each_mapped(|_, span| all += span.bytes() as u64);
