@@ -213,7 +213,7 @@ fn find_frames() {
 }
 
 /// Prints the stored addresses that have not been printed yet, each with the name of its function if
-/// `with_names`.
+/// `with_names` is set.
 fn print_frames(with_names: bool) {
     loop {
         let number = PRINTED.load(Ordering::Relaxed);

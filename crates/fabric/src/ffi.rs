@@ -98,7 +98,7 @@ pub struct DomainAttr {
     pub resource_mgmt: u32,
     pub av_type: u32,
     pub mr_mode: c_int,
-    /// The bytes of a key.
+    /// The length in bytes of the keys by which the provider knows registered memory.
     pub mr_key_size: usize,
 }
 
@@ -115,7 +115,7 @@ pub struct FabricAttr {
 pub struct LinkAttr {
     pub address: *mut c_char,
     pub mtu: usize,
-    /// The bits per second.
+    /// The speed of the link in bits per second.
     pub speed: usize,
     pub state: u32,
 }
@@ -147,7 +147,7 @@ pub struct Info {
     pub nic: *mut Nic,
 }
 
-/// The struct with which every object begins.
+/// The struct with which the struct of every object of libfabric begins.
 #[repr(C)]
 pub struct Fid {
     pub fclass: usize,

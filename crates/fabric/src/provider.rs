@@ -26,7 +26,7 @@ pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, op
 /// between four processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
-/// What the user has chosen of libfabric, provider and interface. What is None follows `RULE`.
+/// What the user has chosen of libfabric, provider and interface. Outboard itself chooses what is None.
 #[derive(Clone, Copy, Default)]
 pub struct ProviderChoice<'a> {
     /// The file of libfabric that the user has named.
