@@ -174,8 +174,8 @@ impl Membership {
         }
     }
 
-    /// Makes `mpirun` look at this host's memory now, to report to the other hosts what is new. In a job on
-    /// one host this does nothing unless `always` is set.
+    /// Makes `mpirun`, or its agent on this host, look now for news in the job's memory, and report it to the
+    /// other hosts. In a job on one host this does nothing unless `always` is set.
     pub fn nudge_launcher(&self, always: bool) {
         let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
         if launcher != 0 && (always || self.segment.has_nodes()) {

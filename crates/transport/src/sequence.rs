@@ -192,8 +192,7 @@ impl<T> Sequence<T> {
         self.copies_sent += 1;
     }
 
-    /// Notes that a packet which says that all packets before `expected` are here has left: it answers the
-    /// peer.
+    /// Notes that a packet has left that carries the current `expected`, and so answers the peer.
     fn note_answered(&mut self) {
         (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }

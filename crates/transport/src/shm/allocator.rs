@@ -71,9 +71,9 @@ impl Allocator {
         &self.arena
     }
 
-    /// Allocates `bytes` bytes of undefined content, in units of 64, and returns their offset, a multiple of
-    /// 64. From a page on it is a multiple of 4096, from 2 MiB on of 2 MiB. Errors (MPI_ERR_NO_MEM): so many
-    /// bytes are not left or cannot be mapped.
+    /// Allocates `bytes` bytes of undefined content and returns their offset: a multiple of 64, of 4096 if
+    /// they are at least a page, of 2 MiB if they are at least 2 MiB. Errors (MPI_ERR_NO_MEM): so many bytes
+    /// are not left or cannot be mapped.
     pub fn alloc(&mut self, bytes: u64) -> Result<u64> {
         let left = self.bytes_max.saturating_sub(self.used_bytes);
         let Some(bytes) = bytes.max(1).checked_next_multiple_of(UNIT).filter(|bytes| *bytes <= left) else {
@@ -184,7 +184,7 @@ impl Allocator {
         }
     }
 
-    /// Marks `[start, end)`, which is being allocated, as warm no more.
+    /// Marks `[start, end)`, which is being allocated, as no longer warm.
     fn take_warm(&mut self, start: u64, end: u64) {
         while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
             && from + bytes > start

@@ -83,7 +83,7 @@ pub(super) struct Extents<'a, M> {
     pub table: &'a ExtentTable,
     pub mapped: &'a MappedExtents,
     pub mapper: M,
-    /// The number of offsets that the arena has, in bytes.
+    /// The length in bytes of the arena's range of offsets in the segment.
     pub range: u64,
 }
 

@@ -59,7 +59,8 @@ pub struct JobPage {
     pub id: AtomicU64,
     /// When the segment was made, in nanoseconds of `sys::clock::now`.
     pub start: AtomicU64,
-    /// The pid of `mpirun`, from which the processes of the job descend; 0 if there is no `mpirun`.
+    /// The pid of `mpirun`, or of its agent on this host, from which the processes of the job descend; 0 if
+    /// there is none.
     pub launcher: AtomicU32,
     /// 1 if the first world does not descend from the launcher, or there is no launcher.
     pub adopted: AtomicU32,
