@@ -11,11 +11,9 @@
 //! and is woken by a signal; its word works in the same way.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering, heavy, light};
-#[cfg(not(loom))]
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
-#[cfg(not(loom))]
-use sys::ppoll::{Thread, WaitEnd, Waiter, wake};
+use sys::ppoll::{WaitEnd, Waiter};
 
 /// The bit that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
@@ -106,7 +104,6 @@ impl Doorbell {
     }
 }
 
-#[cfg(not(loom))]
 impl Doorbell {
     /// Makes later rings wake the calling thread by a signal. From now on the thread sleeps by `sleep_on`.
     pub fn signal_to(&self, waiter: &Waiter) {
@@ -135,7 +132,10 @@ impl Doorbell {
             }
         }
     }
+}
 
+#[cfg(not(loom))]
+impl Doorbell {
     fn wait(&self, armed: u32, timeout: Duration) -> SleepEnd {
         match sys::futex::wait(&self.word, armed, Some(timeout)) {
             sys::futex::Woken::TimedOut => SleepEnd::TimedOut,
@@ -146,7 +146,7 @@ impl Doorbell {
     fn wake_all(&self) {
         let woken = match self.thread.load(Ordering::Relaxed) {
             0 => sys::futex::wake(&self.word, i32::MAX as u32),
-            thread => wake(Thread(thread)).into(),
+            thread => sys::ppoll::wake(sys::ppoll::Thread(thread)).into(),
         };
         telemetry::count(telemetry::Counter::BellsRung, woken as u64);
     }
@@ -181,12 +181,13 @@ mod kernel {
             self.kernel.awake.notify_all();
         }
 
-        /// Stands for the `signal_to` above, with one thread in the model.
-        pub(super) fn signal_to(&self) {
+        /// Stands for `signal_to`, with one thread in the model.
+        pub(super) fn signal_to_model(&self) {
             self.thread.store(1, Ordering::Relaxed);
         }
 
-        pub(super) fn sleep_on(&self, still_idle: impl FnOnce() -> bool) {
+        /// Stands for `sleep_on`.
+        pub(super) fn sleep_on_model(&self, still_idle: impl FnOnce() -> bool) {
             if self.arm(|| still_idle().then_some(Duration::MAX)).is_some() {
                 let mut pending = self.kernel.queue.lock().unwrap();
                 while !std::mem::take(&mut *pending) {
@@ -261,9 +262,9 @@ mod loom_tests {
                     shared.0.ring();
                 })
             };
-            shared.0.signal_to();
+            shared.0.signal_to_model();
             while shared.1.load(Ordering::Acquire) < 1 {
-                shared.0.sleep_on(|| shared.1.load(Ordering::Acquire) < 1);
+                shared.0.sleep_on_model(|| shared.1.load(Ordering::Acquire) < 1);
             }
             ringer.join().unwrap();
         });
