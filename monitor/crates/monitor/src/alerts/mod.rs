@@ -38,7 +38,7 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A cleared alert is removed once so many newer alerts have been raised.
 const CLEARED_MAX: i64 = 20_000;
 /// The most alerts that the page gets; open ones come first.
-const SHOWN_MAX: i64 = 500;
+const SHOWN_MAX: usize = 500;
 
 /// The thread that examines the state by the criteria, and raises and clears alerts.
 pub struct Watcher {
@@ -181,12 +181,24 @@ impl Watcher {
 /// Returns the open alerts and those that were cleared last, without alerts of jobs that this person may not
 /// see.
 pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, String> {
-    let rows = control.read(|db| {
+    let is_seen = |source: &str, id: &str| {
+        let is_it = |job: &&Job| job.source == source && job.id == id;
+        // A job that is no longer known has no owner who could see it.
+        id.is_empty() || who.sees(now.jobs.iter().find(is_it).unwrap_or(&Job::default()))
+    };
+    control.read(|db| {
         let sql = "SELECT id, name, subject, text, source, job, raised, acknowledged, acknowledged_by, cleared, criterion, \
-                   key FROM alerts ORDER BY cleared IS NOT NULL, raised DESC LIMIT ?";
+                   key FROM alerts ORDER BY cleared IS NOT NULL, raised DESC";
         let mut found = db.prepare(sql)?;
-        let rows = found.query_map([SHOWN_MAX], |row| {
+        let mut rows = found.query([])?;
+        let mut shown = Vec::new();
+        while shown.len() < SHOWN_MAX
+            && let Some(row) = rows.next()?
+        {
             let (source, job): (String, String) = (row.get(4)?, row.get(5)?);
+            if !is_seen(&source, &job) {
+                continue;
+            }
             let acknowledged: Option<i64> = row.get(7)?;
             let cleared: Option<i64> = row.get(9)?;
             let state = match (cleared, acknowledged) {
@@ -194,21 +206,14 @@ pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, Str
                 (None, Some(_)) => "acknowledged",
                 (None, None) => "raised",
             };
-            let value = json!({"id": row.get::<_, i64>(0)?, "name": row.get::<_, String>(1)?,
+            shown.push(json!({"id": row.get::<_, i64>(0)?, "name": row.get::<_, String>(1)?,
                 "subject": row.get::<_, String>(2)?, "text": row.get::<_, String>(3)?, "state": state,
                 "source": source, "job": job, "raised": row.get::<_, i64>(6)?, "acknowledged": acknowledged,
                 "acknowledged_by": row.get::<_, Option<String>>(8)?, "cleared": cleared,
-                "key": row.get::<_, String>(11)?});
-            Ok((source, job, value))
-        })?;
-        rows.collect::<rusqlite::Result<Vec<_>>>()
-    })?;
-    let is_seen = |source: &str, id: &str| {
-        let is_it = |job: &&Job| job.source == source && job.id == id;
-        // A job that is no longer known has no owner who could see it.
-        id.is_empty() || who.sees(now.jobs.iter().find(is_it).unwrap_or(&Job::default()))
-    };
-    Ok(rows.into_iter().filter(|(source, job, _)| is_seen(source, job)).map(|(.., value)| value).collect())
+                "key": row.get::<_, String>(11)?}));
+        }
+        Ok(shown)
+    })
 }
 
 /// Acknowledges an alert. Returns false if no alert with this number is open.
@@ -298,5 +303,11 @@ mod tests {
         assert_eq!(seen("ann", Role::User), ["", "7"]);
         assert_eq!(seen("bob", Role::User), [""]);
         assert_eq!(seen("max", Role::Support), ["", "7", "8"]);
+        // However many later alerts there are that the person does not see.
+        let other = "INSERT INTO alerts (criterion, name, key, subject, text, source, job, raised) \
+                     VALUES (1, 'waits', ?, 's', 't', 'slurm', '8', 2)";
+        control.with(|db| (0..SHOWN_MAX).try_for_each(|key| db.execute(other, [key]).map(drop))).unwrap();
+        assert_eq!(seen("ann", Role::User), ["", "7"]);
+        assert_eq!(seen("max", Role::Support).len(), SHOWN_MAX);
     }
 }
