@@ -19,14 +19,15 @@ use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
 use tuning::{Distance, Load, Method, Probes};
 
-/// The distance between words: processors fetch cache lines in pairs.
+/// The distance in bytes between the words of slots in an arena: processors fetch cache lines in pairs.
 const WORD_BYTES: u64 = 128;
 /// The bytes before the contributions that do not fit beside a word: `left`, the words of the two slots, and
 /// a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// A rank whose slots have so many bytes makes smaller ones from then on, since touched pages stay allocated.
+/// Once the slots that a rank has allocated reach this many bytes, its new slots are smaller, since touched
+/// pages stay allocated.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
-/// The longest contribution for which smaller slots have space.
+/// The longest contribution, in bytes, for which such smaller slots have space.
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 
@@ -49,7 +50,7 @@ impl Location {
         self.0 & !(Location::PULLS | Location::CROWDED | 63)
     }
 
-    /// The longest contribution.
+    /// Returns the longest contribution, in bytes, for which the slots at this location have space.
     fn bytes_max(self) -> u64 {
         1 << (self.0 & 31)
     }
@@ -59,23 +60,23 @@ impl Location {
     }
 }
 
-/// Bounds chosen by measurement (`tuning`).
+/// The lengths from which on a member moves bytes in another way, chosen by measurement (`tuning`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// The longest block that is not pulled, where all members can pull and want to.
     pub(crate) inline_bytes_max: u64,
     /// The value for `FlatSet::near_bytes_max` at a rank with a core of its own.
     pub(crate) near_bytes_max: usize,
-    /// Whether the job's messages show if members should pull, because there is neither table nor setting
-    /// (`tuning::Probes`).
+    /// Whether `wants_pulls` decides by messages that the job has timed (`tuning::Probes`), because neither a
+    /// table of measurements nor a setting says whether to pull.
     pub(crate) is_probed: bool,
 }
 
 impl Bounds {
-    /// The longest block that is not pulled where messages show that the kernel copies fast.
+    /// The value of `inline_bytes_max` where timed messages show that the kernel copies fast.
     pub(crate) const PROBED: u64 = 64 << 10;
 
-    /// Bounds for tests.
+    /// Returns bounds for tests, by which blocks above `inline_bytes_max` are pulled.
     #[cfg(test)]
     pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
@@ -95,10 +96,11 @@ impl Bounds {
     }
 }
 
-/// The memory that a rank has allocated for slots.
+/// The slots that a rank has in its arena: those that it allocates for new sets, and those that it has left.
 pub(crate) struct SlotMemory {
     pub(crate) segment: Segment,
-    /// Slots on which this rank makes no more calls, and how many other members each has.
+    /// The locations of slots on which this rank makes no more calls, each with the number of other members,
+    /// all of which must leave before the slots are used again.
     pub(crate) left: Vec<(Location, u64)>,
     made_bytes: u64,
     bounds: Bounds,
@@ -111,7 +113,8 @@ impl SlotMemory {
         SlotMemory { segment, left: Vec::new(), made_bytes: 0, bounds, served }
     }
 
-    /// Allocates this rank's slots for a set among these members. Returns the location that the rank states.
+    /// Allocates this rank's slots for a set among the ranks `peers`. Returns their location, which this rank
+    /// states to the other members.
     pub(crate) fn alloc(&mut self, memory: &mut Allocator, peers: &[u32]) -> Location {
         if peers.iter().any(|&peer| self.segment.local(peer).is_none()) {
             return Location::NONE;
@@ -162,7 +165,8 @@ impl SlotMemory {
     }
 }
 
-/// A set, and what follows from the exchanged locations.
+/// The slots of a comm or queue, mapped by this rank (`set`), and what follows from the locations that all
+/// members have exchanged.
 pub(crate) struct AttachedSet {
     pub(crate) set: FlatSet,
     /// The location of this member's slots.
@@ -173,9 +177,10 @@ pub(crate) struct AttachedSet {
     /// The bytes of all members' vectors above which an allreduce takes two rounds (`Short::choose_rounds`).
     pub(crate) flat_max: u64,
     segment: Segment,
-    /// Decides which calls with counts go by schedules without a round.
+    /// Decides which collectives with counts go by schedules without trying a round first.
     pub(crate) backoff: Backoff,
-    /// The blocking call that `FlatSets::try_now` has started.
+    /// The round of the blocking call that `FlatSets::try_now` has started and `start_round` continues; None
+    /// if there is none.
     pub(crate) tried: Option<ActiveRound>,
 }
 
@@ -236,7 +241,8 @@ impl AttachedSet {
         }))
     }
 
-    /// The form in which this set carries out a call that fits. Also sets the call's rounds.
+    /// Returns how this set carries out a call that fits: through slots, or by reading (`moved`). Also sets
+    /// the number of the call's rounds.
     #[inline]
     pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> FlatForm {
         match moved {
@@ -248,8 +254,8 @@ impl AttachedSet {
         }
     }
 
-    /// The form in which this set carries out a call, or None if it does not. All members come to the same
-    /// answer.
+    /// Returns the form in which this set carries out a call, or None if its slots do not take the call. All
+    /// members come to the same answer.
     pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
@@ -259,7 +265,7 @@ impl AttachedSet {
         self.flat_short(short)
     }
 
-    /// `flat_call` for a call with equal blocks.
+    /// Returns what `flat_call` returns, for a call whose blocks all have one length.
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
@@ -270,7 +276,7 @@ impl AttachedSet {
     }
 }
 
-/// The bytes of a member's slots for contributions of up to `bytes` bytes.
+/// Returns the bytes of a member's two slots, with their words, for contributions of up to `bytes` bytes.
 fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }

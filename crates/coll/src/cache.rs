@@ -7,7 +7,7 @@ use schedule::algorithm::{Algorithm, Neighbors, Params};
 use std::sync::Arc;
 use telemetry::Counter;
 
-/// The cache.
+/// The schedules made so far, by the values on which they depend, with the time of their last use.
 pub(crate) struct ScheduleCache {
     entries: FxHashMap<CacheKey, CachedSchedule>,
     entries_max: usize,
@@ -29,13 +29,13 @@ struct CachedSchedule {
 }
 
 impl ScheduleCache {
-    /// A cache of at most `entries_max` schedules, and at least one.
+    /// Makes an empty cache, which keeps at most `entries_max` schedules, and at least one.
     pub fn new(entries_max: usize) -> ScheduleCache {
         ScheduleCache { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
-    /// The schedule for a key, which is made now if the cache does not have it. The executor recognises a
-    /// schedule by its `Arc`.
+    /// Returns the schedule for a key, and makes it first if the cache does not have it. The executor
+    /// recognises a schedule by its `Arc`.
     pub fn get(&mut self, key: CacheKey) -> Arc<Schedule> {
         self.clock += 1;
         if let Some(entry) = self.entries.get_mut(&key) {
@@ -56,7 +56,8 @@ impl ScheduleCache {
         schedule
     }
 
-    /// The name of the algorithm that made a schedule; empty if the cache no longer has it.
+    /// Returns the name of the algorithm that made a schedule. The name is empty if the cache has dropped the
+    /// schedule.
     #[cold]
     pub fn algorithm(&self, schedule: &Arc<Schedule>) -> &'static str {
         let made = self.entries.iter().find(|(_, entry)| Arc::ptr_eq(&entry.schedule, schedule));

@@ -10,11 +10,11 @@ use std::sync::Arc;
 /// The processes that take part in a collective: a comm, as far as a collective needs it.
 #[derive(Clone, Debug)]
 pub struct Members {
-    /// The comm's context.
+    /// The comm's context, which keeps its messages and collectives apart from those of other comms.
     pub context: u64,
     /// The number of this operation in the context, equal on all members.
     pub sequence: u32,
-    /// This rank; on an intercommunicator, its index in `peers`.
+    /// This process's rank in the comm. On an intercommunicator it is the index of this process in `peers`.
     pub rank: u32,
     /// The job's number of each rank. On an intercommunicator the ranks of the first group come first, then
     /// those of the second.
@@ -24,19 +24,21 @@ pub struct Members {
 }
 
 impl Members {
-    /// The same processes as one group.
+    /// Returns the same processes as members of one group, where these are the two groups of an
+    /// intercommunicator.
     pub fn as_one(&self) -> Members {
         Members { first_group: 0, ..self.clone() }
     }
 
-    /// The indices in `peers` of the group with which this rank exchanges data.
+    /// Returns the range of `peers` with which this rank exchanges data: all, or on an intercommunicator the
+    /// remote group.
     pub fn partners(&self) -> Range<u32> {
         let (all, first) = (self.peers.len() as u32, self.first_group);
         if first > 0 && self.rank >= first { 0..first } else { first..all }
     }
 }
 
-/// Whether two buffers have bytes in common, as far as their ends show.
+/// Whether two buffers have bytes in common. Where one has gaps, whether both begin at the same address.
 #[inline]
 pub fn buffers_overlap(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
@@ -64,19 +66,20 @@ pub enum CallBuffer {
 }
 
 impl CallBuffer {
-    /// One vector of single bytes.
+    /// Makes a `CallBuffer::One` of plain bytes. Its elements are of the widest power of two, at most 64,
+    /// that divides the length.
     pub fn bytes(buffer: Buffer) -> CallBuffer {
         // Elements of the widest power of two that divides the length keep parts aligned for copying.
         let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
         CallBuffer::One { buffer, element_bytes }
     }
 
-    /// The buffers of a part that has one for each rank or neighbour.
+    /// Returns the buffers of `CallBuffer::Each`, one for each rank or neighbour. Other kinds have none.
     pub fn each(&self) -> &[Buffer] {
         if let CallBuffer::Each(blocks) = self { blocks } else { &[] }
     }
 
-    /// The data bytes of the whole part.
+    /// Returns how many bytes of data, without gaps, all buffers of this input or output have.
     #[inline(always)]
     pub fn total(&self) -> u64 {
         match self {
@@ -88,8 +91,8 @@ impl CallBuffer {
         }
     }
 
-    /// Whether two parts have bytes in common, as far as their ends show, since layouts with gaps may
-    /// interleave. Blocks for each rank are compared with the blocks for the same rank.
+    /// Whether two inputs or outputs have bytes in common, as far as `buffers_overlap` can tell. A block for
+    /// a rank is compared only with the other's block for the same rank.
     #[inline]
     pub fn overlaps(&self, other: &CallBuffer) -> bool {
         match (self, other) {
@@ -99,12 +102,12 @@ impl CallBuffer {
         }
     }
 
-    /// All buffers of the part.
+    /// Returns all buffers of this input or output.
     pub fn buffers(&self) -> &[Buffer] {
         self.whole().map_or(self.each(), std::slice::from_ref)
     }
 
-    /// Replaces the part's buffers by those that `other` returns.
+    /// Replaces each buffer by the one that `other` returns for it.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
             CallBuffer::None => (),
@@ -128,7 +131,7 @@ impl CallBuffer {
         }
     }
 
-    /// The one buffer of a part that has only one.
+    /// Returns the one buffer of this input or output; None if it has no buffer, or one for each rank.
     #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
@@ -139,7 +142,7 @@ impl CallBuffer {
         }
     }
 
-    /// Binds the part as the `blocks` blocks of a schedule's buffer.
+    /// Describes this input or output to the executor as the `blocks` blocks of a schedule's buffer.
     pub(crate) fn bind(self, blocks: u32) -> Binding {
         if blocks == 0 {
             return Binding::None;
@@ -166,10 +169,11 @@ fn whole_block(buffer: Buffer) -> Binding {
     Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
 }
 
-/// A collective to be started. A broadcast has only `output`.
+/// A collective to be started, as one rank calls it. A broadcast has its buffer in `output`, also at the
+/// root.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The collective.
+    /// Which collective the rank calls.
     pub collective: Collective,
     /// The root as an index into `Members::peers`, or 0. On an intercommunicator the other ranks of the
     /// root's group do not know the root, and name any rank of their group but themselves.
@@ -180,19 +184,19 @@ pub struct Call {
     pub input: CallBuffer,
     /// The memory in which the program receives.
     pub output: CallBuffer,
-    /// The operator of a reduction.
+    /// The operator of a reduction; None for collectives that do not reduce.
     pub reduction: Option<Reduction>,
-    /// Whether the operator commutes.
+    /// Whether the operator is commutative. Calls without an operator count as commutative.
     pub commutative: bool,
-    /// Whether the rank only waits, so that a proxy would gain nothing.
+    /// Whether the call is blocking: the rank does nothing but wait for it, so a proxy would gain nothing.
     pub blocking: bool,
-    /// This rank's neighbours in a neighborhood collective; `collective` then has its meaning among
-    /// neighbours.
+    /// This rank's neighbours if this is a neighborhood collective, where `collective` says how data moves
+    /// among neighbours; None for all other collectives.
     pub neighbors: Option<Arc<Neighbors>>,
 }
 
 impl Call {
-    /// A collective without root and operator.
+    /// Makes a call with root 0, no operator and no neighbours, neither blocking nor in place.
     #[inline(always)] // So it is made where it is used.
     pub fn new(collective: Collective, input: CallBuffer, output: CallBuffer) -> Call {
         Call {

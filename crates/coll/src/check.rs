@@ -9,19 +9,20 @@ use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
 
-/// The first words of a statement: collective, root, operator, bytes. Then come the bytes to and from each
-/// rank, where these are not the same for all.
+/// The number of words with which a statement begins: collective, root, operator, bytes. Then come the bytes
+/// to and from each rank, where these are not the same for all.
 const COMMON: usize = 4;
-/// Flags in the first word: a collective among neighbours; a nonblocking one, which never matches a blocking
-/// one (MPI 5.0, section 6.12).
+/// The flag, in the first word of a statement, of a collective among neighbours.
 const NEIGHBORS: i64 = 1 << 8;
+/// The flag, in the first word, of a nonblocking collective, which never matches a blocking one (MPI 5.0,
+/// section 6.12).
 const NONBLOCKING: i64 = 1 << 9;
 
 /// The value that stands for root, operator and bytes at a rank that takes no part.
 const IDLE: i64 = i64::MIN;
 
-/// A member's statement, of `statement_words(size)` words. On an intercommunicator ranks count as in
-/// `Members::peers`.
+/// Returns what this member states about its arguments, in `statement_words(size)` words. On an
+/// intercommunicator ranks are indices into `Members::peers`.
 pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     let (rank, size) = (members.rank, members.peers.len() as u32);
     let op = match call.reduction {
@@ -65,7 +66,8 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     words
 }
 
-/// The bytes that this rank has for rank `at`, or expects from it, on an intercommunicator.
+/// Returns how many bytes this rank sends to rank `at` of the remote group of an intercommunicator, or
+/// expects from it.
 fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     use Collective::*;
     let partners = members.partners();
@@ -88,7 +90,7 @@ fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     }
 }
 
-/// The bytes of all blocks of a part that belong to rank `at`.
+/// Returns the bytes of all blocks for rank `at` in the input or output of a neighborhood collective.
 fn neighbor_bytes(part: &CallBuffer, neighbors: &[Option<u32>], at: u32) -> i64 {
     let bytes = |block: usize| match part {
         CallBuffer::Each(buffers) => buffers[block].bytes() as i64,
@@ -98,7 +100,7 @@ fn neighbor_bytes(part: &CallBuffer, neighbors: &[Option<u32>], at: u32) -> i64 
     (0..neighbors.len()).filter(|block| neighbors[*block] == Some(at)).map(bytes).sum()
 }
 
-/// The bytes that this rank has for rank `at`. In place, the input lies in the output.
+/// Returns how many bytes this rank sends to rank `at`. In place, the data to send lies in the output.
 fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.input) {
         (Collective::Scatterv, input) => block(input, at),
@@ -110,7 +112,8 @@ fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     }
 }
 
-/// The bytes that this rank expects from rank `at`. In place, the output of a scatter lies in the input.
+/// Returns how many bytes this rank expects from rank `at`. In place, a scatter's root has its own block in
+/// the input.
 fn bytes_from(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.output) {
         (Collective::Scatterv, _) if at != call.root => 0,
@@ -132,8 +135,8 @@ pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// The verdict on all statements, which are in order of rank. Errors: the first difference, alike on all
-/// members.
+/// Compares the statements of all ranks, which come in the order of ranks. Errors: the first difference,
+/// which is the same on all members.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);

@@ -15,16 +15,18 @@ use schedule::algorithm::Collective;
 use schedule::order;
 use settings::{Reproducible, Settings};
 
-/// A rule: `algorithm` serves calls of up to `bytes_max` bytes on at least `ranks_min` ranks.
+/// A row of the table: `algorithm` serves calls of up to `bytes_max` bytes on comms of at least `ranks_min`
+/// ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// The algorithm, which names the collective.
+    /// The algorithm that the rule chooses, which also says for which collective the rule is.
     pub algorithm: Algorithm,
-    /// The longest call (the vector of a reduction or broadcast, otherwise one rank's block).
+    /// The longest call that the rule serves, in bytes: of the vector in a reduction or broadcast, otherwise
+    /// of one rank's block.
     pub bytes_max: u64,
-    /// The smallest comm.
+    /// The fewest ranks of a comm that the rule serves.
     pub ranks_min: u32,
-    /// The comms for which the rule is.
+    /// On which nodes the ranks of a comm must be for this rule.
     pub spans: Spans,
 }
 
@@ -37,11 +39,11 @@ pub enum Spans {
     InRanks,
     /// Comms on several nodes, some of which have several ranks.
     Nodes,
-    /// Comms like `Nodes`, whose nodes also have consecutive ranks.
+    /// Comms like `Nodes` in which the ranks of each node are also consecutive.
     NodesInOrder,
     /// Comms like `Nodes`, on at most so many nodes.
     FewNodes(u32),
-    /// Comms on so many nodes (least and most), each with several ranks.
+    /// Comms on at least and at most so many nodes, each of which has several ranks.
     FullNodes(u32, u32),
 }
 
@@ -49,7 +51,7 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
     Rule { algorithm, bytes_max, ranks_min, spans: Spans::Any }
 }
 
-/// A rule for comms on several nodes.
+/// Makes a rule for comms of at least three ranks whose nodes are as `spans` says.
 const fn over(spans: Spans, algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 3, spans }
 }
@@ -148,7 +150,7 @@ impl Spans {
     }
 }
 
-/// The table with the user's overrides.
+/// The table of rules, and the algorithms that the user has chosen instead.
 #[derive(Clone, Debug)]
 pub struct AlgorithmChoice {
     overrides: Vec<Algorithm>,
@@ -175,12 +177,12 @@ impl AlgorithmChoice {
         Ok(AlgorithmChoice { overrides, placed: settings.reproducible == Reproducible::Run })
     }
 
-    /// Whether the user has chosen an algorithm.
+    /// Whether the user has chosen an algorithm for this collective, so that the table does not count.
     pub fn is_overruled(&self, collective: Collective) -> bool {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// The algorithm for a call, the same on all ranks.
+    /// Returns the algorithm for a call, which is the same on all ranks.
     pub fn of(
         &self,
         collective: Collective,

@@ -4,13 +4,14 @@
 use schedule::algorithm::Collective;
 use telemetry::Counter;
 
-/// Counts a call.
+/// Adds one to the number of calls of a collective.
 #[inline]
 pub fn count(collective: Collective) {
     telemetry::count(counter_of(collective), 1);
 }
 
-/// Counts a blocking call in which this rank waited `ns` nanoseconds for others, if it waited.
+/// Counts a blocking call in which this rank waited `ns` nanoseconds for others. Counts nothing where `ns` is
+/// 0.
 #[inline]
 pub fn count_wait(collective: Collective, ns: u64) {
     if ns > 0 {

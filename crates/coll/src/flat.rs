@@ -20,26 +20,26 @@ use error::Result;
 use slab::Slab;
 use transport::shm::Segment;
 
-/// How many calls a comm makes before its members attach slots.
+/// How many collectives a comm carries out by schedules before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
-/// The calls that a set carries.
+/// Names a set of slots in reports by the calls that it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatCalls {
-    /// The blocking calls of a comm, by the number of the set.
+    /// The blocking calls of a comm: the index of their set in `FlatSets::blocking`.
     Blocking(usize),
-    /// The calls of a queue, by its number.
+    /// The nonblocking calls of a queue: the index of that queue in `FlatSets::queues`.
     Queued(usize),
 }
 
-/// The sets of a process.
+/// All sets of slots that this process shares with other ranks.
 pub(crate) struct FlatSets {
     pub(crate) memory: SlotMemory,
     /// The sets of blocking calls.
     blocking: Slab<AttachedSet>,
     /// The queues of nonblocking calls, with their sets.
     pub(crate) queues: Queues,
-    /// Sets of blocking calls on which a thread waits that may go to sleep.
+    /// The sets on which a thread is in a long wait of a blocking call, in which it may go to sleep.
     waiting: Vec<usize>,
 }
 
@@ -53,19 +53,21 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls at the stated locations. Returns None if some member has no slots.
+    /// Attaches a set for blocking calls at the locations that the members stated. Returns its number, or
+    /// None if some member has no slots.
     pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
     }
 
-    /// A set of blocking calls.
+    /// Returns the set of blocking calls with this number.
     #[inline]
     pub(crate) fn blocking(&self, set: usize) -> &AttachedSet {
         &self.blocking[set]
     }
 
-    /// Makes a blocking call, if it is over after `looks` looks. Otherwise `start_round` continues it.
+    /// Starts a blocking call, and looks at most `looks` times whether it is over. Returns None if it is not
+    /// over then, or has failed: `start_round` continues it.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
@@ -90,7 +92,8 @@ impl FlatSets {
         active
     }
 
-    /// Advances a blocking call as far as possible. Returns its outcome, once it has ended.
+    /// Advances the round of a blocking call as far as possible. Returns the round's outcome, once it has
+    /// ended.
     #[inline]
     pub(crate) fn advance(
         &mut self,
@@ -101,13 +104,14 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// A call with a count for each member, or None if slots do not take it, or probably would not.
+    /// Makes a call with a count for each member ready for slots. Returns None if slots do not take it, or
+    /// probably would not since an earlier call was too long.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
     }
 
-    /// Notes that a blocking call with counts was left to a schedule.
+    /// Notes that a blocking call with counts was too long for slots, so that the next ones do not try them.
     pub(crate) fn back_off(&mut self, set: usize) {
         self.blocking[set].backoff.start();
     }
@@ -121,7 +125,7 @@ impl FlatSets {
         }
     }
 
-    /// The sets for which a thread may sleep.
+    /// Returns the sets on which a thread may sleep until another member has begun a round.
     #[inline]
     fn awaited(&self) -> impl Iterator<Item = (FlatCalls, &FlatSet)> {
         let blocking =
@@ -129,18 +133,18 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (FlatCalls::Queued(queue), set)))
     }
 
-    /// Whether a call in a long wait can advance.
+    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has come.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.still_waits())
     }
 
-    /// The sets on which calls wait, and for which member.
+    /// Returns the sets on which a call waits, each with the member that has not begun the call's round.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.awaited().filter(|(_, set)| set.still_waits()).map(|(calls, set)| (calls, set.awaited_member()))
     }
 
-    /// Leaves the set of a comm that is freed here.
+    /// Leaves the set of blocking calls of a comm that the program frees.
     pub(crate) fn leave(&mut self, set: usize) {
         let attached = self.blocking.remove(set);
         self.memory.detach(attached);

@@ -26,25 +26,26 @@ use transport::shm::{Allocator, Shape};
 /// never end.
 const FAILED_LOOKS_MAX: u32 = 1;
 
-/// The members that each member needs in a call.
+/// Which members each member waits for in a call of a test, and what they exchange.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
-    /// Only this root, which needs no other member and may run ahead.
+    /// The members wait for this root only. The root waits for nobody, and may run ahead of the others.
     Root(usize),
-    /// All members; each has a number for each other.
+    /// Each member waits for all others, and gives each of them a number of its own.
     Pairs,
-    /// Like `Pairs`, and each member leaves an answer where it took a number.
+    /// Members exchange numbers as in `Pairs`, and each leaves an answer in the slot from which it took a
+    /// number.
     Asked,
     /// The round after `Asked`: all members take the answers.
     Answered,
 }
 use Needs::*;
 
-/// The contents of slots, by address.
+/// A cell for the contents of each place in a slot, by address.
 type Cells = BTreeMap<usize, Cell<u64>>;
 
-/// A call in which each member contributes a number, which lies beside its word or apart.
+/// A call of a test in which each member contributes a number. It lies beside the member's word, or apart.
 struct NumberCall<'a> {
     needs: Needs,
     /// The call's number, which no other call of a run has.
@@ -62,7 +63,7 @@ impl NumberCall<'_> {
         &self.cells[&set.contribution(rank, bytes).address()]
     }
 
-    /// The cell of a member's number for another, where an all-to-all has it.
+    /// Returns the cell in which an all-to-all puts the number from one member for another.
     fn passage(&self, set: &FlatSet, from: usize, to: usize) -> &Cell<u64> {
         &self.cells[&set.passage(from, to, blocks_bytes(set)).address()]
     }
@@ -157,7 +158,7 @@ impl Round for NumberCall<'_> {
     }
 }
 
-/// A process of the job.
+/// A process of the simulated job: the allocator of its arena, and its sets of slots.
 struct LoomProcess {
     memory: Allocator,
     sets: FlatSets,

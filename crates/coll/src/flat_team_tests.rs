@@ -14,7 +14,7 @@ use std::sync::Mutex;
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
 
-/// The state that members in threads share.
+/// The state that the members of a test share, each of which is a thread.
 struct Team {
     segment: Segment,
     locations: Mutex<Vec<i64>>,
@@ -55,7 +55,7 @@ impl Team {
     }
 }
 
-/// Fails a run in which nothing moves any more.
+/// Fails a test in which no member has made progress for many turns.
 struct Patience {
     turns: u32,
     place: String,

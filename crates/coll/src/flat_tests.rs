@@ -51,7 +51,7 @@ fn word(rank: usize, round: u64, at: usize) -> u64 {
     1f64.to_bits() | drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12
 }
 
-/// The memory of a member.
+/// A buffer of words that belongs to one member of a test.
 struct TestWords(Block);
 
 impl TestWords {
@@ -85,7 +85,7 @@ fn short(collective: Collective, root: usize, bytes: u64) -> Short {
     Short { root, bytes, given: bytes, operator: SUM, ..Short::new(collective) }
 }
 
-/// The form of a call on the fast path, or None if that does not take it.
+/// Returns a call as the fast path makes it (`FlatAllreduce`), or None if the fast path does not take it.
 fn flat(short: &Short) -> Option<FlatAllreduce> {
     let (input, output) = (short.input.contiguous()?, short.output.contiguous()?);
     let is_flat = short.collective == Allreduce && short.root == 0 && short.bytes > 0;
@@ -163,7 +163,7 @@ fn finish(sets: &mut FlatSets, ticket: QueueTicket) -> Result<()> {
     panic!("no other member moves");
 }
 
-/// Short calls leave nothing to schedules.
+/// Stands for the function that asks schedules for their outcomes: short calls leave nothing to schedules.
 fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
     unreachable!("a schedule of a short call")
 }

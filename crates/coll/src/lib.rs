@@ -60,19 +60,21 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
 use vector::LongBlock;
 
-/// Marks the context of schedules for long blocks (`vector.rs`). No comm's context has this bit.
+/// The bit that marks the context of the schedules that carry the long blocks of a gatherv (`vector.rs`). No
+/// comm's context has this bit.
 const LONG_BLOCKS: u64 = 1 << 62;
 
-/// A collective under way, until `Coll::outcome` has given its outcome.
+/// Names a collective that has been started, until `Coll::outcome` has returned its outcome.
 #[derive(Clone, Copy, Debug)]
 pub enum CollTicket {
     /// A collective that a schedule carries out.
     Schedule(InstanceTicket),
-    /// A collective in a queue.
+    /// A collective that is in a comm's queue, over slots.
     Queued(QueueTicket),
 }
 
-/// The collectives of one process.
+/// All that one process needs to carry out collectives: the executor, the sets of slots, and the choices
+/// among them.
 pub struct Coll {
     executor: Executor,
     choice: AlgorithmChoice,
@@ -81,7 +83,7 @@ pub struct Coll {
     messages: MessageSchedules,
     sets: FlatSets,
     policy: Policy,
-    /// Whether proxies get no more work of this rank.
+    /// Whether `stop_offloading` was called, after which proxies get no more work of this rank.
     offload_stopped: bool,
 }
 
@@ -117,7 +119,7 @@ impl Coll {
         self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
     }
 
-    /// Starts a collective.
+    /// Starts a collective by a schedule, without asking whether slots would take it.
     pub fn start(&mut self, members: &Members, call: Call) -> Result<CollTicket> {
         self.start_schedule(members, call).map(CollTicket::Schedule)
     }
@@ -127,30 +129,31 @@ impl Coll {
         !self.offload_stopped && self.executor.takes_message(peer, bytes)
     }
 
-    /// The fewest bytes of a message that a proxy may carry, or None if no proxy carries messages.
+    /// Returns the fewest bytes of a message that a proxy may carry, or None if no proxy carries messages.
     pub fn message_bytes_min(&self) -> Option<u64> {
         self.executor.message_bytes_min()
     }
 
-    /// Whether to offload a message that the rank starts in the comm of this context, by the measurements so
-    /// far; and a record for `message_ended` when the message is over, if this message is measured.
+    /// Decides whether a proxy is to carry a message that the rank starts in the comm of this context.
+    /// Returns that, and a record for `message_ended` if the message is one of those that are measured.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
         let (pays, begun) = self.executor.start_measured_message(group);
         (pays, begun.map(|begun| MeasuredMessage { group, begun }))
     }
 
-    /// Whether to offload a message of these bytes, by the measurements so far.
+    /// Whether measurements so far say that a proxy should carry messages of about this length in the comm of
+    /// this context.
     pub fn message_pays(&self, context: u64, bytes: u64) -> bool {
         self.executor.message_pays(message::group(context, bytes))
     }
 
-    /// Ends the measurement of a message that is over.
+    /// Ends the measurement that `decide_message` started, since the message is over.
     pub fn message_ended(&mut self, MeasuredMessage { group, begun }: MeasuredMessage) {
         self.executor.end_measured_message(group, begun);
     }
 
-    /// Starts this rank's side of a message.
+    /// Starts this rank's side of a message, sending or receiving, as a schedule of one edge.
     pub fn start_message(&mut self, mut message: MessageInstance) -> Result<CollTicket> {
         if self.offload_stopped {
             message.offload = Offload::Off;
@@ -158,7 +161,8 @@ impl Coll {
         self.executor.start(self.messages.start(message)).map(CollTicket::Schedule)
     }
 
-    /// Withdraws a message (`Executor::withdraw`).
+    /// Withdraws the receive of a message. Returns whether it was withdrawn, or None while a proxy on another
+    /// computer has not answered: ask again (`Executor::withdraw`).
     pub fn withdraw(&mut self, ticket: CollTicket) -> Option<bool> {
         let CollTicket::Schedule(ticket) = ticket else { return Some(false) };
         self.executor.withdraw(ticket)
@@ -171,7 +175,7 @@ impl Coll {
         }
     }
 
-    /// Whether a message has ended. Its ticket stays valid.
+    /// Whether a message has ended. The ticket stays valid until `outcome` has returned the outcome.
     pub fn is_over(&self, ticket: CollTicket) -> bool {
         match ticket {
             CollTicket::Schedule(ticket) => self.executor.is_over(ticket),
@@ -203,19 +207,20 @@ impl Coll {
         })
     }
 
-    /// The facts that decide a call's carrier, with the state of the slots that the call would use.
+    /// Collects the facts beside the call that decide its carrier. `slots` is the state of the slots that the
+    /// call would use.
     #[inline(always)]
     pub fn facts(&self, slots: Slots) -> CarrierFacts<'_> {
         CarrierFacts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
-    /// The state of a set of slots for a blocking call.
+    /// Returns whether a set of slots carries a blocking call with these facts, and how.
     #[inline(always)]
     pub fn slots(&self, set: usize, call_facts: &CallFacts) -> Slots {
         Slots::Attached(call_facts.moves(self.sets.blocking(set).space))
     }
 
-    /// The state of a queue's slots for a call.
+    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how.
     #[inline(always)]
     pub fn slots_of_queue(&self, queue: usize, call_facts: &CallFacts) -> Slots {
         match &self.sets.queues.queues[queue].state {
@@ -225,20 +230,21 @@ impl Coll {
         }
     }
 
-    /// Whether an allreduce of vectors of so many bytes becomes a `FlatAllreduce` on this set.
+    /// Whether the fast path (`FlatAllreduce`) takes an allreduce of vectors of so many bytes on this set.
     #[inline]
     pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
         self.policy.may_use_slots(Collective::Allreduce)
             && (bytes as u64).saturating_mul(members as u64) <= self.sets.blocking(set).flat_max
     }
 
-    /// A blocking call with counts on this set, or None if it goes by a schedule.
+    /// Makes a blocking call with counts ready for the slots of this set. Returns None if a schedule is to
+    /// carry it out.
     pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         self.sets.vector(set, call)
     }
 
-    /// Whether a schedule must carry out a call, as all members know from its round. If so, the next calls
-    /// try no round.
+    /// Whether a schedule must carry out a call with counts, because its round has shown that some
+    /// contribution is too long for slots. The next calls then try no round.
     pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
         let is_scheduled = vector.is_scheduled();
         if is_scheduled {
@@ -284,14 +290,15 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// The form in which a set carries out a call. Also sets the call's rounds.
+    /// Returns how a set carries out a call that fits: through slots, or by reading memory. Also sets the
+    /// number of the call's rounds.
     #[inline]
     pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> FlatForm {
         self.sets.blocking(set).form(short, moved)
     }
 
-    /// Allocates this rank's slots among these members. Returns the location, which all members then
-    /// exchange.
+    /// Allocates this rank's slots for a set among the ranks `peers`. Returns their location, which all
+    /// members then exchange.
     pub fn alloc_slots(&mut self, peers: &[u32]) -> u64 {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
@@ -315,7 +322,7 @@ impl Coll {
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Starts a call for which no member waits yet, in a queue if the queue takes it.
+    /// Starts a nonblocking call, in the queue if the queue's slots take it, and else by a schedule.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let call_facts = CallFacts::of(&call, size, one_group, CallMode::Nonblocking, false);
@@ -391,7 +398,7 @@ impl Coll {
         self.sets.try_now(set, &mut call, looks)
     }
 
-    /// Starts a round of a call on slots.
+    /// Starts a round of a call on a set of slots, or continues the one that `try_now` has started.
     #[inline]
     pub fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         self.sets.start_round(set, call)
@@ -408,7 +415,8 @@ impl Coll {
         self.sets.advance(set, active, call)
     }
 
-    /// Whether the last blocking call waits for a member that may need this cpu.
+    /// Whether the last blocking call on this set waits for a member that may need this cpu, so that the rank
+    /// should yield.
     #[inline]
     pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
         self.sets.blocking(set).set.waits_on_cpu(cpu)
@@ -425,13 +433,13 @@ impl Coll {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a call over slots in a long wait can advance.
+    /// Whether a call over slots, in which a thread may sleep, can go on.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
     }
 
-    /// Leaves the set of a comm that is freed here.
+    /// Leaves the set of slots of a comm that the program frees.
     pub fn leave(&mut self, set: usize) {
         self.sets.leave(set);
     }
@@ -480,33 +488,36 @@ impl Coll {
         self.executor.called(call);
     }
 
-    /// The rank's executor, for joining its proxy.
+    /// Returns the rank's executor, through which the rank joins a proxy on another computer.
     pub fn executor(&mut self) -> &mut Executor {
         &mut self.executor
     }
 
-    /// whether notes wait for a proxy on another computer (`Executor::has_urgent_notes`).
+    /// Whether a note waits to be sent to a proxy on another computer and must not wait for the next MPI
+    /// call.
     #[inline]
     pub fn has_urgent_notes(&self) -> bool {
         self.executor.has_urgent_notes()
     }
 
-    /// Exchanges notes with drivers on other hosts (`Executor::exchange`).
+    /// Sends and receives notes about edges between hosts (`Executor::exchange`). Returns whether anything
+    /// moved.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         self.executor.exchange(port)
     }
 
-    /// The next message that a collective has for, or expects from, a rank on another host.
+    /// Returns the next message to a rank of another host, or from one, that a collective needs; None if
+    /// there is none now.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.executor.next_edge()
     }
 
-    /// Reports how a message of `next_edge` has ended.
+    /// Reports to the collective that a message which `next_edge` returned has ended.
     pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         self.executor.edge_ended(edge, outcome);
     }
 
-    /// The outcome of a collective, once it has ended. The ticket is then spent.
+    /// Returns the outcome of a collective, or None before it has ended. The ticket is not valid after that.
     pub fn outcome(&mut self, ticket: CollTicket) -> Option<Result<()>> {
         match ticket {
             CollTicket::Schedule(ticket) => self.executor.outcome(ticket),
@@ -516,7 +527,7 @@ impl Coll {
         }
     }
 
-    /// How a schedule carries out a collective, or has carried it out.
+    /// Returns how a schedule carries out a collective, for traces. None if no schedule does.
     #[cold]
     pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
@@ -527,12 +538,12 @@ impl Coll {
         self.executor.carried(schedule).map(|carried| telemetry::Carried { algorithm, ..carried })
     }
 
-    /// Whether anything has changed since the last `poll`; asked before the rank sleeps.
+    /// Whether shared memory has changed since the last `poll`. The rank asks before it goes to sleep.
     pub fn has_events(&self) -> bool {
         self.executor.has_events() || self.sets.has_events()
     }
 
-    /// Whether peers need nothing more of collectives that have ended for the program.
+    /// Whether no peer needs anything more of collectives that have ended here, so that this rank may leave.
     pub fn is_quiet(&self) -> bool {
         self.executor.is_quiet()
     }
@@ -542,22 +553,24 @@ impl Coll {
         self.executor.is_busy()
     }
 
-    /// The rank's arena, for other allocations (MPI_Alloc_mem).
+    /// Returns the allocator of the rank's arena, from which MPI_Alloc_mem takes memory, too.
     pub fn memory(&mut self) -> &mut Allocator {
         self.executor.memory()
     }
 
-    /// All collectives under way.
+    /// Returns all collectives that schedules carry out at present, for reports.
     pub fn pending(&self) -> Vec<executor::PendingOperation> {
         self.executor.pending()
     }
 
-    /// The sets on which calls wait, and for each the member that has not started the first call.
+    /// Returns the sets of slots on which calls wait, each with the member that has not begun the first of
+    /// these calls.
     pub fn pending_on_flat(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.sets.pending()
     }
 
-    /// The next warning for the user.
+    /// Returns the next warning to show to the user, such as that memory cannot be read; None if there is
+    /// none.
     pub fn warning(&mut self) -> Option<String> {
         self.executor.warning()
     }

@@ -11,31 +11,32 @@ use std::sync::Arc;
 /// A message whose match has been made. Both sides pass the same numbers.
 #[derive(Debug)]
 pub struct MessageInstance {
-    /// A context, which no collective has.
+    /// The context that, with `sequence`, names the message on both sides. No collective has this context.
     pub context: u64,
-    /// The message's number in the context.
+    /// The number of the message among those of its context, equal on both sides.
     pub sequence: u32,
-    /// The sender and the receiver.
+    /// The peers of the job that send and receive: first the sender, then the receiver.
     pub peers: Arc<[u32]>,
-    /// Whether this rank sends.
+    /// Whether this rank is the sender of the message.
     pub sends: bool,
     /// The bytes of the message. The receiver takes what fits; if the message is longer, the receive ends
     /// with MPI_ERR_TRUNCATE.
     pub buffer: Buffer,
-    /// What may carry the message.
+    /// Whether a proxy or the rank itself is to carry the message.
     pub offload: Offload,
     /// Whether both sides know that the other starts the message, with as many bytes.
     pub matched: bool,
 }
 
-/// The measurement of a message: whether the rank computes until it is over.
+/// A message that is being measured, to learn whether the rank computes while such messages are under way.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredMessage {
     pub(crate) group: (u64, u32),
     pub(crate) begun: MeasuredStart,
 }
 
-/// The group in which messages are measured together: those of the same comm and of about the same length.
+/// Returns the key under which a message is measured. Messages of one comm and of about the same length share
+/// it.
 pub(crate) fn group(context: u64, bytes: u64) -> (u64, u32) {
     (context, bytes.checked_ilog2().unwrap_or(0))
 }
@@ -50,7 +51,7 @@ impl MessageSchedules {
         MessageSchedules([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
 
-    /// The call of the executor that starts this side of the message.
+    /// Returns what the executor needs to start this side of the message.
     pub(crate) fn start(&self, message: MessageInstance) -> Start {
         let MessageInstance { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };

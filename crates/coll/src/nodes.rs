@@ -6,13 +6,13 @@ use schedule::NodeMap;
 use std::sync::Arc;
 use transport::shm::Segment;
 
-/// The most comms that are kept. Above it all are forgotten.
+/// The most comms whose placement is kept. When there are more, all are forgotten.
 const MAPS_MAX: usize = 64;
 
-/// The maps of comms by the address of their members.
+/// The placements that were worked out for comms, by the address of the comm's list of members.
 #[derive(Default)]
 pub(crate) struct NodeMaps {
-    /// The maps, with the members, whose memory therefore gets no other use.
+    /// Each placement, with the list of members. The map holds that list, so its address gets no other use.
     maps: FxHashMap<usize, Members>,
 }
 
@@ -30,7 +30,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The placement of the ranks of a map.
+    /// Sums up a map: one node, a node for each rank, or something between.
     pub fn of(map: NodeMap) -> Placement {
         match map.nodes() {
             0 | 1 => Placement::Together,
@@ -39,14 +39,15 @@ impl Placement {
         }
     }
 
-    /// The map, or None if it makes no difference to an algorithm.
+    /// Returns the map, or None if all ranks are on one node or each is on its own: then no algorithm needs
+    /// it.
     pub fn map(&self) -> Option<&Arc<NodeMap>> {
         if let Placement::Over(map) = self { Some(map) } else { None }
     }
 }
 
 impl NodeMaps {
-    /// The placement of these members.
+    /// Returns the placement of the ranks `peers`, and works it out first if it is not kept.
     pub(crate) fn of(&mut self, peers: &Arc<[u32]>, segment: &Segment) -> Placement {
         if !segment.has_nodes() {
             return Placement::Together;

@@ -21,40 +21,41 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::{Segment, cma};
 
-/// The value that stands for the root, which these collectives lack, in the facts of the first round.
+/// The value in the place of the root in the first round's facts: all-to-all and allgather have no root.
 const PULLED: usize = 15;
-/// A flag in the facts of the second round: this member could not read.
+/// The flag, in the facts that a member publishes in the second round, that it could not read another's
+/// memory.
 const UNREAD: u64 = 1 << LENGTH_BITS;
 
 /// What a round of a pulled call is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PullPhase {
-    /// Members publish addresses, and read.
+    /// Each member publishes the address of its blocks, and reads the blocks of the others.
     Read,
-    /// Members publish whether they could read.
+    /// Each member publishes whether it could read. After this round it may change its buffers.
     Close,
-    /// Members put the bytes of each block from this byte on into their slots.
+    /// Some member could not read: each puts a piece of each block, from this byte on, into its slot.
     Pieces(usize),
 }
 
-/// An all-to-all or allgather of long blocks.
+/// An all-to-all or allgather of long blocks, in which each member reads the others' memory.
 #[derive(Debug)]
 pub struct Pull {
     call: Short,
     phase: PullPhase,
-    /// The address at which the others read.
+    /// The address in this process at which the other members read this member's blocks.
     address: u64,
-    /// A copy of this member's blocks, if the others cannot read them in its buffer.
+    /// A copy of this member's blocks that the others read. None if they can read the program's buffer.
     packed: Option<Block>,
     segment: Segment,
-    /// Whether this member could not read.
+    /// Whether this member could not read the memory of some other member.
     failed: bool,
-    /// Whether some member could not read.
+    /// Whether some member of the set could not read, so that further rounds carry pieces through the slots.
     in_pieces: bool,
 }
 
 impl Pull {
-    /// The pulled form of a call.
+    /// Makes a call with long blocks ready to be pulled.
     #[cold]
     pub(crate) fn new(call: &Short, segment: &Segment) -> Pull {
         debug_assert!(is_pullable(call.collective));
@@ -113,8 +114,8 @@ impl Pull {
         (1..members).map(|after| (set.rank() + after) % members).try_for_each(|rank| self.read(set, rank))
     }
 
-    /// The number of blocks in a contribution, and the bytes of each block that a round of pieces from `at`
-    /// on carries.
+    /// Returns how many blocks a contribution has, and how many bytes of each block the round of pieces from
+    /// byte `at` on carries.
     fn pieces(&self, set: &FlatSet, at: usize) -> (usize, usize) {
         let blocks = if self.call.collective == Collective::Alltoall { set.size() } else { 1 };
         let most = (set.contribution_max() / blocks).max(1);
@@ -144,7 +145,7 @@ impl Pull {
         }
     }
 
-    /// The root and the bytes in the facts.
+    /// Returns the values in the places of root and length in the facts of the present round.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
             PullPhase::Read => (PULLED, self.call.bytes),

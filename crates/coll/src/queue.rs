@@ -25,11 +25,11 @@ use sys::Block;
 /// A function that returns the outcome of a schedule, once it has ended.
 pub(crate) type ScheduleOutcome<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
-/// A call in a queue, until `Coll::outcome` has given its outcome.
+/// Names a call in a queue until `Coll::outcome` has returned its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call for a schedule.
+/// A call that a schedule is to carry out, or may have to.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
@@ -37,11 +37,12 @@ pub(crate) struct ScheduleCall {
     pub members: Members,
 }
 
-/// The calls of some members, one after the other.
+/// The nonblocking calls of a comm, a file or a persistent collective, which go over one set of slots in
+/// turn.
 pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
-    /// Whether no more calls are made here.
+    /// Whether the program will make no more calls in this queue. It ends with its last call.
     closed: bool,
 }
 
@@ -49,34 +50,35 @@ pub(crate) enum QueueState {
     /// The members exchange the locations of their slots.
     Attaching(Box<Attaching>),
     Attached(AttachedSet),
-    /// Some member has no slots, or has a proxy, so all calls go by schedules.
+    /// Some member has no memory for slots, or has a proxy, so schedules carry out all calls of this queue.
     Refused,
-    /// The locations are invalid, so all calls fail.
+    /// The locations that members stated are invalid, so all calls of this queue fail.
     Broken(Error),
 }
 
-/// The allgather of the locations of all slots.
+/// The allgather by which the members of a queue learn where the slots of all lie.
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
-    /// The input of the schedule, which is the same location.
+    /// The memory from which the allgather sends: a copy of `location`. It must live until the schedule has
+    /// ended.
     pub _input: Block,
     pub output: Block,
     pub rank: usize,
     pub peers: Arc<[u32]>,
 }
 
-/// A call in a queue.
+/// A call in a queue: its form, its present round, and what schedules do for it.
 pub(crate) struct QueuedCall {
     active: Option<ActiveRound>,
     form: CallForm,
-    /// The outcome of the call's rounds, once they are over.
+    /// The outcome of the call's rounds over slots. None before they are over.
     pub(crate) outcome: Option<Result<()>>,
-    /// The schedules that carry out what the rounds did not.
+    /// The schedules that carry out the parts of the call that slots did not take.
     pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
-/// The form of a queued call.
+/// The form in which slots carry out a queued call, as far as that is decided.
 enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
@@ -87,10 +89,11 @@ enum CallForm {
     Over,
 }
 
-/// The part of a call that schedules carry out.
+/// The part of a queued call that slots did not take, for which `Coll` starts schedules.
 pub(crate) struct Remainder {
     pub queued: usize,
-    /// The call and the number of its round, or None if it did not go over slots.
+    /// The call with counts that went over slots, and the number of its round. None if a schedule carries out
+    /// the whole call.
     pub tried: Option<(Vector, u64)>,
     pub whole: ScheduleCall,
 }
@@ -101,14 +104,14 @@ pub(crate) struct Queues {
     pub(crate) queues: Slab<CallQueue>,
     /// Calls whose outcome the program has not asked for yet.
     pub(crate) calls: Slab<QueuedCall>,
-    /// The queues in which something is under way.
+    /// The indices of the queues that the next poll looks at, because something is under way in them.
     pub(crate) busy: Vec<usize>,
     /// The remainders that `Coll` must start.
     pub(crate) remainders: Vec<Remainder>,
 }
 
 impl QueuedCall {
-    /// A call that is made before the set is attached.
+    /// Makes a call whose form is decided once the set of its queue is attached.
     pub(crate) fn undecided(whole: ScheduleCall) -> QueuedCall {
         QueuedCall::new(CallForm::Undecided(Box::new(whole)))
     }
@@ -148,8 +151,8 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes the part of a call that is left for schedules, once its rounds are over; `round` is the last
-    /// one.
+    /// Takes the part of a call that slots did not carry out, once its rounds are over. `round` is the number
+    /// of the last round; None if the call went over no slots.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -207,7 +210,7 @@ impl CallQueue {
         CallQueue { state, calls: VecDeque::new(), closed: false }
     }
 
-    /// The set, once it is attached.
+    /// Returns the set of slots of this queue, or None before it is attached.
     pub(crate) fn set(&self) -> Option<&FlatSet> {
         if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
     }
@@ -219,7 +222,7 @@ impl CallQueue {
 }
 
 impl Attaching {
-    /// The next state, once all members have stated their locations.
+    /// Returns the state that follows `Attaching`, or None while the allgather of locations has not ended.
     fn poll(&self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
@@ -246,7 +249,7 @@ impl Queues {
         queue
     }
 
-    /// Makes a call after all earlier calls of its queue.
+    /// Adds a call to its queue, behind all calls made before. Returns the call's ticket.
     #[inline(always)]
     pub(crate) fn push(
         &mut self,
@@ -267,7 +270,8 @@ impl Queues {
         QueueTicket(number)
     }
 
-    /// The last schedule that carries out a part of a call.
+    /// Returns the schedule that was started last for a part of this call, or None if slots carry out all of
+    /// it.
     pub(crate) fn schedule_of(&self, ticket: QueueTicket) -> Option<executor::InstanceTicket> {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }

@@ -14,7 +14,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The bytes of the pieces in which a share is reduced and copied. A piece stays in the L2 cache.
+/// The bytes of a share that a member reduces and copies at a time, so that they stay in the L2 cache.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
 impl Round for Short {
@@ -131,8 +131,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// The bytes of one copy. A short copy uses vector instructions, where the L2 cache holds all that is
-    /// touched.
+    /// Returns the most bytes that one copy moves. Where the L2 cache holds all that is touched they are few,
+    /// since short copies use vector instructions; elsewhere there is no bound.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
@@ -202,7 +202,7 @@ impl Round for FlatAllreduce {
 }
 
 impl FlatAllreduce {
-    /// A member's vector.
+    /// Returns where the vector of a member lies.
     #[inline(always)]
     fn operand(&self, set: &FlatSet, rank: usize) -> Span {
         let bytes = self.input.bytes();

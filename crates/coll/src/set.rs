@@ -27,42 +27,44 @@ pub(crate) const BESIDE_MAX: u64 = 120;
 /// than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
-/// What a member does in a round of a call. `next_phase` leads from one round of a call to the next.
+/// What a member does in each round of a call: the methods of the types of calls that go over slots.
 pub trait Round {
-    /// The bits of the word in which members may differ.
+    /// The bits of the facts that may differ from member to member.
     const MINE: u64;
-    /// The facts of the call, which all members publish alike except for the bits of `MINE`.
+    /// Returns the facts of the call in its present round (`word.rs`). All members publish the same, except
+    /// for `MINE`.
     fn facts(&self) -> u64;
-    /// The collective of the call.
+    /// Returns which collective the call is.
     fn collective(&self) -> Collective {
         collective_of(self.facts())
     }
-    /// Writes this member's contribution. Returns its word, which differs from `word` only in bits of `MINE`.
+    /// Writes this member's contribution to its slot. Returns the word to publish, which differs from `word`
+    /// in the bits of `MINE` only.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Copies the data that needs no other member, after the word is published.
+    /// Copies the data that this member gives itself. It runs after the word is published, while others come.
     fn copy_own(&mut self, _set: &FlatSet) {}
-    /// The members whose contributions this member needs.
+    /// Returns the range of members without whose contributions the member `rank` cannot end the round.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
-    /// Takes the result from the slots.
+    /// Takes this member's result from the slots, once all members that it needs have begun the round.
     fn take(&mut self, set: &FlatSet) -> Result<()>;
-    /// Moves to the next round of the call. Returns false if this was the last one.
+    /// Moves the call to its next round. Returns false if the round was its last one.
     fn next_phase(&mut self) -> bool {
         false
     }
-    /// The error for a member that has begun the round with another word.
+    /// Makes the error for the case that member `rank` has begun this round with other facts, in `word`.
     fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error;
 }
 
-/// A round under way.
+/// A round that this member has started and not ended.
 #[derive(Debug)]
 pub struct ActiveRound {
-    /// The word of all members that make the same call.
+    /// The word that every member publishes that makes the same call, except for the bits of `Round::MINE`.
     pub(crate) word: u64,
     /// Whether this member has published its word.
     pub(crate) posted: bool,
-    /// The members at which this one still has to look.
+    /// The members at whose words this one still has to look, before it can take the result.
     ahead: Range<usize>,
-    /// Whether the round needs all members.
+    /// Whether the result needs the contributions of all members, not only some.
     all: bool,
 }
 
@@ -70,15 +72,15 @@ pub struct ActiveRound {
 pub struct FlatSet {
     rank: usize,
     members: Vec<SetMember>,
-    /// The slots, by parity of the round, then by member.
+    /// The slots of all members: first those for even rounds, then those for odd rounds.
     slots: [Vec<FlatSlot>; 2],
     round: u64,
     /// The latest round that all members are known to have begun.
     started: u64,
-    /// The member that a round last waited for, and the round that it had not begun.
+    /// The member for which this one has waited last, and the number of the round that it had not begun.
     awaited: (usize, u64),
-    /// The bytes up to which all buffers of a call stay in the L2 cache and are copied by vector
-    /// instructions.
+    /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache, so that vector
+    /// instructions copy them.
     pub(crate) near_bytes_max: usize,
     /// Whether a member could not read another's memory in some call. All members know this.
     pub(crate) reads_fail: Cell<bool>,
@@ -89,11 +91,12 @@ pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: RankPageRef,
-    /// How many other members have left the set, a word in the member's arena.
+    /// A word in this member's arena: how many other members have left the set. The slots are free when all
+    /// have.
     pub(crate) left: ArenaWords,
 }
 
-/// The memory for one member's contribution to every second round.
+/// One slot of a member, for even or for odd rounds: its word, and the memory for its contribution.
 pub(crate) struct FlatSlot {
     pub(crate) word: ArenaWords,
     /// The memory for contributions of up to `BESIDE_MAX` bytes.
@@ -103,7 +106,7 @@ pub(crate) struct FlatSlot {
 }
 
 impl FlatSet {
-    /// The set of these members before its first round. `rank` is this member.
+    /// Makes a set of these members that has made no round yet. `rank` is this process's index among them.
     pub(crate) fn new(
         rank: usize,
         members: Vec<SetMember>,
@@ -122,7 +125,7 @@ impl FlatSet {
         }
     }
 
-    /// The number of the last round.
+    /// Returns the number of the round that this member started last.
     pub(crate) fn round(&self) -> u64 {
         self.round
     }
@@ -158,12 +161,12 @@ impl FlatSet {
         }
     }
 
-    /// The facts of a member that is known to have begun this round.
+    /// Returns the facts that a member has published in this round. It must be known to have begun the round.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
         self.slots(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
     }
 
-    /// A member's contribution of `total` bytes to this round.
+    /// Returns where the `total` bytes lie that a member contributes to this round.
     #[inline]
     pub(crate) fn contribution(&self, rank: usize, total: u64) -> Span {
         self.bytes_of(self.round, rank, total)
@@ -174,8 +177,8 @@ impl FlatSet {
         self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
 
-    /// This member's contribution of `total` bytes to the round before. It stays until this member begins the
-    /// next round.
+    /// Returns where this member's contribution of `total` bytes to the round before lies. It stays until
+    /// this member begins the next round.
     pub(crate) fn last_contribution(&self, total: u64) -> Span {
         self.bytes_of(self.round - 1, self.rank, total)
     }
@@ -194,7 +197,8 @@ impl FlatSet {
         self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
     }
 
-    /// The block from one member to another in an all-to-all of `total` bytes of each member.
+    /// Returns where the block from one member to another lies in an all-to-all to which each member
+    /// contributes `total` bytes.
     #[inline]
     pub(crate) fn passage(&self, from: usize, to: usize, total: u64) -> Span {
         let block = total as usize / self.members.len();
@@ -214,7 +218,7 @@ impl FlatSet {
         &self.slots[round as usize % 2]
     }
 
-    /// Whether a member has begun a round, and not yet the round two later.
+    /// Whether a member has begun this round and not yet the round two later, by the word in its slot.
     #[inline]
     fn has_started(&self, rank: usize, round: u64) -> bool {
         let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
@@ -227,7 +231,7 @@ impl FlatSet {
         !self.has_started(self.awaited.0, self.awaited.1)
     }
 
-    /// The member for which a round waited last.
+    /// Returns the rank of the member for which a round has waited last.
     pub(crate) fn awaited_member(&self) -> usize {
         self.awaited.0
     }

@@ -12,8 +12,8 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The longest contribution of a member, and the most bytes that a member reads from all members. Pulled
-/// calls have `PULLED_MAX`.
+/// The longest contribution of a member, in bytes, and the most bytes that a member reads from all members.
+/// Calls that are pulled may be longer (`PULLED_MAX`).
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
 /// The most bytes that a member of a pulled call reads from all members. Meanwhile it makes no other
@@ -21,7 +21,7 @@ pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
 /// The bytes of all members' vectors above which an allreduce takes two rounds.
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
-/// The same bound where members share cpus, so that each round costs a yield.
+/// The value of `FLAT_MAX` where members share cpus: each round costs a yield, so one round pays for longer.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
 /// The most members that use slots. Each reads the slots of all, so for more members a schedule of
 /// logarithmic depth is faster.
@@ -35,7 +35,8 @@ pub(crate) fn is_pullable(collective: Collective) -> bool {
     matches!(collective, Collective::Alltoall | Collective::Allgather)
 }
 
-/// The bytes that each member, or only the root, contributes to a call of `bytes` bytes.
+/// Returns the bytes that each member (or only the root) contributes to a call whose vector or block has
+/// `bytes` bytes.
 #[inline(always)]
 pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -> u64 {
     match collective {
@@ -44,10 +45,10 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
     }
 }
 
-/// The round of its call in which a member is.
+/// Which of its rounds a call is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPhase {
-    /// The only round.
+    /// The only round of a call that takes just one.
     Whole,
     /// The first round of a long allreduce: each member reduces its share, and leaves it in the others'
     /// slots.
@@ -59,13 +60,14 @@ pub(crate) enum ShortPhase {
 /// A collective over slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// The collective, which has no counts for each member.
+    /// Which collective it is: any that has no count for each member.
     pub collective: Collective,
-    /// The round of the call.
+    /// Which of its rounds the call is in.
     pub(crate) phase: ShortPhase,
     /// The root's rank, or 0.
     pub root: usize,
-    /// The vector of a broadcast or reduction, or one member's block: the length that this member expects.
+    /// The length that this member expects, in bytes: of the vector in a broadcast or reduction, otherwise of
+    /// one member's block.
     pub bytes: u64,
     /// The length that this member gives, or `bytes` if it only receives.
     pub given: u64,
@@ -73,11 +75,12 @@ pub struct Short {
     pub input: Buffer,
     /// The memory of the result. That of a reduction has no gaps.
     pub output: Buffer,
-    /// The bytes of the vector that this member reduces.
+    /// The range of the vector's bytes that this member reduces: all, or its share if the call takes two
+    /// rounds.
     pub part: Range<usize>,
     /// Whether this member's block is in the output already.
     pub in_place: bool,
-    /// The operator and the type of a reduction.
+    /// The operator of a reduction and the type of its elements; None for other collectives.
     pub operator: Option<(PredefinedOp, Basic)>,
 }
 
@@ -99,7 +102,7 @@ impl Short {
         }
     }
 
-    /// A new call, filled in.
+    /// Makes a short call of `call`. Returns None if slots do not take it.
     #[cfg(test)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);
@@ -202,7 +205,7 @@ impl Short {
         contribution(self.collective, self.bytes, members)
     }
 
-    /// The position of a member's block among those of all.
+    /// Returns the range of bytes of a member's block in the blocks of all members.
     #[inline]
     pub(crate) fn block_of(&self, rank: usize) -> Range<usize> {
         let block = self.bytes as usize;
@@ -221,7 +224,7 @@ impl Short {
         }
     }
 
-    /// The members whose slots the member `rank` needs.
+    /// Returns the range of members whose contributions member `rank` needs in this round.
     #[inline]
     pub(crate) fn waits_for(&self, rank: usize, members: usize) -> Range<usize> {
         use Collective::*;

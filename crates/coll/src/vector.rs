@@ -18,34 +18,36 @@ use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::ops::Range;
 
-/// The longest contribution. Above it one copy is faster than two.
+/// The longest contribution, in bytes, to a call with counts. Above it one copy by a schedule is faster than
+/// two through slots.
 const BYTES_MAX: u64 = 128 << 10;
 
 /// How many calls go by schedules without a round, after a call that was too long for its slots.
 const SKIPPED_MAX: u32 = 15;
 
-/// How many of the next calls try no round.
+/// Counts down the calls that go by a schedule without trying slots, after one that was too long.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);
 
-/// A call with counts, as one member makes it over slots.
+/// A collective with a count for each member, as one member makes it over slots.
 #[derive(Debug)]
 pub struct Vector {
     collective: Collective,
     root: usize,
-    /// The data that this member gives to each receiver, or to all.
+    /// The data that this member gives: a buffer for each receiver, or one for all.
     gives: CallBuffer,
-    /// The memory for what this member takes from each member, or from the root.
+    /// The memory for what this member receives: a buffer for each sender, or one for the root's data.
     takes: CallBuffer,
     in_place: bool,
     bytes_max: u64,
-    /// Whether a schedule carries the call out.
+    /// Whether a schedule must carry out the whole call, because some contribution is too long for the slots.
     scheduled: bool,
-    /// The members whose long blocks a schedule brings to this member.
+    /// The senders of a gatherv whose blocks are too long for slots, and come to this member by schedules.
     long: Vec<usize>,
 }
 
-/// A block of a gatherv that a schedule of two ranks carries.
+/// A block of a gatherv that is too long for slots, which a schedule of two ranks carries from its sender to
+/// the root.
 #[derive(Debug)]
 pub(crate) struct LongBlock {
     pub(crate) from: usize,
@@ -68,8 +70,8 @@ impl Backoff {
 }
 
 impl Vector {
-    /// The call for slots with space for contributions of `bytes_max`, or None if slots do not take it. All
-    /// members come to the same answer.
+    /// Makes a call with counts ready for slots with space for contributions of `bytes_max` bytes. Returns
+    /// None if slots do not take the call. All members come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
@@ -112,7 +114,8 @@ impl Vector {
         received.chain(self.given(rank).first().filter(sends).map(move |block| long(rank, block)))
     }
 
-    /// Whether contributions have a block for each member.
+    /// Whether each contribution has a block for each receiver, and so begins with the table of where these
+    /// end.
     fn has_table(&self) -> bool {
         !matches!(self.collective, Collective::Gatherv | Collective::Allgatherv)
     }
@@ -139,7 +142,7 @@ impl Vector {
         }
     }
 
-    /// The memory for the block of a member.
+    /// Returns the memory for the block that member `from` gives to this one.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
             CallBuffer::Each(blocks) => &blocks[from],
@@ -159,7 +162,7 @@ impl Vector {
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
-    /// Takes a member's block for this member.
+    /// Copies the block that member `from` gives to this member out of its slot.
     fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
         let total = length_of(set, from);
         if total == LENGTH_MAX {

@@ -22,18 +22,18 @@ pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
-/// The facts of a call.
+/// Packs collective, root and length into the facts of a call.
 #[inline]
 pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
     (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
 }
 
-/// A word with another length.
+/// Replaces the length in a word, and returns the word.
 pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
-/// The collective of a call's facts.
+/// Returns the collective that the facts of a call name.
 #[cold]
 pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
@@ -45,7 +45,8 @@ pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64
 }
 
-/// The error at rank `me`, which makes this call, if rank `rank` has published another word.
+/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. The other arguments
+/// are what `me` calls.
 #[cold]
 pub(crate) fn disagree(
     collective: Collective,
@@ -67,7 +68,8 @@ pub(crate) fn disagree(
     Error::new(Class::Truncate, sentence)
 }
 
-/// The error if collective or root differ.
+/// Makes the error for two members of a round whose collectives or roots differ. `theirs` are the facts of
+/// `rank`.
 #[cold]
 pub(crate) fn differ(collective: Collective, root: usize, me: usize, rank: usize, theirs: u64) -> Error {
     let theirs_root = theirs >> LENGTH_BITS & 15;

@@ -36,25 +36,28 @@ pub enum CallMode {
     Persistent,
 }
 
-/// A call as far as its carrier depends on it. All members know this alike.
+/// The facts about a call on which its carrier depends. All members of the comm have the same facts.
 #[derive(Clone, Copy, Debug)]
 pub struct CallFacts {
-    /// The collective.
+    /// Which collective is called.
     pub collective: Collective,
-    /// The bytes of `Call::bytes`.
+    /// The length by which algorithms are chosen, in bytes, as `Call::bytes` returns it.
     pub bytes: u64,
-    /// The ranks of the comm.
+    /// The number of ranks in the comm, in both groups of an intercommunicator.
     pub members: u32,
     /// How the program makes the call.
     pub mode: CallMode,
-    /// Whether all ranks of one group take part with each other, rather than neighbours or two groups.
+    /// Whether every rank exchanges with every other rank of one group. In neighborhood collectives and on
+    /// intercommunicators they do not.
     pub everybody: bool,
-    /// Whether the call reduces packed images of elements with gaps, or by an operator of the program.
+    /// Whether the call is a reduction on packed copies of elements with gaps, or by an operator of the
+    /// program.
     pub imaged: bool,
 }
 
 impl CallFacts {
-    /// The facts of a call on `members` ranks. `one_group`: whether they are one group.
+    /// Collects the facts of a call on `members` ranks. `one_group`: whether the comm is an
+    /// intracommunicator.
     #[inline(always)]
     pub fn of(call: &Call, members: u32, one_group: bool, mode: CallMode, imaged: bool) -> CallFacts {
         let everybody = one_group && call.neighbors.is_none();
@@ -68,23 +71,24 @@ impl CallFacts {
         }
     }
 
-    /// How slots of this space carry the call, or None if they do not.
+    /// Returns how slots of this space carry the call, or None if the call does not fit them.
     #[inline(always)]
     pub fn moves(&self, space: Space) -> Option<Moved> {
         space.moves(self.collective, self.bytes, self.members as usize)
     }
 }
 
-/// The other facts that decide: settings, and what members have found or exchanged.
+/// The facts beside the call on which its carrier depends: settings, and what members have found out or
+/// exchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierFacts<'a> {
-    /// The settings.
+    /// The settings that restrict the choice.
     pub policy: &'a Policy,
-    /// The collective library, if one is loaded.
+    /// What the loaded collective library (NCCL or its like) can do; None if none is loaded.
     pub library: Option<LibraryFacts>,
     /// Whether all members are on one host with devices whose kernels have the operator.
     pub on_devices: bool,
-    /// The slots of the comm's blocking calls, or of its queue.
+    /// The state of the comm's slots for blocking calls. For a nonblocking call, that of its queue's slots.
     pub slots: Slots,
 }
 
@@ -98,10 +102,10 @@ macro_rules! carriers {
         }
 
         impl Carrier {
-            /// All carriers, in the order in which they are asked.
+            /// All carriers, in the order in which `choose` asks whether they take a call.
             pub const ALL: &[Carrier] = &[$(Carrier::$carrier),*];
 
-            /// The carrier in words.
+            /// Returns the name of the carrier in words, for reports.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Carrier::$carrier => $name,)*
@@ -109,7 +113,7 @@ macro_rules! carriers {
             }
         }
 
-        /// The carrier of a call, and why it is that one: the first that takes it.
+        /// Returns the first carrier that takes a call, and why it takes the call.
         #[inline(always)]
         pub fn choose(call: &CallFacts, facts: &CarrierFacts) -> (Carrier, Why) {
             $(if let Some(why) = $file::takes(call, facts) {

@@ -6,24 +6,24 @@ use executor::Offload;
 use schedule::algorithm::Collective;
 use settings::Settings;
 
-/// The settings, in the form in which the carriers use them.
+/// The settings that decide which carrier takes a call, in the form in which the carriers use them.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The collectives that may go over slots: a bit for each.
+    /// The collectives that the settings allow to go over slots: bit c is set for collective number c.
     slots: u32,
     /// What is to execute schedules: the caller or a proxy.
     pub offload: Offload,
-    /// The least bytes of an operation that is offloaded to a proxy.
+    /// The fewest bytes of an operation at which `Offload::Auto` gives it to a proxy.
     pub offload_bytes_min: u64,
-    /// Whether members compare their arguments.
+    /// Whether members compare the arguments of each collective first (OUTBOARD_CHECK).
     pub(super) is_checked: bool,
-    /// The least bytes for a collective library; 0: as measured.
+    /// The fewest bytes of a call that a collective library takes. With 0 the measured bound applies.
     pub(super) ccl_bytes_min: u64,
-    /// The least bytes for devices.
+    /// The fewest bytes of a call that the kernels of devices take.
     pub(super) device_bytes_min: u64,
     /// Whether messages between hosts advance while their ranks compute, because they lie in sockets.
     pub is_carried_by_kernel: bool,
-    /// Whether devices take part.
+    /// Whether the settings let the kernels of devices carry out collectives (OUTBOARD_DEVICE).
     pub(super) has_devices: bool,
 }
 

@@ -15,8 +15,8 @@ pub(super) fn takes(_: &CallFacts, _: &CarrierFacts) -> Option<Why> {
 /// messages of the ranks, which the kernel has taken before the program computes (docs/measured/hosts.md).
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
-/// The bytes from which on edges between hosts are fetched by proxies; shorter edges are messages of the
-/// ranks. `call` is called only if there are such edges.
+/// Returns the length from which on proxies fetch the bytes of edges between hosts; ranks send shorter ones
+/// as messages. It calls `call` for the facts only where some edge leads to another host.
 pub fn fetched_bytes_min(
     policy: &Policy,
     mode: CallMode,
@@ -40,18 +40,20 @@ pub fn fetched_bytes_min(
     }
 }
 
-/// Whether edges lead from the program's input to its output, so that none waits for another.
+/// Whether every edge of the call's schedule leads from a program's input to a program's output, so that no
+/// edge waits for another.
 fn is_exchange(call: &CallFacts) -> bool {
     matches!(call.collective, Alltoall | Alltoallv | Alltoallw)
 }
 
-/// What is to execute a schedule. A rank that only waits executes it itself, unless OUTBOARD_OFFLOAD=on.
+/// Returns what the start of a schedule asks for. In a blocking call the rank only waits, and so executes the
+/// schedule itself, unless OUTBOARD_OFFLOAD=on.
 pub fn offload(policy: &Policy, mode: CallMode) -> Offload {
     if mode == CallMode::Blocking && policy.offload != Offload::On { Offload::Off } else { Offload::Auto }
 }
 
-/// The bytes that a rank sends and receives, approximately. None if the ranks do not know them alike: in v-
-/// and w-collectives, among neighbours, and on an intercommunicator.
+/// Returns about how many bytes a rank sends and receives. None if the ranks do not know that number alike:
+/// in v- and w-collectives, among neighbours, and on an intercommunicator.
 fn common_bytes(call: &CallFacts) -> Option<u64> {
     let blocks = match call.collective {
         collective if !call.everybody || collective.has_counts() => return None,

@@ -11,20 +11,23 @@ use schedule::algorithm::Collective::{self, *};
 /// The state of a comm's slots.
 #[derive(Clone, Copy, Debug)]
 pub enum Slots {
-    /// Some member has no memory for slots, or has a proxy for the queue.
+    /// The comm has no slots: some member has no memory for them, or has a proxy that is to carry out its
+    /// queue.
     Refused,
     /// The members have not attached the slots yet.
     Unattached,
-    /// The slots are attached, and carry the call in this way; None: the call is too long.
+    /// The members have attached the slots, which carry the call in this way. None: the call is too long for
+    /// them.
     Attached(Option<Moved>),
 }
 
-/// The space of a set's slots, as the members have exchanged it.
+/// The lengths for which a set's slots have space, which all members have exchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
-    /// The longest contribution.
+    /// The longest contribution of a member, in bytes, that fits its slot.
     pub(crate) bytes_max: u64,
-    /// The longest block that is not pulled.
+    /// The longest block, in bytes, that goes through the slots. Longer blocks are pulled: the receiver reads
+    /// the sender's memory.
     pub(crate) inline_bytes_max: u64,
 }
 
@@ -33,7 +36,7 @@ impl Space {
     pub const FULL: Space = Space { bytes_max: BYTES_MAX, inline_bytes_max: u64::MAX };
 }
 
-/// How slots carry a call with equal blocks.
+/// The way in which bytes move in a call whose blocks all have one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
     /// The bytes go through the slots.
@@ -62,7 +65,7 @@ pub(super) fn may(call: &CallFacts, facts: &CarrierFacts) -> bool {
         && !matches!(facts.slots, Slots::Refused)
 }
 
-/// Whether a comm of `members` members has slots.
+/// Whether a comm of so many members can have slots at all.
 #[inline(always)]
 pub(super) fn is_size(members: usize) -> bool {
     (2..=MEMBERS_MAX).contains(&members)
@@ -82,7 +85,8 @@ pub(crate) fn fits(collective: Collective, bytes: u64, members: usize) -> bool {
 }
 
 impl Space {
-    /// How these slots carry a call, or None if they lack the space.
+    /// Returns how bytes move in a call over slots of this space, or None if they have too little space for
+    /// it.
     #[inline(always)]
     pub fn moves(self, collective: Collective, bytes: u64, members: usize) -> Option<Moved> {
         if !fits(collective, bytes, members) {

@@ -19,7 +19,7 @@ fn call(collective: Collective, bytes: u64, members: u32) -> CallFacts {
     CallFacts { collective, bytes, members, mode: CallMode::Blocking, everybody: true, imaged: false }
 }
 
-/// The choice with default settings, and the facts that a test changes.
+/// Returns the carrier that `choose` picks under default settings, once `change` has changed the other facts.
 fn chosen(call: CallFacts, change: impl Fn(&mut CarrierFacts)) -> (Carrier, Why) {
     let policy = policy(&Settings { device: settings::Device::Auto, ..Settings::default() });
     let slots = Slots::Attached(call.moves(Space::FULL));
