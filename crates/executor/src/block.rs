@@ -26,66 +26,74 @@ use transport::shm::{Allocator, Arena, LocalRank};
 
 use crate::engine;
 
-/// A schedule that this rank has started, with its table of sends in the arena.
+/// A schedule that this rank has started, as it keeps it between starts: checked, with its table of sends in
+/// the arena, and with the blocks of instances.
 pub struct Program {
-    /// Programs are found by this pointer, so it must stay valid.
+    /// The schedule. `Executor` finds programs by its address, so the program holds it.
     pub schedule: Arc<Schedule>,
-    /// The schedule, ready to be driven.
+    /// The same schedule, checked and with the tables that the engine needs.
     pub plan: Arc<CheckedSchedule>,
     /// The program's number, unique in the job.
     pub id: u64,
     sends_at: u64,
-    /// Where the words for a proxy lie, and how many they are, once a proxy has needed them.
+    /// The offset in the arena and the number of the schedule's words, which a proxy reads. None until a
+    /// proxy has needed them.
     words: Option<(u64, u64)>,
-    /// Free blocks; boxed, because they move at every start and end.
+    /// Blocks of instances that have ended, for later starts. They are boxed, because they move at every
+    /// start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<InstanceBlock>>,
-    /// The number of instances under way.
+    /// The number of instances of this program that are under way.
     pub running: u32,
-    /// The number of the program's last start.
+    /// The number of operations that the rank had started when it last started this program: the least
+    /// recently used one is dropped first.
     pub used: u64,
-    /// Whether the rank computes beside operations of this program.
+    /// Learns whether the rank computes while operations of this program are under way.
     pub habit: Habit,
-    /// Whether the rank itself is the faster executor, where ranks of other hosts take part.
+    /// Learns whether the rank or its proxy carries out these operations faster, where other hosts take part.
     pub trial: Trial,
 }
 
 /// The memory of one instance.
 pub struct InstanceBlock {
-    /// The instance, for the rank to drive.
+    /// The instance that uses this memory, in the form in which an engine drives it.
     pub run: Execution,
-    /// Bytes that the steps move, compared with `offload_bytes_min`.
+    /// How many bytes the rank's steps move. `offload_bytes_min` is compared with this number.
     pub moved_bytes: u64,
-    /// Bytes of the longest buffer that lies outside the arena.
+    /// The length in bytes of the longest user's buffer that lies outside the arena; 0 if none does.
     pub private_bytes: u64,
-    /// Whether the kernel lets other processes reach those buffers, once tried.
+    /// Whether the kernel lets other processes reach the buffers that lie outside the arena. None until it
+    /// was tried.
     attachable: Option<bool>,
-    /// Runs of all layouts with gaps.
+    /// How many contiguous runs the layouts of all buffers with gaps have.
     pub runs: usize,
-    /// The parameters that the words encode; None while the words are not valid.
+    /// The parameters of the start for which the block is filled in. None while it is not.
     bound: Option<Bound>,
-    /// The offset and the length of scratch and staging.
+    /// The offset in the arena and the length of the memory for scratch buffers and staged sends. None if
+    /// there is none.
     data: Option<(u64, u64)>,
-    /// Copies for receivers that could not read a send's bytes.
+    /// The offsets in the arena of copies of sends, made for receivers that could not read the bytes where
+    /// they lie.
     copies: Vec<u64>,
-    /// The driver and the readers for which the addresses were chosen: (a proxy, who can read private
-    /// memory).
+    /// Whether a proxy was to drive, and who could read private memory, when addresses were chosen. None if
+    /// they must be chosen anew.
     addressed: Option<(bool, Readers)>,
-    /// Whether a proxy on another computer may take part.
+    /// Whether a proxy on another computer may take part, so that parameters give addresses, not offsets in
+    /// the arena.
     for_remote_proxy: bool,
     scratch: Vec<u64>,
     /// Whether the instance is one message between two ranks.
     pub message: bool,
-    /// The peers of the latest start, as `run` has them.
+    /// The peers of the latest start, for which `run.peers` was made.
     start_peers: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
     parameters: Option<(u64, u64)>,
-    /// The number of the parameters in the arena, 0 if these are out of date.
+    /// The number of the parameters that the arena holds for a proxy; 0 if they must be written anew.
     version: u64,
     incarnation: u32,
 }
 
-/// The parameters of a start.
+/// The parameters of a start for which a block has been filled in.
 struct Bound {
     peers: Arc<[u32]>,
     input: Binding,
@@ -93,15 +101,15 @@ struct Bound {
     reduction: Option<Reduction>,
 }
 
-/// The parts of an executor that a block needs.
+/// The parts of an executor with which a program or block works while the executor owns it.
 pub struct ExecutorParts<'a> {
-    /// The rank's allocator.
+    /// Allocates from the rank's arena.
     pub allocator: &'a mut Allocator,
-    /// The rank's view of memory.
+    /// Gives access to the job's memory, as this rank sees it.
     pub reach: &'a Reach,
-    /// Bounds and thresholds.
+    /// The lengths and times of `config.rs` at which the executor chooses another way.
     pub config: &'a Config,
-    /// The rank.
+    /// The rank whose executor it is.
     pub rank: LocalRank,
 }
 
@@ -117,7 +125,7 @@ impl ExecutorParts<'_> {
 }
 
 impl Program {
-    /// Prepares a schedule.
+    /// Checks a schedule, and writes its table of sends into the arena.
     pub fn new(schedule: &Arc<Schedule>, id: u64, executor: &mut ExecutorParts) -> Result<Program> {
         let plan = Arc::new(CheckedSchedule::new(schedule.clone())?);
         let words: Vec<u64> = plan.sends.iter().flat_map(|send| [send.key, send.step.into()]).collect();
@@ -139,7 +147,8 @@ impl Program {
         })
     }
 
-    /// A free block: the one with these parameters if there is one.
+    /// Takes a free block for a start: one that has the start's parameters if there is one, else any, else a
+    /// new one.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.fits(start)) {
             return Ok(self.idle.swap_remove(index));
@@ -177,7 +186,7 @@ impl Program {
         }))
     }
 
-    /// Frees all memory. No instance may be under way.
+    /// Frees all memory that the program has in the arena. No instance of it may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
         allocator.free(self.sends_at);
@@ -186,7 +195,7 @@ impl Program {
         }
     }
 
-    /// Writes the program and the parameters into the arena, which a proxy needs besides the record.
+    /// Writes into the arena what a proxy needs besides the record: the schedule's words and the parameters.
     pub fn publish(
         &mut self,
         block: &mut InstanceBlock,
@@ -237,7 +246,7 @@ impl Program {
         all
     }
 
-    /// What a proxy on another computer must know of a published instance besides its memory.
+    /// Collects what the rank tells a proxy on another computer about a published instance.
     pub fn submission(
         &self,
         block: &InstanceBlock,
@@ -252,12 +261,12 @@ impl Program {
 }
 
 impl InstanceBlock {
-    /// The bytes of scratch and staging.
+    /// Returns how many bytes the block's scratch buffers and staged sends take in the arena.
     pub fn data_bytes(&self) -> u64 {
         self.data.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// The user's bytes that no step changes, if they are few.
+    /// Returns copies of the user's buffers that no step changes, as long as they are few bytes in all.
     fn inline_values(&self, writes_output: bool) -> Vec<InlineValue> {
         let [input, output] = bindings_of(&self.bound);
         let mut written = Vec::new();
@@ -280,7 +289,7 @@ impl InstanceBlock {
         all
     }
 
-    /// Frees the block's memory.
+    /// Frees all memory that the block has in the arena.
     pub fn free(self, allocator: &mut Allocator) {
         allocator.free(self.run.record.at());
         for (at, _) in self.data.into_iter().chain(self.parameters) {
@@ -288,7 +297,7 @@ impl InstanceBlock {
         }
     }
 
-    /// Gives a send whose receiver cannot read its bytes room in the arena.
+    /// Allocates memory in the arena for the bytes of a send whose receiver cannot read them where they lie.
     pub fn stage(&mut self, step: u32, executor: &mut ExecutorParts) {
         let bytes = self.run.buffers.spots[step as usize].bytes;
         let rank = executor.rank.peer();
@@ -310,7 +319,7 @@ impl InstanceBlock {
         }
     }
 
-    /// Frees scratch and staging, but keeps the record.
+    /// Frees the memory of scratch buffers and staged sends, but keeps the record and the parameters.
     pub fn free_data(&mut self, allocator: &mut Allocator) {
         if let Some((at, _)) = self.data.take() {
             allocator.free(at);
@@ -328,7 +337,8 @@ impl InstanceBlock {
         })
     }
 
-    /// Takes a start's parameters and measures them. Addresses are chosen later.
+    /// Fills the block in with a start's parameters: lengths of blocks, places of operands, bytes that move.
+    /// `address` chooses addresses later.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
         if self.fits(start) && self.for_remote_proxy == for_remote_proxy {
@@ -380,7 +390,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Whether the kernel lets other processes reach the private buffers.
+    /// Whether the kernel lets other processes reach the user's buffers that lie outside the arena.
     pub fn attachable(&mut self) -> bool {
         *self.attachable.get_or_insert_with(|| {
             let mut all = true;
@@ -445,7 +455,8 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Memory for scratch and staging: the old memory if it is long enough.
+    /// Returns the offset of `need` bytes for scratch and staging: the old memory if it is long enough, else
+    /// new memory.
     fn reserve(&mut self, need: u64, executor: &mut ExecutorParts) -> Result<u64> {
         match self.data {
             Some((at, bytes)) if bytes >= need => return Ok(at),
@@ -523,7 +534,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Makes the record findable as an instance.
+    /// Enters the record into the rank's directory, where peers find the instance by context and sequence.
     pub fn link(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         let record = &self.run.record;

@@ -14,7 +14,7 @@ use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
 use transport::shm::{Arena, LocalRank};
 
-/// The lengths of the blocks of a user's buffer.
+/// The lengths of the blocks of a user's buffer, and where each begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     blocks: u64,
@@ -23,7 +23,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// The lengths of `blocks` blocks by a cut, or None if the cut does not fit.
+    /// Cuts a buffer into `blocks` blocks. Returns None if the cut does not fit that number.
     pub fn new(blocks: u32, cut: Cut) -> Option<Lengths> {
         let count = u64::from(blocks);
         let total = match &cut {
@@ -72,7 +72,7 @@ impl Lengths {
     }
 }
 
-/// A range of a buffer's packed bytes, and the region that holds it.
+/// A range of a buffer's packed bytes that lies in one region of memory, and that region.
 #[derive(Clone, Debug)]
 pub struct BufferPart {
     start: u64,
@@ -83,22 +83,22 @@ pub struct BufferPart {
 /// Where a step's operands begin in their buffers (in packed bytes), and how long they are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
-    /// The bytes of every operand; of the smaller one where the sides of a copy differ.
+    /// The length of every operand in bytes. Where the two sides of a copy differ, that of the shorter side.
     pub bytes: u64,
-    /// The packed offset of each operand.
+    /// The offset, in packed bytes of its buffer, at which each operand begins.
     pub at: [u64; 3],
-    /// The lengths of a copy's two sides, if they differ.
+    /// The lengths of the two sides of a copy if they differ, which is an error; None otherwise.
     pub unequal: Option<(u64, u64)>,
 }
 
-/// An operation's memory, as one process sees it.
+/// The buffers of an operation as the process sees them that drives it: where each byte lies.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
-    /// The parts of Input, Output and the scratch buffers, in this order.
+    /// The parts of each buffer: of Input, of Output, and of each scratch buffer, in this order.
     parts: Vec<Vec<BufferPart>>,
-    /// The spots of the operands, by step.
+    /// Where the operands of each step lie, by step.
     pub spots: Vec<Spot>,
-    /// The operator.
+    /// The operator of the operation's reductions; None if it has none.
     pub reduction: Option<Reduction>,
 }
 
@@ -112,8 +112,8 @@ fn buffer_index(buffer: BufferId) -> usize {
 }
 
 impl Buffers {
-    /// The region of the byte at packed offset `at` of a buffer, the offset there, and how many bytes follow
-    /// in the region.
+    /// Returns the region with the byte at packed offset `at` of a buffer, the offset there, and the number
+    /// of bytes from it to the region's end. None if the buffer has no such byte.
     pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
         let parts = self.parts.get(buffer_index(buffer))?;
         let index = match parts.len() {
@@ -124,13 +124,14 @@ impl Buffers {
         Some((&part.region, at - part.start, part.end - at))
     }
 
-    /// Finds a byte as `locate` does. A fault: the byte does not exist.
+    /// Returns what `locate` returns for a byte. The fault says that the parameters are corrupt: the byte
+    /// does not exist.
     pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
         self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }
 }
 
-/// The lengths of Input, Output and scratch buffers.
+/// The lengths of the blocks of Input and Output, from which those of scratch buffers follow.
 pub struct Partitions {
     input: Lengths,
     output: Lengths,
@@ -228,7 +229,8 @@ fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
     }
 }
 
-/// Sets the rank's view of the program's buffers. The scratch buffers come after them (`bind_scratch`).
+/// Fills in where the user's two buffers lie in the rank's own process. The scratch buffers come after them
+/// (`bind_scratch`).
 pub fn bind_local(buffers: &mut Buffers, bindings: [&Binding; 2]) {
     buffers.parts.resize_with(buffers.parts.len().max(2), Vec::new);
     for (parts, binding) in buffers.parts.iter_mut().zip(bindings) {
@@ -247,7 +249,7 @@ pub fn bind_local(buffers: &mut Buffers, bindings: [&Binding; 2]) {
     }
 }
 
-/// Sets the rank's view of the scratch buffers, which lie in its arena at the offsets `scratch`.
+/// Fills in where the scratch buffers lie: in the rank's arena, at the offsets `scratch`.
 pub fn bind_scratch(
     buffers: &mut Buffers,
     plan: &CheckedSchedule,
@@ -274,8 +276,8 @@ fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// An operation's parameters for a proxy. With `for_remote_proxy` the proxy is on another computer, and knows
-/// user's buffers by their addresses only.
+/// Describes an operation's buffers, operator and peers for a proxy. With `for_remote_proxy` the proxy is on
+/// another computer, and knows user's buffers by their addresses only.
 pub fn parameters(
     buffers: &Buffers,
     partitions: &Partitions,
@@ -341,8 +343,8 @@ pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     Some(buffer.base().wrapping_sub(low as usize).wrapping_add(first as usize))
 }
 
-/// A proxy's view of a rank's buffers, and the rank's peers. Returns None if the parameters do not fit the
-/// plan or the arena.
+/// Makes a proxy's view of a rank's buffers and peers from the rank's parameters. Returns None if these do
+/// not fit the plan or the arena.
 pub fn bind_remote(
     parameters: &Parameters,
     plan: &CheckedSchedule,

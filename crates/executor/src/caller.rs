@@ -40,7 +40,8 @@ use telemetry::{Carried, Choice, Counter};
 use transport::export::ExportedRange;
 use transport::shm::{Allocator, LocalRank, Segment};
 
-/// The parts of an executor that a block needs: a macro, because it borrows single fields.
+/// Lends a program or block the parts of an executor that it needs. A macro, because it borrows single
+/// fields.
 macro_rules! parts {
     ($executor:expr) => {
         ExecutorParts {
@@ -52,10 +53,10 @@ macro_rules! parts {
     };
 }
 
-/// The numbers of a rank's operations, by what became of them.
+/// How many operations a rank has started, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Operations that were started.
+    /// Operations that this rank has started.
     pub started: u64,
     /// Started operations that were submitted to a proxy.
     pub offloaded: u64,
@@ -74,42 +75,46 @@ pub struct Executor {
     allocator: Allocator,
     reach: Reach,
     programs: Slab<Program>,
-    /// The programs by the address of their schedule.
+    /// The index in `programs` of each schedule's program, by the address of the schedule.
     by_schedule: FxHashMap<usize, usize>,
     outstanding: Slab<Instance>,
-    /// The instances that this rank drives, by index.
+    /// The indices in `outstanding` of the instances of which this rank drives steps.
     driven: Vec<u32>,
     /// The number of instances that the proxy drives.
     offloaded: usize,
-    /// The number of instances that retire, and the bytes of their scratch and staging.
+    /// The number of instances that are over for the program, but stay until peers need nothing more of them.
     retiring: usize,
+    /// The bytes of scratch and staging of these instances.
     retiring_bytes: u64,
-    /// The number of instances that the proxy had ended at the last `poll`, and returned when `check_proxy`
-    /// last looked at them all.
+    /// How many instances the proxy had ended or returned, by its counter, at the last `poll`.
     ended: u64,
+    /// How many instances the proxy had returned when `check_proxy` last looked at them all.
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
-    /// What was learnt about messages, by their kind.
+    /// What was learnt about messages of each kind: whether a proxy should carry them.
     habits: FxHashMap<(u64, u32), MessageHabit>,
-    /// The last numbers given to programs, parameters and tickets.
+    /// The number that was given to the latest program.
     programs_made: u64,
+    /// The number that was given to the latest parameters.
     version: u64,
+    /// The number that was given to the latest ticket.
     tickets: u32,
     idle_bytes: u64,
-    /// The messages with ranks of other hosts that instances need.
+    /// The messages to or from ranks of other hosts that instances need, until `next_edge` returns them.
     edges: Vec<EdgeMessage>,
     far: RemoteEdges,
-    /// The rank's proxy, if it runs on another computer.
+    /// The rank's proxy if that runs on another computer; None if it runs on this host, or there is none.
     remote_proxy: Option<RemoteProxy>,
-    /// Instances that have ended and stay findable, because a receiver has not seen yet that they failed.
+    /// Instances that have failed and ended, with the index of their program. They stay in the directory
+    /// until each receiver has seen that its send failed.
     unseen_failures: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
 }
 
-/// A started operation.
+/// An operation that this rank has started and not forgotten yet.
 struct Instance {
     program: usize,
     block: Box<InstanceBlock>,
@@ -120,13 +125,13 @@ struct Instance {
     /// Whether the ticket is spent, since the instance is locally complete. The block stays until the
     /// instance has ended.
     is_retiring: bool,
-    /// The start of the measurement, if the operation tells whether the rank computes beside it.
+    /// When the operation began, if it is measured to learn whether the rank computes beside it; None if not.
     started: Option<MeasuredStart>,
-    /// The ranges exported for the instance to a proxy on another computer.
+    /// The ranges of memory that were exported for this instance to the rank's proxy on another computer.
     exported: Vec<ExportedRange>,
-    /// Whether such a proxy knows that this rank drives the instance.
+    /// Whether the proxy on another computer was told that this rank drives the instance itself.
     is_owned: bool,
-    /// Whether such a proxy knows that the rank does not want the message any more.
+    /// Whether the proxy on another computer was told that the rank does not want the message any more.
     withdrawal: Withdrawal,
 }
 
@@ -134,14 +139,14 @@ struct Instance {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
     None,
-    /// The proxy got a note, and the caller of `withdraw` has no answer. Until then the operation has not
+    /// The proxy was told, and has not answered the caller of `withdraw`. Until then the operation has not
     /// ended.
     Asked,
     Answered,
 }
 
 impl Executor {
-    /// The job's memory.
+    /// Returns the segment: the memory that the processes of the job on this host share.
     pub fn segment(&self) -> &Segment {
         &self.reach.segment
     }
@@ -151,7 +156,7 @@ impl Executor {
         self.reach.segment.proxy_of(self.rank).is_some()
     }
 
-    /// The executor of `rank`, which allocates from `allocator` (the rank's arena).
+    /// Makes the executor of `rank`. `allocator` allocates from that rank's arena.
     pub fn new(segment: Segment, rank: LocalRank, allocator: Allocator, config: Config) -> Executor {
         let generation = segment.generation(rank.peer());
         let watch = segment
@@ -199,7 +204,7 @@ impl Executor {
         self.reach.unmapped.set(arenas);
     }
 
-    /// The rank's arena, for other allocations (MPI_Alloc_mem).
+    /// Returns the allocator of the rank's arena, from which MPI_Alloc_mem takes memory, too.
     pub fn memory(&mut self) -> &mut Allocator {
         &mut self.allocator
     }
@@ -276,12 +281,12 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
-    /// Notes that a wait of the rank begins or ends at this time.
+    /// Notes that the rank begins or ends a wait in MPI, at the time `at` in nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         self.waits.wait(begins, at);
     }
 
-    /// Drives each instance of this rank once, and checks the proxy while that has work.
+    /// Drives each instance that this rank drives once, and checks the proxy while the proxy has any.
     pub fn poll(&mut self) -> Poll {
         let step = self.waits.step();
         let polled = self.poll_all();
@@ -378,12 +383,13 @@ impl Executor {
         Ok(moved)
     }
 
-    /// The next message with a rank of another host that an operation needs. `edge_ended` reports its end.
+    /// Returns the next message to a rank of another host, or from one, that an operation needs; None if
+    /// there is none. The caller carries it, and reports its end by `edge_ended`.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.edges.pop()
     }
 
-    /// Ends a message of `next_edge`.
+    /// Reports to an operation that a message which `next_edge` returned has ended.
     pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         let peer = edge.peer;
         let outcome = match outcome {
@@ -398,7 +404,8 @@ impl Executor {
         }
     }
 
-    /// Takes back a call of `Poll::Call`, after the user's function has returned.
+    /// Goes on with an operation whose call of a user's function, returned by `poll` as `Poll::Call`, has
+    /// been made.
     pub fn called(&mut self, call: UserCall) {
         if let Some(instance) = self.outstanding.get_mut(call.ticket.index as usize)
             && instance.ticket == call.ticket.generation
@@ -439,14 +446,15 @@ impl Executor {
         (instance.ticket == ticket.generation).then_some(&instance.block.run)
     }
 
-    /// Wakes the proxy: an instance that it may drive has changed.
+    /// Wakes the proxy, because an instance that it may drive has changed.
     fn nudge(&self) {
         if let Some(proxy) = self.reach.segment.proxy_of(self.rank) {
             self.reach.segment.proxy(proxy).bell.ring();
         }
     }
 
-    /// How the operation is carried out, or was carried out if it has ended.
+    /// Returns who carries out an operation, how many bytes it moves and when it ended, for traces. None if
+    /// the ticket is unknown.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -463,7 +471,7 @@ impl Executor {
         })
     }
 
-    /// The schedule of an operation whose outcome has not been taken.
+    /// Returns the schedule of an operation, or None once its outcome has been taken.
     #[cold]
     pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -484,7 +492,7 @@ impl Executor {
         !self.outstanding.is_empty()
     }
 
-    /// All operations under way.
+    /// Describes all operations under way, for a report on a hanging job.
     pub fn pending(&self) -> Vec<PendingOperation> {
         let one = |(_, instance): (usize, &Instance)| {
             let run = &instance.block.run;
@@ -508,12 +516,12 @@ impl Executor {
         self.outstanding.iter().map(one).collect()
     }
 
-    /// The next warning for the user.
+    /// Takes the oldest warning that the user has not seen; None if there is none.
     pub fn warning(&mut self) -> Option<String> {
         self.warnings.pop_front()
     }
 
-    /// The counters so far.
+    /// Returns how many operations were started so far, and what became of them.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -532,8 +540,8 @@ impl Executor {
         Ok(())
     }
 
-    /// The program of a schedule, which is made now if it is new. The cache drops the least recently used
-    /// program.
+    /// Returns the index of a schedule's program, and makes the program first if there is none. The least
+    /// recently used program makes room.
     fn program(&mut self, schedule: &Arc<Schedule>) -> Result<usize> {
         let address = Arc::as_ptr(schedule) as usize;
         if let Some(&key) = self.by_schedule.get(&address) {
@@ -558,7 +566,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block with a start's parameters. Returns who is to execute the operation.
+    /// Fills a block in with a start's parameters. Returns who is to execute the operation, and why.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
         if self.reach.segment.has_nodes() {

@@ -9,17 +9,18 @@ use error::{Class, Result, fail};
 use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 
-/// A send or a receive, with the key of its edge.
+/// A step that sends or receives, with the key by which it is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeStep {
-    /// The peer (a rank of the schedule's comm) in the high half, the edge in the low half.
+    /// The edge: the peer (a rank of the schedule's comm) in the high half, the edge's number in the low
+    /// half.
     pub key: u64,
-    /// The step.
+    /// The index of the step in the schedule.
     pub step: u32,
 }
 
 impl EdgeStep {
-    /// The key of the edge to or from a peer.
+    /// Makes the key of an edge to or from a peer.
     pub fn key(peer: u32, edge: u32) -> u64 {
         u64::from(peer) << 32 | u64::from(edge)
     }
@@ -28,13 +29,13 @@ impl EdgeStep {
 /// A checked schedule with the tables that an engine needs.
 #[derive(Debug)]
 pub struct CheckedSchedule {
-    /// The schedule itself.
+    /// The schedule, which has passed `Schedule::check`.
     pub schedule: Arc<Schedule>,
-    /// How many steps each step waits for as a whole. Those that it streams after do not count.
+    /// For each step, how many steps it waits for as a whole. Steps after which it streams do not count.
     pub waits: Vec<u32>,
-    /// Sends by receiver and edge, sorted.
+    /// All steps that send, sorted by receiver and edge. Peers search this table in the arena.
     pub sends: Vec<EdgeStep>,
-    /// Receives by sender and edge, sorted.
+    /// All steps that receive, sorted by sender and edge.
     receives: Vec<EdgeStep>,
     /// Whether any step reduces.
     pub reduces: bool,
@@ -111,7 +112,8 @@ impl CheckedSchedule {
         })
     }
 
-    /// The step that receives an edge from a rank of the schedule's comm, or None.
+    /// Returns the step that receives this edge from rank `from` of the schedule's comm, or None if no step
+    /// does.
     pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
         let key = EdgeStep::key(from, edge);
         let at = self.receives.binary_search_by_key(&key, |receive| receive.key).ok()?;
@@ -131,7 +133,8 @@ impl CheckedSchedule {
     }
 }
 
-/// The blocks that an action writes, with the index of that operand; None for a send.
+/// Returns the blocks that an action writes, and their index among its operands. None for a send, which
+/// writes nothing.
 pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     match *action {
         Action::Send { .. } => None,

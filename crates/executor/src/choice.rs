@@ -8,22 +8,22 @@ use telemetry::Choice;
 /// The facts of an operation on which the choice of its executor depends.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadTerms {
-    /// What OUTBOARD_OFFLOAD says.
+    /// What the setting OUTBOARD_OFFLOAD asks for.
     pub setting: Offload,
-    /// What the start of the operation asks for.
+    /// What the start of the operation asks for (`Start::offload`).
     pub start: Offload,
     /// The bytes that the rank's steps move.
     pub bytes: u64,
-    /// The least bytes for a proxy with `Offload::Auto`.
+    /// The fewest bytes at which `Offload::Auto` asks for a proxy.
     pub bytes_min: u64,
-    /// Whether the rank has any step.
+    /// Whether the rank's schedule has any step. A proxy gets no empty schedule.
     pub has_steps: bool,
-    /// Whether all edges to other hosts are fetched. A proxy carries no messages.
+    /// Whether no edge to another host is a message. A proxy carries no messages.
     pub is_reached: bool,
 }
 
 impl OffloadTerms {
-    /// Whether the setting and the start of the operation ask for a proxy.
+    /// Says whether the setting and the start ask for a proxy, and why (`Choice::is_proxy`).
     pub fn asks(&self) -> Choice {
         match (self.setting, self.start) {
             (Offload::Off, _) => Choice::Off,

@@ -4,12 +4,12 @@
 use crate::Offload;
 use tuning::{INLINE_BYTES_MAX, Tuning};
 
-/// Bounds and thresholds; all bytes.
+/// The bounds at which an executor or a proxy chooses another way: lengths in bytes, times, numbers.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Overrides `Start::offload`: `Off` wins over everything, `On` over `Auto`.
     pub offload: Offload,
-    /// The least bytes that the rank's steps move for which `Offload::Auto` takes a proxy.
+    /// The fewest bytes, of those that the rank's steps move, at which `Offload::Auto` takes a proxy.
     pub offload_bytes_min: u64,
     /// Whether `Offload::Auto` takes a proxy only if the rank computes while such operations are under way.
     pub measures: bool,
@@ -23,9 +23,9 @@ pub struct Config {
     pub far_copy_bytes_max: u64,
     /// An operation whose datatypes have more runs than this is executed by the caller.
     pub layout_runs_max: usize,
-    /// A proxy whose heartbeat stops for this long counts as stalled and is killed.
+    /// A proxy whose heartbeat stands still for so many milliseconds counts as stalled, and is killed.
     pub proxy_timeout_ms: u64,
-    /// How long a proxy polls after its last work before it sleeps.
+    /// How many microseconds a proxy polls after its last work before it sleeps.
     pub proxy_poll_us: u64,
     /// The most schedules of which a rank keeps the programs in its arena.
     pub programs_max: usize,

@@ -8,33 +8,34 @@ use crate::note::{Note, NoteKind, NoteOutcome};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-/// The longest time that a note waits, in nanoseconds; in tests, in turns.
+/// The longest time that a note waits for bytes with which it can go: 1 ms, in nanoseconds. Tests count
+/// turns.
 const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
 /// The most notes that wait: a rank's operations wait for each other once 64 are not settled.
 const NOTES_MAX: usize = 16;
 
-/// The waiting notes of a process, in the order in which they must leave.
+/// The notes that a process has not sent yet, in the order in which they must leave.
 #[derive(Default)]
 pub(crate) struct DelayedNotes {
     notes: VecDeque<(u64, u32, Note)>,
-    /// The ranks whose bytes have come unasked lately.
+    /// The ranks whose servers have sent bytes before they were asked, and probably will again.
     unasked_senders: HashSet<u32>,
     #[cfg(test)]
     turns: u64,
 }
 
 impl DelayedNotes {
-    /// Adds a note to an endpoint.
+    /// Keeps a note back that goes to the endpoint `to`, for at most `LATER`.
     pub fn delay(&mut self, to: u32, note: Note) {
         self.notes.push_back((self.now() + LATER, to, note));
     }
 
-    /// Whether the bytes that a question asks for will probably come unasked.
+    /// Whether the server that a question is for will probably send the bytes without it.
     pub fn comes_unasked(&self, question: &Note) -> bool {
         self.unasked_senders.contains(&question.sender)
     }
 
-    /// Learns that bytes have come unasked, and what became of them.
+    /// Learns that a server has sent bytes unasked, and drops the question for them if the step took them.
     pub fn note_unasked(&mut self, note: &Note, taken: NoteOutcome) {
         self.unasked_senders.insert(note.sender);
         if taken == NoteOutcome::Accepted {
@@ -42,7 +43,7 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves the notes that must leave now to `outbox`.
+    /// Moves the notes to `outbox` that must not wait any longer. A rank's notes never wait.
     pub fn take_due(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
         #[cfg(test)]
         {
@@ -61,7 +62,7 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves the notes to `outbox` that follow the bytes which have left for these endpoints.
+    /// Moves the notes to `outbox` for endpoints to which bytes have just left. Questions stay.
     pub fn take_following(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
         self.notes.retain(|&(_, to, note)| {
             let follows = note.kind != NoteKind::Fetch && sent.contains(&to);
@@ -72,7 +73,7 @@ impl DelayedNotes {
         });
     }
 
-    /// How long no note must leave, or None if none waits.
+    /// Returns how long the process may sleep before a note must leave; None if no note waits.
     pub fn nap_max(&self) -> Option<Duration> {
         self.notes.front().map(|(due, ..)| Duration::from_nanos(due.saturating_sub(self.now())))
     }

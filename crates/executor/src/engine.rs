@@ -34,95 +34,102 @@ use sys::Span;
 use telemetry::{Counter, Event};
 use transport::shm::LocalRank;
 
-/// The unclear looks in a row after which a peer's directory counts as corrupt.
+/// After so many looks in a row at a peer's directory that ended as `Lookup::Unclear`, the directory counts
+/// as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
 
 /// An instance, with what its driver remembers about it.
 pub struct Execution {
-    /// The plan.
+    /// The schedule that the instance carries out, checked.
     pub plan: Arc<CheckedSchedule>,
-    /// The owner's world rank.
+    /// The rank whose instance it is, whoever drives it.
     pub rank: LocalRank,
     /// The instance's words in shared memory.
     pub record: InstanceRecord,
-    /// The first half of the key: the comm's context.
+    /// The comm's context, the first half of the key by which peers find the instance.
     pub context: u64,
-    /// The second half of the key: the number in the context.
+    /// The number of the operation in the context, the second half of that key.
     pub sequence: u32,
-    /// The processes of the schedule's ranks.
+    /// For each rank of the schedule, the process that it is.
     pub peers: Arc<[Peer]>,
-    /// The instance's buffers.
+    /// Where the bytes of the instance's buffers lie, as this process sees them.
     pub buffers: Buffers,
-    /// The version of the parameters that a proxy decoded.
+    /// The version of the rank's parameters from which a proxy has made `buffers` and `peers`.
     pub version: u64,
     states: Vec<StepState>,
-    /// Where each receive last found its send: the peer's program and the step there, by step.
+    /// For each step that receives, where its send was found last: the number of the peer's program, and the
+    /// step there.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
-    /// The number of steps for which the user's buffers still have to wait.
+    /// The number of steps that still use the user's buffers. At 0 the instance is locally complete.
     open: usize,
-    /// Whether the record already reports that no such step is left.
+    /// Whether the record already says that the instance is locally complete.
     reported_local: bool,
-    /// Whether a fault has made the bytes void that the rank would pass on.
+    /// Whether a fault has spoiled the bytes that the rank would pass on, so that it gives up its other
+    /// sends.
     is_void: bool,
-    /// The driver's processor time when it started the instance, where operations are timed.
+    /// The processor time of the driver's thread, in nanoseconds, when it started the instance. It is set
+    /// only where operations are timed.
     taken_cpu: u64,
-    /// The edges to ranks of other hosts that are messages, if there are any.
+    /// The messages for edges to ranks of other hosts; None if no edge is a message.
     remote: Option<Box<remote::Remote>>,
-    /// The edges to ranks of other hosts that are fetched, if there are any.
+    /// The fetches for edges to ranks of other hosts; None if no edge is fetched.
     fetches: Option<Box<fetch::Fetches>>,
-    /// This driver's share, where a proxy on another computer and the rank drive the instance together.
+    /// Which steps this driver drives, where the rank and its proxy on another computer share them. None if
+    /// one driver drives all.
     share: Option<Box<share::Share>>,
 }
 
-/// What a driver remembers of a step.
+/// What a driver remembers of one step of an instance.
 #[derive(Clone, Debug, Default)]
 struct StepState {
-    /// The unfinished steps that this step waits for as a whole.
+    /// How many unfinished steps this step waits for as a whole. At 0 it becomes active.
     waits: u32,
-    /// The bytes that are done; of a send, at its receiver.
+    /// How many bytes of the step are done. Those of a send are done when its receiver has them.
     done: u64,
-    /// The bytes that a send has published.
+    /// How many bytes a send has published for its receiver.
     published: u64,
-    /// Whether a send has published all, or a fetched receive has all bytes.
+    /// Whether a send has published all its bytes. For a fetched receive, whether all bytes have come.
     is_complete: bool,
     /// Whether the step has finished.
     finished: bool,
-    /// Whether followers may go on: the step is finished, or a send whose bytes are staged.
+    /// Whether followers of the step may start: it has finished, or it is a send whose bytes are in a copy.
     is_free: bool,
-    /// Whether the user's buffers need not wait for the step: its followers need not, or it sends scratch.
+    /// Whether the step needs the user's buffers no more: its followers may start, or it is a send from
+    /// scratch.
     is_local: bool,
     /// Whether the step is a finished receive of which the sender may not know yet.
     settling: bool,
-    /// Whether the user's function is being called.
+    /// Whether the user's reduction function is being called for the step.
     calling: bool,
-    /// The unclear looks at the peer's directory in a row.
+    /// How many looks in a row at the peer's directory ended as `Lookup::Unclear`.
     unclear: u32,
-    /// The send of a receive, once it is found.
+    /// For a receive, the send that belongs to it, once found; None before, and for other steps.
     source: Option<SendSource>,
 }
 
-/// A send, as its receiver sees it.
+/// A send in a peer's record, as the driver of its receive sees it.
 #[derive(Clone, Debug)]
 struct SendSource {
     record: InstanceRecord,
     step: u32,
     region: Region,
-    /// The send's length.
+    /// The length of the send, in bytes.
     bytes: u64,
-    /// Whether the bytes cannot be read there, and the sender has been asked to copy them to its arena.
+    /// Whether this process cannot read the bytes at `region`, and has asked the sender to copy them to its
+    /// arena.
     asked: bool,
 }
 
-/// The result of one pass over an instance.
+/// What one call of `Execution::poll` has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// No step could be advanced.
     Idle,
-    /// Something moved.
+    /// Some step advanced, and the instance goes on.
     Moved,
-    /// The instance is locally complete, and the record says so.
+    /// The instance is locally complete: the user's buffers are free. The record says so.
     Local,
     /// All steps are finished, and the record says so.
     Finished,
@@ -142,7 +149,7 @@ enum StepProgress {
 }
 
 impl Execution {
-    /// An instance before its start. `restart` comes before the first `poll`.
+    /// Makes an instance that has not started. `restart` must come before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: LocalRank,
@@ -302,8 +309,8 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores when the instance ended, and the processor time since this driver started it or, if later,
-    /// ended another one.
+    /// Stores in the record when the instance ended, and the driver's processor time since it started this
+    /// instance or, if that is later, ended another one.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -354,7 +361,7 @@ impl Execution {
         })
     }
 
-    /// Ends the step of which the user's function has been called.
+    /// Ends a step for which the user's reduction function has been called.
     pub fn called(&mut self, step: u32) {
         let index = self.active.iter().position(|&active| active == step);
         if let Some(index) = index.filter(|_| self.states[step as usize].calling) {
@@ -364,7 +371,7 @@ impl Execution {
         }
     }
 
-    /// The number of steps of the schedule.
+    /// Returns how many steps the schedule has.
     pub fn steps(&self) -> usize {
         self.states.len()
     }
@@ -414,7 +421,8 @@ impl Execution {
         }
     }
 
-    /// The bytes of `step` that its streaming dependencies allow, and whether these are all finished.
+    /// Returns how many bytes of `step` the steps allow after which it streams, and whether these have all
+    /// finished.
     fn limit(&self, step: u32) -> (u64, bool) {
         let total = self.buffers.spots[step as usize].bytes;
         let mut limit = (total, true);
@@ -427,8 +435,8 @@ impl Execution {
         limit
     }
 
-    /// Notes that the user's buffers need not wait for a step any more. If its followers need not either
-    /// (`is_free`), they go on.
+    /// Notes that a step needs the user's buffers no more. With `is_free` the steps that wait for it may
+    /// start.
     fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
         if !std::mem::replace(&mut state.is_local, true) {
@@ -466,8 +474,8 @@ impl Execution {
         self.settle_later(step);
     }
 
-    /// Makes a fetched step wait until the server knows that it is finished. Until then the instance does not
-    /// end.
+    /// Keeps a fetched receive active until the sender's server knows that it has finished. Until then the
+    /// instance does not end.
     fn settle_later(&mut self, step: u32) {
         if self.fetches.is_some()
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
@@ -481,7 +489,7 @@ impl Execution {
         }
     }
 
-    /// Ends an active step that has failed.
+    /// Stores a step's fault in the record, and ends the step.
     fn fail(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         self.record.set_fault(fault);
         self.is_void |= fault.voids();
@@ -491,7 +499,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Lets peers go on after a step has failed.
+    /// Stores that a step has failed where its peer sees it, so that the peer does not wait.
     fn give_up(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
@@ -520,7 +528,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Wakes the drivers of a send's receiver, or this rank's server.
+    /// Wakes those that wait for a send: the drivers of its receiver on this host, or for another host this
+    /// rank's server.
     fn wake(&self, to: Option<LocalRank>, reach: &Reach) {
         match to {
             Some(peer) => reach.wake(peer),
@@ -528,7 +537,7 @@ impl Execution {
         }
     }
 
-    /// Stores the progress of a step without a peer.
+    /// Stores how far a step is that needs no word of a peer. Returns whether it has finished.
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<StepProgress, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);

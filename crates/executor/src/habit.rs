@@ -33,13 +33,13 @@ impl Habit {
     }
 }
 
-/// How long a rank has waited in MPI while operations were measured.
+/// How long a rank has waited in MPI calls, as far as operations were measured meanwhile.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// The start of the present wait, or 0.
+    /// When the present wait began, in nanoseconds; 0 if the rank does not wait.
     since: u64,
     sum: u64,
-    /// The operations under way that are being measured.
+    /// How many operations under way are being measured.
     measured: u32,
 }
 
@@ -51,7 +51,7 @@ pub struct MeasuredStart {
 }
 
 impl Waits {
-    /// Notes that a wait begins or ends at this time.
+    /// Notes that the rank begins or ends a wait at the time `at`, in nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         if !begins && self.since != 0 {
             self.sum += at.saturating_sub(self.since);
@@ -59,12 +59,13 @@ impl Waits {
         self.since = if begins { at } else { 0 };
     }
 
-    /// The time, if a round of progress that starts now counts as a wait of its own.
+    /// Returns the time if a round of progress that starts now counts as a wait: an operation is measured,
+    /// and no wait has begun. Otherwise None.
     pub fn step(&self) -> Option<u64> {
         (self.measured > 0 && self.since == 0).then(now)
     }
 
-    /// Ends the round of progress that `step` started.
+    /// Adds the round of progress that began at `started` to the waits. With None it does not count.
     pub fn stepped(&mut self, started: Option<u64>) {
         if let Some(started) = started {
             self.sum += now() - started;
@@ -77,7 +78,8 @@ impl Waits {
         MeasuredStart { at, waited: self.waited(at) }
     }
 
-    /// Ends the measurement of an operation of which the rank has just learned that it has ended.
+    /// Ends the measurement of an operation that the rank has just seen ended, and tells `habit` whether the
+    /// rank computed beside it.
     pub fn measure(&mut self, started: MeasuredStart, habit: &mut Habit) {
         self.measured -= 1;
         let now = now();
@@ -91,15 +93,17 @@ impl Waits {
     }
 }
 
-/// The calls of a window. The number of calls in a step of a program mostly divides this.
+/// The number of calls that are timed one way before a trial compares. The number of calls in a step of a
+/// program mostly divides it.
 const WINDOW: usize = 12;
-/// The calls at the start of a window that do not count: they open connections and fill caches.
+/// The number of calls at the start of a window that are not timed: they open connections and fill caches.
 const FIRST: usize = 2;
-/// The calls after which a window may end early: if the other window had as many behind it far sooner.
+/// The number of calls after which the second window of a trial may end early, because it is far slower than
+/// the first.
 const EARLY: usize = 6;
-/// The calls until the choice is measured again, the first time and at most. The number is four times as
-/// large each time.
+/// The number of calls from one trial to the next, the first time. Each time it is four times as large.
 const LOOK_MIN: u64 = 120;
+/// The most calls from one trial to the next.
 const LOOK_MAX: u64 = 1 << 15;
 
 /// Which of two ways of carrying out operations of a kind makes a program's steps shorter. A trial measures
@@ -110,22 +114,24 @@ pub struct Trial {
     /// Whether the second way is the present choice.
     other: bool,
     phase: Phase,
-    /// When the last call started; 0 before the first.
+    /// When the last call started, in nanoseconds; 0 before the first.
     started: u64,
-    /// The calls from one measurement to the next.
+    /// How many calls will pass after the next trial until another one begins.
     look: u64,
-    /// Whether the rank computes beside these operations.
+    /// Whether the rank computed beside these operations when the trial began. When that changes, the trial
+    /// begins anew.
     works: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// There is no measurement; this many calls start before the next one.
+    /// No trial is under way. So many more calls start before the next one.
     Rest(u64),
-    /// A window of the present choice: when each call ended, counted from the end of the first ones.
+    /// The present way is being timed: when each call of the window ended, in nanoseconds after the first
+    /// ones.
     Present(Vec<u64>),
-    /// The same times, and a window of the way that is not the present choice: when its last call ended, and
-    /// how many calls it had.
+    /// The other way is being timed. First the times of the present way, as above, then when the last call of
+    /// the other way ended, and how many calls went that way.
     Compared(Vec<u64>, u64, usize),
 }
 

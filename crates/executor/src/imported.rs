@@ -34,17 +34,20 @@ pub(crate) const ARENA: u64 = 1 << 62;
 
 /// How a proxy reads and writes what ranks have exported. This is a trait because tests simulate it.
 pub trait Import {
-    /// See `Importer`.
+    /// Takes up the connection to a rank under the name of its endpoint. `heartbeat` is where `beat` writes.
+    /// Returns false if the name makes no sense (`Importer::meet`).
     fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
-    /// See `Importer`.
+    /// Whether the memory of a rank is out of reach for good (`Importer::is_lost`).
     fn is_lost(&self, rank: u32) -> bool;
-    /// See `Importer`.
+    /// Reads pieces of what a rank exports, one after the other, to `to`. Returns whether the bytes are there
+    /// (`Importer::read`).
     fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool;
-    /// See `Importer`.
+    /// Writes `from` to pieces of what a rank exports, one after the other. Returns false if the rank is out
+    /// of reach (`Importer::write`).
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
-    /// See `Importer`.
+    /// Waits until all writes have arrived (`Importer::settle`).
     fn settle(&mut self);
-    /// See `Importer`.
+    /// Shows all ranks that this proxy lives (`Importer::beat`).
     fn beat(&mut self);
 }
 
@@ -76,13 +79,14 @@ impl Import for Importer {
 
 /// How a rank exports memory. This is a trait because tests simulate it.
 pub trait Export {
-    /// See `Exporter`.
+    /// Returns the name of the endpoint at which a proxy reaches this rank's memory (`Exporter::name`).
     fn name(&self) -> &[u8];
-    /// See `Exporter`.
+    /// Exports a piece of memory. Returns its key and address, or None if that is refused
+    /// (`Exporter::export`).
     fn export(&mut self, span: Span) -> Option<ExportedRange>;
-    /// See `Exporter`.
+    /// Takes back the access to an exported range (`Exporter::revoke`).
     fn revoke(&mut self, range: &ExportedRange);
-    /// See `Exporter`.
+    /// Takes back the access to all exported ranges, for good (`Exporter::close`).
     fn close(&mut self);
 }
 
@@ -104,36 +108,37 @@ impl Export for Exporter {
     }
 }
 
-/// A rank's proxy on another computer.
+/// What a rank knows about its proxy on another computer.
 pub(crate) struct RemoteProxy {
     pub exporter: Box<dyn Export>,
-    /// The proxy's endpoint.
+    /// The number by which notes are sent to the proxy.
     pub endpoint: u32,
-    /// Whether the proxy has answered.
+    /// Whether the proxy has confirmed that this rank has joined.
     pub is_welcome: bool,
 }
 
-/// The memory that ranks have exported to this proxy.
+/// The memory of ranks on another computer, of which this proxy may read and write what they have exported.
 pub(crate) struct ImportedMemory {
     importer: RefCell<Box<dyn Import>>,
     ranks: RefCell<HashMap<LocalRank, RankExports>>,
 }
 
-/// What one rank has exported.
+/// The ranges and values that one rank has exported, by instance.
 #[derive(Default)]
 struct RankExports {
     exports: Vec<InstanceExport>,
 }
 
-/// What a rank exports for one instance.
+/// The ranges and values that a rank has exported for one instance.
 struct InstanceExport {
-    /// The offset of the instance's record.
+    /// The offset of the instance's record in the rank's arena.
     at: u64,
     ranges: Vec<ExportedRange>,
     values: Vec<InlineValue>,
 }
 
-/// A few bytes of the user's that no step changes, and their address in the rank's process.
+/// A user's buffer of a few bytes that no step changes: its address in the rank's process, and a copy of the
+/// bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InlineValue {
     pub address: u64,
@@ -179,8 +184,8 @@ impl ImportedMemory {
         is_new
     }
 
-    /// Forgets the values of an instance: the user may use its buffers again, whose bytes change then, and a
-    /// later instance may have the same buffers.
+    /// Forgets the copied values of an instance, once the user may change its buffers: a later instance may
+    /// have the same buffers with other bytes.
     pub fn forget_values(&self, rank: LocalRank, at: u64) {
         if let Some(mut known) = self.exports_of(rank) {
             known
@@ -198,7 +203,8 @@ impl ImportedMemory {
         }
     }
 
-    /// The address by which a rank has exported an offset in its arena.
+    /// Returns the address at which a rank exports the byte at an offset in its arena. None if the offset is
+    /// too large.
     pub fn address(&self, offset: u64) -> Option<u64> {
         (offset < ARENA).then_some(ARENA + offset)
     }
@@ -250,8 +256,8 @@ impl ImportedMemory {
         self.write_at(rank, record.offset_of(step, Field::Published), &published.to_ne_bytes())
     }
 
-    /// Writes to the rank why an instance fails, if it does, and what it took. Without a fault here, a fault
-    /// of the rank's own steps stays.
+    /// Writes to the rank why the instance has failed, if it has, and the time and processor time of the
+    /// proxy. Without a fault here, a fault of the rank's own steps stays.
     pub fn write_report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
         let bytes: Vec<u8> = record.words_from(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -289,7 +295,8 @@ impl ImportedMemory {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
-    /// The exported ranges that hold these pieces. A fault: none does.
+    /// Finds the exported range that holds each of these pieces. A fault: the rank has exported no such
+    /// memory.
     fn find_ranges(
         &self,
         rank: LocalRank,
@@ -335,12 +342,15 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
 /// The words of `NoteKind::Submit`, by which a rank submits an instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
-    /// The record's stamp, and the numbers of its program and parameters.
+    /// The stamp of the instance's record.
     pub stamp: u64,
+    /// The number of the program.
     pub program: u64,
+    /// The number of the parameters.
     pub version: u64,
     pub steps: u32,
-    /// Where the extents of the rank's arena end. The mirror has the same.
+    /// The offsets at which the extents of the rank's arena end. The proxy's mirror of the arena has the same
+    /// extents.
     pub extents: Vec<u64>,
     pub values: Vec<InlineValue>,
     pub ranges: Vec<ExportedRange>,

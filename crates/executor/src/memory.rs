@@ -20,34 +20,37 @@ use sys::remote::{self, Piece};
 use telemetry::Counter;
 use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
-/// The bytes of a bounce buffer: enough to make the cost of a system call small.
+/// The length of each buffer through which bytes pass that cannot be copied directly. It is long enough to
+/// make the cost of a system call small.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// Indices into a rank's `scalars`: the bytes that it could not map last, and the system's error code.
+/// The index into a rank's `scalars` of the number of bytes that the rank could not map when it last failed
+/// to.
 const UNMAPPED_BYTES: usize = 1;
+/// The index of the system's error code for that.
 const UNMAPPED_CODE: usize = 2;
 
 /// The process that drives an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The rank itself.
+    /// The rank whose instance it is.
     Rank(LocalRank),
-    /// A proxy.
+    /// The proxy of this index, which serves that rank.
     Proxy(u32),
 }
 
-/// A region of packed bytes, as this process sees it.
+/// A piece of memory in which packed bytes of a buffer lie, and how this process reaches it.
 #[derive(Clone, Debug)]
 pub enum Region {
     /// Memory that this process can address: its own or a mapped arena.
     Local(Span),
     /// Scratch that a proxy on another computer has, too: it reads here, and writes here and to the rank.
     Mirrored { span: Span, rank: LocalRank, address: usize },
-    /// Memory of this process with gaps.
+    /// Elements with gaps in memory of this process.
     LocalGaps(Buffer),
-    /// Private memory of another process.
+    /// Contiguous private memory of another process.
     Remote { rank: LocalRank, address: usize },
-    /// Memory of another rank with gaps, private or in its arena.
+    /// Elements with gaps in memory of another rank, private or in its arena.
     RemoteGaps(RemoteLayout),
 }
 
@@ -63,41 +66,42 @@ pub struct RemoteLayout {
     pub rank: LocalRank,
     /// Whether `base` is an offset into the rank's arena instead of an address in its process.
     pub mapped: bool,
-    /// The origin of the first element.
+    /// The address, or the offset in the arena, at which the first element's layout begins.
     pub base: usize,
-    /// The elements' layout.
+    /// The layout of one element: where its bytes and gaps are.
     pub layout: Arc<Layout>,
-    /// The packed bytes of the first element before the region.
+    /// How many packed bytes of the first element lie before the region.
     pub skip: usize,
 }
 
-/// The bounce buffer that a fetch may use: one for each span in use at the same time.
+/// Which of the three bounce buffers a fetch may use. Spans in use at the same time need different ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounce {
-    /// A copy's source, a reduction's left operand.
+    /// The buffer for the source of a copy, or the left operand of a reduction.
     Left = 0,
-    /// A reduction's right operand.
+    /// The buffer for the right operand of a reduction.
     Right = 1,
-    /// A reduction's result.
+    /// The buffer for the result of a reduction.
     Into = 2,
 }
 
-/// A driver's view of the job's memory.
+/// The job's memory as a driver sees it: how it reads, writes and maps what belongs to other processes.
 pub struct Reach {
-    /// The job.
+    /// The memory that the job's processes on this host share.
     pub segment: Segment,
-    /// The process whose view this is.
+    /// The process that reads and writes here.
     pub driver: Driver,
-    /// The bytes that a step moves at a time.
+    /// The most bytes that a step moves before other steps get their turn.
     pub chunk_bytes: u64,
-    /// The memory of ranks that this proxy on another computer has imported.
+    /// The memory of its ranks, for a proxy on another computer. None for all others.
     pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    /// The process whose private memory this process has reached, by rank.
+    /// For each rank, the process id under which its private memory was reached; another id is not trusted
+    /// yet.
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
-    /// The driver's processor time at the end of the last instance, where operations are timed.
+    /// The processor time of the driver's thread when it ended its last instance, where operations are timed.
     pub ended_cpu: Cell<u64>,
     /// Tests: the memory operations until this driver dies; 0 for never.
     #[cfg(test)]
@@ -178,7 +182,7 @@ impl Reach {
         InstanceRecord::new(arena, at, steps).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))
     }
 
-    /// The driver's number in `Fault::Unmapped`.
+    /// Returns the number by which `Fault::Unmapped` names this process: the rank, or `u32::MAX` for a proxy.
     pub(crate) fn me(&self) -> u32 {
         match self.driver {
             Driver::Rank(rank) => rank.peer(),
@@ -195,7 +199,7 @@ impl Reach {
         })
     }
 
-    /// Counts in the driver's page.
+    /// Adds `n` to a counter of the rank or proxy that drives.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         match self.driver {
@@ -220,7 +224,7 @@ impl Reach {
         Ok(())
     }
 
-    /// The region of the bytes of a send of `rank`, by its words.
+    /// Returns the region that holds the bytes of a send of `rank`, from the address in its record.
     pub fn region_of_send(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
         if bytes == 0 {
             return Ok(Region::NOTHING);
@@ -231,7 +235,7 @@ impl Reach {
         Ok(Region::Local(self.span(rank, address & !(IN_ARENA | STAGED), bytes)?))
     }
 
-    /// Reports to `peer` that `rank` cannot map its arena, and so will not take what it sends to it.
+    /// Reports to `peer` that `rank` cannot map `peer`'s arena, and so will take nothing that `peer` sends.
     pub(crate) fn report_unmapped(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
         let Fault::Unmapped { bytes, code, .. } = fault else { return };
         let page = self.segment.rank(rank);
@@ -242,8 +246,8 @@ impl Reach {
         self.wake(peer);
     }
 
-    /// Reports to all that `rank` cannot read `peer`'s private memory, so that `peer` copies what it sends to
-    /// it.
+    /// Reports to all ranks that `rank` cannot read `peer`'s private memory, so that `peer` copies what it
+    /// sends to `rank`.
     pub(crate) fn mark_unread(&self, rank: LocalRank, peer: LocalRank) {
         let unread = &self.segment.rank(rank).unread;
         if !unread.has(peer.peer()) {
@@ -259,7 +263,7 @@ impl Reach {
         }
     }
 
-    /// Why `to` will not take what `rank` sends to it, or None if it has reported nothing.
+    /// Returns why rank `to` will not take what `rank` sends to it, or None if `to` has reported nothing.
     #[inline]
     pub(crate) fn unmapped_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
         if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
@@ -297,7 +301,7 @@ impl Reach {
         }
     }
 
-    /// Makes the memory of the ranks hold what the notes report, before the notes leave.
+    /// Waits until the memory of the ranks holds what these notes report, before they leave.
     pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
         if let Some(imported) = self.imported.as_ref().filter(|_| !outbox.is_empty()) {
             imported.settle();
@@ -358,8 +362,9 @@ impl Reach {
         self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
     }
 
-    /// A span that holds bytes `[offset, offset + bytes)` of a region; at most `BOUNCE_BYTES` unless the
-    /// region is local. The span is valid until the next fetch with the same bounce buffer.
+    /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region; at most
+    /// `BOUNCE_BYTES` unless the region is local. The span is valid until the next fetch with the same bounce
+    /// buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
         if let Region::Local(span) | Region::Mirrored { span, .. } = region {
             return Ok(span.slice(offset as usize, bytes as usize));
@@ -441,7 +446,7 @@ impl Reach {
         Ok(())
     }
 
-    /// The most bytes that `fetch` gives at once.
+    /// Returns the most bytes for which `fetch` can be asked.
     pub fn fetch_bytes_max(&self) -> u64 {
         BOUNCE_BYTES as u64
     }

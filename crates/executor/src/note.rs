@@ -12,13 +12,14 @@ use transport::route_fabric::Exposed;
 /// How notes travel, as packets that keep their order between two processes, and how a process reads bytes
 /// that another one has exposed. This is a trait because tests simulate it.
 pub trait EdgePort {
-    /// Sends a packet to an endpoint of the job. `fill` writes its `bytes` bytes of payload.
+    /// Sends a packet to the endpoint `to`. `fill` writes its `bytes` bytes of payload. Returns whether it
+    /// left.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
-    /// Whether `send` has room for such a packet, as far as is known.
+    /// Whether `send` would take a packet of so many bytes to this endpoint now, as far as is known.
     fn has_room(&mut self, to: u32, bytes: usize) -> bool;
     /// Calls `each` with the next packet that has come and its source. Returns false if there is none.
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
-    /// The longest payload.
+    /// Returns the most bytes of payload that a packet can have.
     fn payload_bytes_max(&self) -> usize;
     /// Exposes memory to peers until the lease is dropped; until then the memory stays mapped. Returns the
     /// key, the name of the endpoint, and the lease, or None if the provider refuses.
@@ -36,16 +37,17 @@ pub trait EdgePort {
         own: &Lease,
         token: u32,
     ) -> Pull;
-    /// The token of a pull that has ended, and whether its bytes are there. If not, `to` may hold anything.
+    /// Returns the token of a pull that has ended, and whether its bytes are there; if not, `to` may hold
+    /// anything. None if no pull has ended since the last call.
     fn pulled(&mut self) -> Option<(u32, bool)>;
     /// Tells an endpoint that the pulls from what it exposed under a name have ended, and that none is under
     /// way.
     fn acknowledge(&mut self, from: (u32, &[u8]));
-    /// Why a living process is out of reach for good.
+    /// Returns why a process that lives can never be reached again; None while all can.
     fn broken(&self) -> Option<String>;
 }
 
-/// Keeps memory registered until it is dropped.
+/// Keeps memory registered with the network until it is dropped.
 pub struct Lease(pub Box<dyn Any + Send>);
 
 impl EdgePort for transport::route_fabric::Port {
@@ -169,64 +171,67 @@ const _: () = assert!((NoteKind::Over as u8) < transport::route::EDGE + transpor
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note {
     pub kind: NoteKind,
-    /// The instance, with `sequence`.
+    /// The context of the instance that the note is about.
     pub context: u64,
-    /// See `context`.
+    /// The number of that instance's operation in its context.
     pub sequence: u32,
-    /// The two ranks, as peers of the job.
+    /// The peer of the job that sends the bytes of the edge.
     pub sender: u32,
+    /// The peer of the job that receives them.
     pub receiver: u32,
-    /// The receiver's rank in the schedule, and the edge. By these the sender knows the step.
+    /// The receiver's rank in the schedule. By this and `edge` the sender finds its step.
     pub to: u32,
+    /// The number of the edge, which tells messages between the two ranks apart.
     pub edge: u32,
-    /// The receiver's step, and how often its driver has asked. Answers repeat these. In an unasked note: the
-    /// sender's rank in the schedule, and 0.
+    /// The receiver's step, which answers repeat. In an unasked note, the sender's rank in the schedule.
     pub step: u32,
+    /// How often the receiver's driver has asked, which answers repeat. In an unasked note, 0.
     pub attempt: u32,
     pub offset: u64,
-    /// The edge's length, as the sender of the note knows it.
+    /// The length of the edge in bytes, as the sender of the note knows it.
     pub total: u64,
 }
 
-/// What became of a note.
+/// What the driver of an instance did with a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoteOutcome {
     Accepted,
-    /// The note has nothing that the instance needs.
+    /// The instance does not need what the note says.
     Ignored,
-    /// The step has not started.
+    /// The step that the note is about has not started. The note may be kept for it.
     Early,
 }
 
 /// What the driver of an instance has to report to another host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outgoing {
-    /// A note to an endpoint, and whether its receiver waits for it.
+    /// A note for the endpoint `to`, and whether the process there waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
-    /// A send has published its first bytes. The note is like the question of its receiver.
+    /// A send has published its first bytes, which the server may send unasked. The note is like a question
+    /// of the receiver.
     Published(Note),
 }
 
-/// Where the bytes of a send can be read.
+/// The memory of a server from which a receiver can read the bytes of a send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ExposedSend {
-    /// The exposed memory of its server.
+    /// The key, address and length of the memory that the server has exposed.
     pub far: RemoteRange,
-    /// The offset in the edge of the memory's first byte.
+    /// The offset, in the bytes of the edge, at which this memory begins.
     pub start: u64,
-    /// The name of the endpoint that lets peers read it.
+    /// The name of the server's endpoint, under which peers read the memory.
     pub name: Arc<[u8]>,
 }
 
 impl ExposedSend {
-    /// The place as words: four numbers, the length of the name, and the name, padded.
+    /// Encodes the place as words: four numbers, the length of the name, and the name, padded.
     pub fn words(&self) -> Vec<u64> {
         let RemoteRange { key, base, bytes } = self.far;
         let head = [key, base, bytes, self.start, self.name.len() as u64];
         head.into_iter().chain(to_words(&self.name)).collect()
     }
 
-    /// The place that words encode, or None.
+    /// Decodes what `words` has made, or returns None for other words.
     pub fn from_words(words: &[u64]) -> Option<ExposedSend> {
         let (&[key, base, bytes, start, length], name) = words.split_first_chunk()?;
         let length = usize::try_from(length).ok().filter(|length| length.div_ceil(8) <= name.len())?;
@@ -235,7 +240,7 @@ impl ExposedSend {
     }
 }
 
-/// The length of a note in a packet, behind the header.
+/// The bytes of a note in a packet: behind the packet's header, and before the data.
 pub(crate) const NOTE_BYTES: usize = 40;
 
 impl Note {
@@ -254,7 +259,7 @@ impl Note {
         to.write(&bytes);
     }
 
-    /// A note, and the data behind it. Returns None for other packets.
+    /// Decodes a packet: returns the note, and the data behind it. Returns None if the packet is no note.
     pub fn read(header: &Header, payload: Span) -> Option<(Note, Span)> {
         use NoteKind::*;
         let kinds = [
@@ -318,7 +323,7 @@ pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: 
     })
 }
 
-/// Bytes as words, of which the last is padded.
+/// Packs bytes into words, of which the last is padded with zeros.
 pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks(8).map(|part| {
         let mut word = [0; 8];
@@ -327,14 +332,14 @@ pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The first bytes of words.
+/// Unpacks the first `bytes` bytes of words.
 pub(crate) fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     let mut all: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     all.truncate(bytes);
     all
 }
 
-/// The words behind a note.
+/// Reads the data behind a note as words.
 pub(crate) fn words(data: Span) -> Vec<u64> {
     let mut bytes = vec![0; data.bytes()];
     data.read(&mut bytes);

@@ -10,53 +10,53 @@ use crate::{Cut, Reduction};
 use datatype::{Basic, Layout, PredefinedOp};
 use std::sync::Arc;
 
-/// The parameters of an instance, for a driver in another process.
+/// What a driver in another process must know of an instance: the rank's buffers, operator and peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The predefined operator, if any. No other process calls an operator of the program.
     pub reduction: Option<Reduction>,
-    /// How input and output are cut into blocks.
+    /// How the input, and how the output is cut into the schedule's blocks.
     pub cuts: [Cut; 2],
-    /// The parts of input and output.
+    /// Where the bytes of the input, and of the output lie, part by part.
     pub parts: [Vec<PartParameters>; 2],
-    /// Where the scratch buffers lie in the arena.
+    /// The offset in the rank's arena of each scratch buffer.
     pub scratch: Vec<u64>,
-    /// The layouts of parts with gaps.
+    /// The layouts of all parts that have gaps, each once.
     pub layouts: Vec<Arc<Layout>>,
     /// The world ranks of the peers.
     pub peers: Vec<u32>,
 }
 
-/// A part of a buffer.
+/// A range of a buffer's packed bytes that lies in one piece of memory. It begins where the part before ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartParameters {
-    /// Packed bytes of the buffer up to its end.
+    /// The offset, in packed bytes of the buffer, at which the part ends.
     pub end: u64,
-    /// Where the part lies.
+    /// The memory that holds the part.
     pub place: PartLocation,
 }
 
-/// Where a part lies.
+/// The memory that holds a part of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartLocation {
-    /// The offset in the rank's arena.
+    /// Memory of the rank's arena that begins at this offset.
     Arena(u64),
-    /// The address in the rank's process.
+    /// Private memory that begins at this address in the rank's process.
     Private(u64),
-    /// Elements with gaps, of which the part is some packed bytes.
+    /// Elements with gaps. The part is a range of their packed bytes.
     Gaps(Gaps),
 }
 
-/// Elements with gaps.
+/// Where elements with gaps lie, and which bytes of them are data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
     /// Whether `base` is an offset of the rank's arena, not an address of its process.
     pub mapped: bool,
-    /// The address or offset at which the first element begins.
+    /// The address, or the offset in the arena, at which the first element's layout begins.
     pub base: u64,
-    /// The number of the elements' layout in `Parameters::layouts`.
+    /// The index of the elements' layout in `Parameters::layouts`.
     pub layout: u64,
-    /// Packed bytes of the first element that come before the part.
+    /// How many packed bytes of the first element come before the part.
     pub skip: u64,
 }
 
@@ -70,7 +70,7 @@ const NEAR: u64 = 1;
 const AT: u64 = 2;
 
 impl Parameters {
-    /// The parameters as words.
+    /// Encodes the parameters as words, which a proxy reads in the rank's arena.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::new();
         match self.reduction {
@@ -130,7 +130,7 @@ impl Parameters {
     }
 }
 
-/// The words that have not been read yet.
+/// The encoded words from which nothing has been read yet.
 struct Words<'a>(&'a [u64]);
 
 impl<'a> Words<'a> {

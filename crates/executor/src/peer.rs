@@ -3,22 +3,22 @@
 
 use transport::shm::{LocalRank, Segment};
 
-/// A rank of the schedule.
+/// A process that takes part in an operation, as a rank of its schedule, and how to reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this segment.
+    /// A process of this host, with which this one shares memory.
     Local(LocalRank),
     /// A process of another host, by its number in the job.
     Remote(u32),
 }
 
 impl Peer {
-    /// The peer with a number in the job.
+    /// Finds out whether the process with this number in the job is on this host.
     pub fn of(peer: u32, segment: &Segment) -> Peer {
         segment.local(peer).map_or(Peer::Remote(peer), Peer::Local)
     }
 
-    /// The peer's number in the job.
+    /// Returns the number of the process in the job.
     pub fn number(self) -> u32 {
         match self {
             Peer::Local(rank) => rank.peer(),
@@ -26,7 +26,7 @@ impl Peer {
         }
     }
 
-    /// The peer as a process of this segment, or None if another host has it.
+    /// Returns the process if it is on this host, or None if it is on another.
     pub fn local(self) -> Option<LocalRank> {
         match self {
             Peer::Local(rank) => Some(rank),

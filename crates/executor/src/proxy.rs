@@ -29,24 +29,25 @@ use transport::shm::{LocalRank, RankPage, Segment, State, cma};
 /// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
 /// untried).
 pub const VERDICT: usize = 0;
-/// The proxy could reach it.
+/// The value of `VERDICT` if the proxy could reach the rank's private memory.
 pub const REACHED: u64 = 1;
-/// The proxy could not reach it.
+/// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
-/// Indices into a rank's `scalars`: how many of its instances its proxy has ended or returned, and how many
-/// it has returned. They are counted after the instance's own word says so, in a cache line apart from
-/// `VERDICT`'s.
+/// The index into a rank's `scalars` of how many of its instances the proxy has ended or returned. It is
+/// counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
 pub const ENDED: usize = 8;
+/// The index of how many of its instances the proxy has returned, which is counted likewise.
 pub const RETURNS: usize = 9;
 
-/// The most programs or idle instances. Then a proxy forgets all idle ones.
+/// The most programs, and the most idle instances, that a proxy remembers. When there are more, it forgets
+/// all that are idle.
 const MEMORY_MAX: usize = 1024;
-/// The most words of a program or of parameters.
+/// The most words that a program or an instance's parameters may have. A rank that states more is broken.
 const WORDS_MAX: u64 = 1 << 24;
 
 /// How often a proxy checks its ranks, its parent and its counters, in nanoseconds.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// The longest sleep: a sleeping proxy still shows a heartbeat.
+/// The longest time that a proxy sleeps, since its heartbeat must go on meanwhile.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// A proxy's life. It drives what its ranks submit, and sleeps on its doorbell and its network when it has
@@ -126,28 +127,30 @@ fn has_ended(process: &ProcessHandle) -> bool {
     process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 
-/// A proxy. `run` is its life; tests call `poll` themselves.
+/// A process that drives instances for ranks of its host. `run` is its whole life; tests call `poll`
+/// themselves.
 pub struct Proxy {
     index: u32,
     reach: Reach,
-    /// The ranks that it serves: those that have not finalized.
+    /// The ranks that the proxy serves and that have not finalized.
     ranks: Vec<LocalRank>,
-    /// Ranks that do not run, but may be spawned.
+    /// The ranks that the proxy will serve once they are spawned. They do not run yet.
     absent: Vec<LocalRank>,
     runs: Vec<Execution>,
-    /// Finished instances, by rank and record.
+    /// Instances that have finished, by rank and by the offset of their record: a rank mostly starts them
+    /// again.
     idle: HashMap<(LocalRank, u64), Execution>,
-    /// Plans by rank and program number.
+    /// Schedules that were checked, by rank and by the number of the program.
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
     far: RemoteEdges,
     dead: bool,
-    /// Why the proxy cannot go on.
+    /// The error with which `run` will end, because the proxy cannot go on; None while it can.
     failed: Option<Error>,
 }
 
 impl Proxy {
-    /// Proxy `index` of a job.
+    /// Makes the proxy with number `index` of a job.
     pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
         let shape = segment.shape();
         let first_world = segment.world(0).size.load(Ordering::Relaxed) as usize;
@@ -228,7 +231,8 @@ impl Proxy {
             || self.far.has_work(&self.reach)
     }
 
-    /// How long the proxy may sleep, of `nap`. None if there is work, or if the network does not wake it.
+    /// Returns how long the proxy may sleep, at most `nap`. None if it may not, since there is work or the
+    /// network would not wake it.
     fn nap_max(&self, nap: Duration, network: Option<&Port>) -> Option<Duration> {
         if self.has_events() {
             return None;
@@ -279,21 +283,22 @@ impl Proxy {
         self.reach.fuse.set(operations);
     }
 
-    /// Tests: as `Executor::refuse`.
+    /// Tests: sets the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be
+    /// mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);
         self.reach.unmapped.set(arenas);
     }
 
-    /// Tests: whether its process would end now.
+    /// Tests: whether the proxy has an error with which its process would end now.
     #[cfg(test)]
     pub(crate) fn has_failed(&mut self) -> bool {
         self.dead |= self.failed.is_some();
         self.failed.is_some()
     }
 
-    /// Tests: whether it has died.
+    /// Tests: whether the proxy has died, since its fuse burnt down.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         self.dead
@@ -462,7 +467,7 @@ impl Proxy {
         moved
     }
 
-    /// Returns an instance that was driven to its rank.
+    /// Gives an instance that this proxy has driven back to its rank, which goes on with it.
     fn return_run(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
         run.record.head(Head::State).store(RETURNED, Ordering::Release);

@@ -14,104 +14,110 @@ use crate::fault::{Corruption, Fault};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use transport::shm::Arena;
 
-/// Words of a record before its steps.
+/// The number of words in the head of a record, before those of its steps.
 pub const HEAD_WORDS: u64 = 24;
-/// Words of a step.
+/// The number of words that a record has for each step.
 pub const STEP_WORDS: u64 = 4;
-/// The bit of a progress word that is final. The other bits count bytes.
+/// The bit of a `Published` or `Done` word that will not change any more. The other bits count bytes.
 pub const COMPLETE: u64 = 1 << 63;
-/// The bit, with `COMPLETE`, of `Published` of a send that its driver has given up.
+/// The bit that a driver sets in a send's `Published` word, with `COMPLETE`, if it has given the send up.
 pub const GIVEN_UP: u64 = 1 << 62;
 /// The bit of a send's `Done` that its receiver sets if it cannot read the bytes: the sender is to copy them
 /// to its arena.
 pub const ASKS: u64 = 1 << 62;
-/// The bits of a progress word that count bytes.
+/// The bits of a `Published` or `Done` word that count bytes.
 pub const BYTES: u64 = GIVEN_UP - 1;
-/// The bit of an address that is an offset into its owner's arena, not an address in the owner's process.
+/// The bit of a send's `Address` word that says that the rest is an offset into the sender's arena, not an
+/// address in its process.
 pub const IN_ARENA: u64 = 1 << 63;
-/// The bit (with `IN_ARENA`) of the address of a send whose driver first packs its bytes there.
+/// The bit of a send's `Address` word that says, with `IN_ARENA`, that the driver first packs the bytes
+/// there.
 pub const STAGED: u64 = 1 << 62;
-/// The bit of a send's total that marks a message: a receive of another length takes what fits.
+/// The bit of a send's `Total` word that marks a message: a receive of another length takes what fits.
 pub const MESSAGE: u64 = 1 << 63;
-/// The state of an instance that its proxy could not drive to its end: the rank goes on.
+/// The value of `Head::State` if the proxy could not drive the instance to its end: the rank goes on.
 pub const RETURNED: u64 = 1;
-/// The state of an instance that is locally complete: the user's buffers are free, but peers have yet to take
-/// or to acknowledge bytes. It stays in the directory.
+/// The value of `Head::State` if the instance is locally complete: the user's buffers are free, but peers
+/// have yet to take or to acknowledge bytes. It stays in the directory.
 pub const LOCAL: u64 = 2;
 
-/// The message has started to come.
+/// The value of `Head::Claim` once the bytes of a message have started to come.
 const STARTED: u64 = 1;
-/// The receiver does not want the message any more.
+/// The value of `Head::Claim` once the rank has withdrawn the receive of a message.
 const WITHDRAWN: u64 = 2;
 
-/// Buckets of a directory.
+/// The number of buckets in a rank's directory.
 pub const BUCKETS: usize = 1024;
-/// The most links of a chain. A longer chain is corrupt.
+/// The most records that a look follows in a bucket of a directory. A longer chain is corrupt.
 const HOPS_MAX: usize = 1 << 16;
 
-/// The words of a head, by index.
+/// The words at the start of a record, by index.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Head {
     /// The incarnation in the high half, the sequence in the low half; 0 while the record is not in the
     /// directory.
     Stamp = 0,
-    /// The communicator's context.
+    /// The context of the comm whose operation it is.
     Context = 1,
-    /// The next record of the bucket, 0 at the end.
+    /// The offset in the arena of the next record in the bucket; 0 at the end.
     Next = 2,
     /// The program's number, unique in the job.
     Program = 3,
-    /// Where the table of sends (`CheckedSchedule::sends`) lies.
+    /// The offset in the arena of the table of sends (`CheckedSchedule::sends`).
     SendsAt = 4,
-    /// The entries of that table, two words each.
+    /// The number of entries of the table of sends. Each has two words.
     SendCount = 5,
-    /// The steps of this record.
+    /// The number of steps of the record.
     Steps = 6,
     /// `COMPLETE` once the driver touches nothing any more, `LOCAL` or `RETURNED` before.
     State = 8,
-    /// The four words of a `Fault`.
+    /// The first of the four words of a `Fault`.
     Fault = 9,
-    /// Where the program lies, for a proxy.
+    /// The offset in the arena of the schedule's words, which a proxy reads.
     ProgramAt = 13,
-    /// The words of the program.
+    /// The number of the schedule's words.
     ProgramWords = 14,
-    /// Where the parameters lie, for a proxy.
+    /// The offset in the arena of the parameters' words, which a proxy reads.
     ParametersAt = 15,
-    /// The words of the parameters.
+    /// The number of the parameters' words.
     ParametersWords = 16,
     /// The number of the parameters: parameters with the same number are the same.
     ParametersVersion = 17,
-    /// 0 while the rank drives, else 1 + the proxy's index; for reports.
+    /// Who drives, for reports: 0 for the rank, else 1 + the index of the proxy.
     Driver = 18,
-    /// The time at which the instance was complete, where operations are timed.
+    /// The time in nanoseconds at which the instance was complete. It is stored only where operations are
+    /// timed.
     Completed = 19,
-    /// The driver's processor time for the instance, in the same case.
+    /// The processor time in nanoseconds that the driver took for the instance. It is stored only where
+    /// operations are timed.
     CpuNs = 20,
     /// What became of the receive of a message: `STARTED`, `WITHDRAWN`, or 0 while neither has happened.
     Claim = 21,
 }
 
-/// The words of a step, by index.
+/// The words that a record has for each step, by index.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Field {
-    /// A send's bytes at `Address` that the receiver may take.
+    /// The bytes of a send that its receiver may take from `Address`, with the bits `COMPLETE` and
+    /// `GIVEN_UP`.
     Published = 0,
-    /// The bytes that are done; of a send, at its receiver.
+    /// The bytes of the step that are done, with the bit `COMPLETE`. The receiver of a send writes those of
+    /// the send.
     Done = 1,
-    /// A send's address of its bytes.
+    /// Where the bytes of a send lie, with the bits `IN_ARENA` and `STAGED`.
     Address = 2,
-    /// A send's length, and whether it is a `MESSAGE`.
+    /// The length of a send in bytes, with the bit `MESSAGE`.
     Total = 3,
 }
 
-/// The bytes of a record with `steps` steps.
+/// Returns the bytes that a record of so many steps takes in an arena.
 pub fn record_bytes(steps: usize) -> u64 {
     8 * (HEAD_WORDS + STEP_WORDS * steps as u64)
 }
 
-/// A record that lies wholly inside its arena.
+/// A record at some offset of an arena, checked to lie wholly inside it.
 #[derive(Clone, Debug)]
 pub struct InstanceRecord {
     arena: Arena,
@@ -127,7 +133,7 @@ impl InstanceRecord {
         Ok(InstanceRecord { arena: arena.clone(), at, steps })
     }
 
-    /// The record's offset.
+    /// Returns the offset of the record in its arena.
     pub fn at(&self) -> u64 {
         self.at
     }
@@ -142,7 +148,7 @@ impl InstanceRecord {
         &self.arena
     }
 
-    /// A word of the head.
+    /// Returns a word of the record's head, to be read or written.
     #[inline]
     pub fn head(&self, head: Head) -> &AtomicU64 {
         self.head_word(head as u64)
@@ -171,8 +177,8 @@ impl InstanceRecord {
         }
     }
 
-    /// The bytes that a send of `bytes` bytes has published, and whether it is finished. Errors: why the
-    /// driver of rank `peer` has given it up; or what no driver writes.
+    /// Returns how many of its `bytes` bytes a send has published, and whether that is final. Errors: why the
+    /// driver of rank `peer` has given the send up, or that the word is corrupt.
     #[inline]
     pub fn published(&self, step: u32, bytes: u64, peer: u32) -> Result<(u64, bool), Fault> {
         let word = self.step(step, Field::Published).load(Ordering::Acquire);
@@ -184,7 +190,7 @@ impl InstanceRecord {
         Ok((have, is_whole))
     }
 
-    /// Whether a receiver has not seen yet that a send was given up.
+    /// Whether a send was given up of which the receiver has not taken notice yet.
     pub fn has_unseen_failure(&self) -> bool {
         (0..self.steps).any(|step| {
             self.step(step, Field::Published).load(Ordering::Acquire) & GIVEN_UP != 0
@@ -192,14 +198,14 @@ impl InstanceRecord {
         })
     }
 
-    /// Why the instance fails, if it does.
+    /// Returns why the instance fails, or None if it has not failed.
     pub fn fault(&self) -> Option<Fault> {
         Fault::from_words(
             [0, 1, 2, 3].map(|index| self.head_word(Head::Fault as u64 + index).load(Ordering::Acquire)),
         )
     }
 
-    /// The words of the head from `first` on.
+    /// Returns copies of the words of the head, from the word `first` on.
     pub fn words_from(&self, first: Head) -> Vec<u64> {
         (first as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
     }
@@ -237,14 +243,14 @@ impl InstanceRecord {
         self.head(Head::Claim).load(Ordering::Acquire) == WITHDRAWN
     }
 
-    /// Clears memory that held something else.
+    /// Sets all words to 0, in memory that held something else before.
     pub fn clear(&self) {
         for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {
             self.head_word(index).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Clears the fault and all progress.
+    /// Sets the fault and the progress words to 0, for another start.
     pub fn reset(&self) {
         self.head(Head::State).store(0, Ordering::Relaxed);
         self.head(Head::Fault).store(0, Ordering::Relaxed);
@@ -286,7 +292,7 @@ impl InstanceRecord {
     }
 }
 
-/// The bucket of a key.
+/// Returns which bucket of a directory holds the instance of this context and sequence.
 fn bucket(context: u64, sequence: u32) -> usize {
     let mixed = (context ^ u64::from(sequence).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 54) as usize & (BUCKETS - 1)
@@ -294,7 +300,7 @@ fn bucket(context: u64, sequence: u32) -> usize {
 
 /// What a look into a directory has found.
 pub enum Lookup {
-    /// The record, with the stamp under which it was read.
+    /// The record, and the stamp that it had before and after it was read.
     Here(InstanceRecord, u64),
     /// The record is certainly not there.
     Absent,
@@ -341,7 +347,8 @@ pub fn find(
     Err(Fault::Corrupt { peer, what: Corruption::Chain })
 }
 
-/// The step of the send (receiver, edge) in a peer's record, for a process that `Fault` names `by`.
+/// Returns the step that sends to rank `to` on this edge, from the table of sends of a peer's record. `Fault`
+/// names the looking process `by`.
 pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
     let peer = record.arena.rank().peer();
     let corrupt = |what| Fault::Corrupt { peer, what };
@@ -371,7 +378,7 @@ pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result
     Err(corrupt(Corruption::Edge))
 }
 
-/// The stamp of one use of a record.
+/// Combines incarnation and sequence into the stamp of one use of a record.
 pub fn stamp(incarnation: u32, sequence: u32) -> u64 {
     pair(incarnation.max(1), sequence)
 }

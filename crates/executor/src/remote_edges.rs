@@ -26,44 +26,48 @@ use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Pull, Sent};
 
-/// The most bytes of reads from one server that are under way. What the server sends beside them, such as its
-/// requests for bytes the other way, waits behind these reads in the queues of the network.
+/// The most bytes of reads from one server that are under way at once. What that server sends meanwhile, such
+/// as its own questions, waits behind these reads in the queues of the network.
 const READING_BYTES_MAX: usize = 256 << 10;
 
 /// A note about a whole instance, with the endpoint that gets it or has sent it, and the words behind it.
 pub(crate) type InstanceNote = (u32, Note, Vec<u64>);
 
-/// The part of an executor or a proxy in the edges between hosts.
+/// What an executor or a proxy needs for edges between hosts: the notes, the reads, and its part as a server.
 #[derive(Default)]
 pub(crate) struct RemoteEdges {
-    /// The notes to send, with the endpoints that get them.
+    /// The notes about edges that are to be sent, each with the endpoint that gets it.
     pub outbox: VecDeque<(u32, Note)>,
-    /// The notes between a rank and its proxy on another computer (`imported.rs`): those to send, which leave
-    /// before the others, and those that have come.
+    /// The notes that are to be sent between a rank and its proxy on another computer (`imported.rs`). They
+    /// leave before those of `outbox`.
     pub notes_out: VecDeque<InstanceNote>,
+    /// The notes between a rank and that proxy that have come, until the executor or proxy takes them.
     pub notes_in: VecDeque<InstanceNote>,
     pub server: Server,
-    /// The notes that have come for steps that have not started.
+    /// The bytes that servers have sent unasked, for steps that have not started.
     pub unasked: UnaskedNotes,
     delayed: DelayedNotes,
-    /// The reads that have not started, and those under way, with what exposes their memory to the provider.
+    /// The reads that have not started yet.
     reads: VecDeque<EdgeRead>,
+    /// The reads under way, each with the lease that keeps its memory registered.
     reading: Slab<(EdgeRead, Lease)>,
 }
 
-/// A read of bytes that a send has published, from the memory of its server.
+/// A read that a fetch needs: of bytes that a send has published, from the memory of its server.
 pub(crate) struct EdgeRead {
-    /// The fetch that needs the bytes.
+    /// The question of the fetch, which names the instance and the step.
     pub note: Note,
-    /// The endpoint of the server.
+    /// The endpoint of the server, from which the bytes come.
     pub from: u32,
-    /// The server's memory.
+    /// The memory of the server that holds the bytes.
     pub place: ExposedSend,
-    /// Where the bytes go. Nobody else uses this memory until `RemoteEdges` has reported the end of the read.
+    /// The memory to which the network writes the bytes. Nobody else uses it until `RemoteEdges` has reported
+    /// the end of the read.
     pub to: Span,
-    /// The block of `to`, if the bytes are copied to their final address afterwards.
+    /// The block that owns the memory at `to`, if the bytes are copied on afterwards. None if they arrive
+    /// where the step receives them.
     pub bounce: Option<Block>,
-    /// The offset in the edge of the first byte.
+    /// The offset, in the bytes of the edge, at which the read begins.
     pub offset: u64,
 }
 
@@ -76,7 +80,7 @@ pub(crate) enum EdgeEvent<'a> {
 }
 
 impl EdgeEvent<'_> {
-    /// The note that names the instance.
+    /// Returns the note that names the instance and the step of the event.
     pub fn note(&self) -> &Note {
         match self {
             EdgeEvent::Note(_, note, _) => note,
@@ -186,7 +190,7 @@ impl RemoteEdges {
         !self.notes_out.is_empty()
     }
 
-    /// How long these edges need no call of `exchange` if nothing comes.
+    /// Returns how long this process may sleep if nothing comes; None if no note waits for its time.
     pub fn nap_max(&self) -> Option<Duration> {
         self.delayed.nap_max()
     }

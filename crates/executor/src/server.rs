@@ -21,68 +21,71 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// The most packets of one job in a turn, however fast the network takes them.
+/// The most packets that one job sends in a turn, however fast the network takes them.
 const PACKETS_PER_TURN: usize = 16;
 
-/// The longest edge that goes in packets; longer ones are exposed. Tests have both.
+/// The longest edge whose bytes a server sends in packets. It exposes those of longer ones. Tests have both.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
 /// A value of `published` that no send has.
 const NOT_SEEN: u64 = u64::MAX;
 
-/// The edges that are being sent.
+/// The edges to other hosts whose bytes this process sends, and how far each is.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// The jobs in the order of their questions: where the network is slow, the first job ends first.
+    /// The edges to send, in the order of their questions: where the network is slow, the first job ends
+    /// first.
     jobs: Vec<SendJob>,
-    /// The bytes of a packet, until they are sent.
+    /// The memory in which the bytes of a packet are collected. None before the first packet.
     packet: Option<Block>,
-    /// Instances, by sending rank, that the rank drives itself although it has a proxy. The rank answers for
-    /// them.
+    /// The instances (sending rank, context, sequence) that ranks drive themselves although they have a
+    /// proxy. The rank then answers questions.
     pub owned: HashSet<(u32, u64, u32)>,
-    /// The endpoint that has lately driven the receives of each rank.
+    /// For each receiving rank, the endpoint of the process that last asked for it.
     drivers: HashMap<u32, u32>,
 }
 
-/// One edge that a driver fetches, or is to get unasked (attempt 0).
+/// One edge that another host's driver fetches, or is to get unasked (attempt 0).
 struct SendJob {
-    /// The endpoint of that driver.
+    /// The endpoint of the driver that gets the bytes.
     to: u32,
-    /// The question: which edge, and from which byte on.
+    /// The question that this job answers: which edge, and from which byte on.
     note: Note,
-    /// The send, once it is found.
+    /// The send of the edge, once its rank has started it; None before.
     source: Option<ServedSend>,
-    /// Whether the network had no room at the last turn. It wakes the process when it has room.
+    /// Whether the network had no room at the last turn. The network wakes this process when it has.
     is_blocked: bool,
-    /// The exposed bytes from `note.offset` on, until the receiver says that it has read them.
+    /// The memory from which the receiver reads, from byte `note.offset` of the edge on, until it says that
+    /// it has. None if the bytes go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The send's `published` at the last turn.
+    /// The send's `Published` word at the job's last turn.
     seen: u64,
-    /// Whether all has been sent unasked. Until the receiver has it, that answers its question.
+    /// Whether all bytes were sent unasked. The job stays until the receiver has them, to answer its
+    /// question.
     is_sent: bool,
-    /// Whether the receiver had no room for some of it.
+    /// Whether the receiver has refused some of these bytes, for lack of room.
     had_no_room: bool,
-    /// The question that came after the bytes had been sent unasked.
+    /// The question of the receiver that came after all bytes were sent unasked; None if none has.
     question: Option<Note>,
 }
 
-/// A send of a rank on this host.
+/// A send of a rank on this host, as its server reads it.
 struct ServedSend {
     record: InstanceRecord,
     stamp: u64,
     step: u32,
     region: Region,
-    /// The send's length, of which the receiver takes at most what it asked for.
+    /// The length of the send in bytes. The receiver may have asked for fewer.
     bytes: u64,
-    /// Whether the sender's operation does not wait for the receiver.
+    /// Whether the send's bytes are a copy, so that the sender's operation does not wait for the receiver.
     is_copied: bool,
 }
 
-/// What became of a job's turn.
+/// What one turn of a job has done.
 enum JobTurn {
-    /// The send has published no more bytes, or the network has no room.
+    /// The job has sent no bytes: the send has published no more, or the network has no room.
     Wait,
-    /// A packet left.
+    /// The job has sent a packet, and can go on.
     Sent,
     /// The job has nothing more to send.
     Finished,
@@ -104,7 +107,7 @@ impl Server {
         self.jobs.push(SendJob::new(from, note));
     }
 
-    /// Learns that the receiver had no room for something that was sent unasked.
+    /// Learns that a receiver had no room for bytes that were sent unasked.
     pub fn mark_refused(&mut self, from: u32, note: &Note) {
         if let Some(job) = self.unasked_job(from, note) {
             (job.is_sent, job.had_no_room, job.exposed) = (true, true, None);
@@ -114,7 +117,7 @@ impl Server {
         }
     }
 
-    /// The job that sends an edge to an endpoint unasked.
+    /// Returns the job that sends this edge to this endpoint without a question, if there is one.
     fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
         let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
@@ -206,12 +209,12 @@ impl Server {
         moved
     }
 
-    /// Whether the sending rank drives the instance of a note, and answers for it.
+    /// Whether the sending rank drives the instance of a note itself, and so answers for it.
     fn is_owned(&self, note: &Note) -> bool {
         !self.owned.is_empty() && self.owned.contains(&instance(note))
     }
 
-    /// Whether any edge is to be sent, or its end is awaited.
+    /// Whether the bytes of any edge are still to be sent, or to be acknowledged.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -228,7 +231,7 @@ impl Server {
     }
 }
 
-/// The sending instance of an edge.
+/// Returns the name of the instance that sends: sending rank, context, sequence.
 fn instance(note: &Note) -> (u32, u64, u32) {
     (note.sender, note.context, note.sequence)
 }
@@ -322,8 +325,8 @@ impl SendJob {
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
-    /// Reports up to which byte the receiver can read the send. Returns None if the bytes cannot be exposed.
-    /// The report of the last byte also means that the send is finished.
+    /// Exposes the bytes of a long send, and reports up to which byte the receiver can read. Returns None if
+    /// they cannot be exposed. A report of the last byte also means that the send is finished.
     fn expose(
         &mut self,
         port: &mut impl EdgePort,

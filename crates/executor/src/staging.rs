@@ -7,31 +7,33 @@ use crate::peer::Peer;
 use schedule::{Blocks, BufferId};
 use transport::shm::{Arena, LocalRank};
 
-/// Who can read a rank's private memory, as far as the rank knows.
+/// Which processes can read the private memory of a rank, as far as that rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Whether the ranks of this host can. A rank that has found out that it cannot is in `RankPage::unread`.
+    /// Whether other ranks of this host can read it. A rank that has found out that it cannot is in
+    /// `RankPage::unread`.
     pub local: bool,
-    /// Whether the process that answers ranks of other hosts can.
+    /// Whether the process can read it that answers questions from other hosts for this rank.
     pub far: bool,
-    /// How often any rank of the job has found out that it cannot.
+    /// How often any rank of the job has found out that it cannot read another rank's private memory.
     pub refusals: u32,
-    /// The least bytes of a send to another host that is fetched. Shorter ones are messages of the caller,
+    /// The fewest bytes of a send to another host that is fetched. Shorter sends are messages of the caller,
     /// whose bytes no other process reads.
     pub fetched_bytes_min: u64,
-    /// Whether sends to other hosts are buffered, as those of collectives are.
+    /// Whether short sends to other hosts are copied, so that the operation need not wait for the receiver.
+    /// Those of collectives are.
     pub buffered: bool,
 }
 
 /// The facts by which a send's bytes are packed into the arena or not.
 pub(crate) struct Staging {
-    /// The longest private send that is packed in any case.
+    /// The longest send of private memory, in bytes, that is packed in any case.
     pub short: u64,
     /// Who can read longer private sends where they lie.
     pub readers: Readers,
     /// Whether the kernel lets other processes read the private buffers.
     pub attachable: bool,
-    /// The sender.
+    /// The rank that sends.
     pub rank: LocalRank,
     /// The longest send to another host that is packed wherever it lies, so that the operation need not wait
     /// for the receiver.
@@ -72,7 +74,7 @@ impl Staging {
         }
     }
 
-    /// Whether a receiver can read private memory.
+    /// Whether the process that receives from `to` can read this rank's private memory.
     fn reads(&self, to: Peer, reach: &Reach) -> bool {
         let Readers { local, far, refusals, .. } = self.readers;
         match to {

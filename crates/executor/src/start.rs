@@ -10,22 +10,22 @@ use sys::Span;
 /// One operation. The ranks that take part give the same `context` and `sequence`.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// The communicator's context.
+    /// The context of the comm whose operation it is.
     pub context: u64,
     /// The operation's number within the context, counted by every member in the same order.
     pub sequence: u32,
-    /// World rank of each rank of the schedule.
+    /// For each rank of the schedule, its number in the job.
     pub peers: Arc<[u32]>,
     /// The plan. Programs are cached by this pointer, so equal plans should be one `Arc`.
     pub schedule: Arc<Schedule>,
-    /// Where `BufferId::Input` lies.
+    /// Where the bytes of the schedule's `BufferId::Input` lie.
     pub input: Binding,
-    /// Where `BufferId::Output` lies. MPI_IN_PLACE is the same buffer given twice, or a schedule without
-    /// input.
+    /// Where the bytes of `BufferId::Output` lie. With MPI_IN_PLACE, `input` and `output` are the same
+    /// buffer, or the schedule has no input.
     pub output: Binding,
-    /// The operator of the schedule's `Reduce` steps.
+    /// The operator of the schedule's `Reduce` steps; None if it has none.
     pub reduction: Option<Reduction>,
-    /// Who may execute it.
+    /// Whether a proxy or the rank itself is to execute the operation.
     pub offload: Offload,
     /// The least bytes of an edge between hosts that is fetched, in a job with proxies: 0 fetches all edges,
     /// `u64::MAX` none. Shorter edges are messages of the callers, and a rank that has such an edge executes
@@ -136,16 +136,16 @@ pub struct InstanceTicket {
     pub(crate) generation: u32,
 }
 
-/// An operation under way, for reports.
+/// An operation that is under way, as a report on a hanging job shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingOperation {
     /// The context of the operation's comm.
     pub context: u64,
     /// The operation's number in the context.
     pub sequence: u32,
-    /// The number of its steps.
+    /// The number of steps of the operation's schedule at this rank.
     pub steps: u32,
-    /// The number of its finished steps.
+    /// The number of those steps that have finished.
     pub done: u32,
     /// The peers that have not started the operation.
     pub absent: Vec<u32>,
@@ -157,19 +157,19 @@ pub struct PendingOperation {
 /// receives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeMessage {
-    /// The operation.
+    /// The operation that needs the message.
     pub ticket: InstanceTicket,
     /// The step that needs the message.
     pub step: u32,
-    /// The other rank.
+    /// The number in the job of the rank at the other end.
     pub peer: u32,
-    /// Whether this rank sends.
+    /// Whether this rank is the sender of the message.
     pub is_send: bool,
     /// The context of the message. With the tag it names the message on both sides.
     pub context: u64,
     /// The tag of the message.
     pub tag: i32,
-    /// The bytes, which stay where they are until the message has ended.
+    /// The memory of the message's bytes, which stays where it is until the message has ended.
     pub span: Span,
     /// Whether the rank will probably compute before it waits for the operation.
     pub is_overlapped: bool,
@@ -180,18 +180,18 @@ pub struct EdgeMessage {
 pub enum EdgeOutcome {
     /// This many bytes came or were sent.
     Moved(u64),
-    /// More came than this rank expects.
+    /// The message was longer than the memory for it.
     Longer,
-    /// The connection is lost.
+    /// The connection to the other rank is lost.
     Lost,
 }
 
-/// The result of one pass over the caller's instances.
+/// What one call of `Executor::poll` has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {
     /// No instance could be advanced.
     Idle,
-    /// Something moved.
+    /// Some instance advanced.
     Progressed,
     /// A user's function is to be called, with no lock held. Then `Executor::called` takes the call back.
     Call(UserCall),
@@ -201,15 +201,15 @@ pub enum Poll {
 /// invec, inoutvec, len). `into` holds the right operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
-    /// The operation.
+    /// The operation that needs the call.
     pub ticket: InstanceTicket,
     /// The step that needs the call.
     pub step: u32,
-    /// `Reduction::User::token`.
+    /// The number that `Reduction::User::token` gave, by which the caller finds the function.
     pub token: u64,
-    /// invec.
+    /// The left operands: the argument invec of the function.
     pub left: Span,
-    /// inoutvec.
+    /// The right operands, over which the function writes its result: the argument inoutvec.
     pub into: Span,
     /// The numbers of the vector's blocks in `into`. They go on above the number of blocks.
     pub blocks: Range<u64>,

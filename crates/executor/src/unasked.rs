@@ -8,17 +8,18 @@ use crate::note::{Note, NoteKind};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
-/// The most bytes and edges that may wait in a process. Tests reach both.
+/// The most bytes of notes that wait in a process. Tests reach it.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
+/// The most edges for which notes wait in a process. Tests reach it.
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
 /// An edge of an instance: receiver, context, sequence, sender, edge.
 type EdgeKey = (u32, u64, u32, u32, u32);
 
-/// A note with the endpoint that sent it and the data behind it.
+/// A note that waits: the endpoint that sent it, the note, and the data behind it.
 pub(crate) type WaitingNote = (u32, Note, Block);
 
-/// The waiting notes of a process, by the age of their edges.
+/// The notes with bytes that have come before their step asked, the oldest edge first.
 #[derive(Default)]
 pub(crate) struct UnaskedNotes {
     edges: VecDeque<(EdgeKey, Vec<WaitingNote>)>,
@@ -30,13 +31,13 @@ fn key(note: &Note) -> EdgeKey {
 }
 
 impl UnaskedNotes {
-    /// Whether notes of the same edge wait.
+    /// Whether notes about the same edge as this one wait.
     pub fn has(&self, note: &Note) -> bool {
         self.edges.iter().any(|(one, _)| *one == key(note))
     }
 
-    /// Keeps a note from an endpoint. Returns the notes to send, and where to, about edges for which there is
-    /// no room any more.
+    /// Keeps a note that came from an endpoint. If there is no room, drops the oldest edges, and returns for
+    /// each the refusal to send and its endpoint.
     pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
         let block = Block::new(data.bytes());
         data.copy_to(block.span());
@@ -56,7 +57,7 @@ impl UnaskedNotes {
         refused
     }
 
-    /// Takes the waiting notes of an edge.
+    /// Takes all waiting notes about the same edge as this one.
     pub fn take(&mut self, note: &Note) -> Vec<WaitingNote> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);

@@ -25,20 +25,21 @@ pub enum Health {
     Fenced,
 }
 
-/// The watch over one proxy.
+/// How a rank finds out whether its proxy is alive, and kills it if it has stalled.
 pub struct ProxyWatch {
     segment: Segment,
     proxy: u32,
     timeout_ns: u64,
-    /// The proxy's endpoint, if it runs on another computer.
+    /// The proxy's endpoint if it runs on another computer; None if it runs on this host.
     remote_endpoint: Option<u32>,
     process: Option<ProcessHandle>,
     beat: u64,
-    /// How long the heartbeat has stood still, and when this rank last looked; 0 if not since the work
-    /// started.
+    /// How long the heartbeat has stood still, in nanoseconds.
     still_ns: u64,
+    /// When this rank last looked at the heartbeat; 0 if not since the proxy got work.
     looked_ns: u64,
-    /// The proxy's processor time when its heartbeat had first stood still for the time-out.
+    /// The processor time that the proxy had used when its heartbeat had first stood still for the time-out.
+    /// None before.
     still_cpu_ns: Option<u64>,
     killed: bool,
     /// Whether this rank was the first to kill the proxy.
@@ -47,7 +48,7 @@ pub struct ProxyWatch {
 }
 
 impl ProxyWatch {
-    /// A watch over a proxy. It opens nothing before the proxy first gets work.
+    /// Makes a watch over the proxy of this index. It opens nothing before the proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
         let remote_endpoint = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {

@@ -12,11 +12,12 @@ use error::Result;
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 
-/// The most instances that may stay after the program has gone on.
+/// The most operations that may be over for the program while peers still need their instances.
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
-    /// Whether the instance has no driver any more.
+    /// Whether neither the rank nor its proxy drives the instance any more, and no withdrawal waits for an
+    /// answer.
     fn has_ended(&self) -> bool {
         let has_ended = match self.choice.is_proxy() {
             true => self.state() == COMPLETE && self.has_ended_share(),
@@ -25,12 +26,12 @@ impl Instance {
         has_ended && self.withdrawal != Withdrawal::Asked
     }
 
-    /// Whether the rank has nothing more to do for an instance of its proxy.
+    /// Whether this rank has driven all its own steps of an instance that its proxy drives, if it has any.
     fn has_ended_share(&self) -> bool {
         self.finished || !self.block.run.is_host_share()
     }
 
-    /// Whether the instance is locally complete.
+    /// Whether the user's buffers are free, although peers may still need the instance.
     fn is_local(&self) -> bool {
         self.state() == LOCAL && (!self.choice.is_proxy() || self.has_ended_share())
     }
@@ -41,7 +42,7 @@ impl Instance {
 }
 
 impl Executor {
-    /// Whether an operation has ended. Its ticket must not be spent.
+    /// Whether an operation has ended for the program. `outcome` must not have returned its outcome yet.
     pub fn is_over(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
@@ -49,15 +50,15 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether one more instance may stay after the program has gone on. A message may not: another receive
-    /// may follow one that was withdrawn, under its name.
+    /// Whether this instance may stay in the directory after the program has gone on. A message may not:
+    /// after a withdrawal, another receive may follow under the same name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
         let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
         !instance.block.message && (has_room || self.retiring == 0)
     }
 
-    /// The outcome of an operation, once it has ended. The ticket is spent then.
+    /// Returns the outcome of an operation, or None before it has ended. The ticket is not valid after that.
     pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
         if !self.is_over(ticket) {
             return None;
@@ -122,14 +123,15 @@ impl Executor {
         fault
     }
 
-    /// Unlinks the record of an ended instance, at which nobody looks any more.
+    /// Removes the record of an ended instance from the directory, since no peer needs it, and keeps the
+    /// block.
     pub(super) fn release(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
         self.retire(program, block);
     }
 
-    /// Whether peers need nothing more of the operations that have ended for the program.
+    /// Whether no peer needs an instance any more whose operation has ended for the program.
     pub fn is_quiet(&self) -> bool {
         self.retiring == 0
     }

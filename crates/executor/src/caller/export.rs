@@ -110,7 +110,8 @@ impl Executor {
             && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
     }
 
-    /// Reports once to such a proxy that the rank does not want a message any more.
+    /// Tells the proxy on another computer, the first time, that the rank does not want a message any more.
+    /// `withdrawal` says whether the caller has an answer.
     pub(super) fn send_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
         let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
@@ -121,7 +122,7 @@ impl Executor {
         }
     }
 
-    /// Revokes the ranges that were exported for an instance.
+    /// Takes back the proxy's access to the ranges that were exported for an instance.
     pub(super) fn revoke(&mut self, ranges: &[ExportedRange]) {
         if let Some(remote) = &mut self.remote_proxy {
             ranges.iter().for_each(|range| remote.exporter.revoke(range));
@@ -137,7 +138,8 @@ impl Executor {
         }
     }
 
-    /// Takes the proxy's notes about instances as a whole.
+    /// Acts on the notes that have come from the proxy on another computer: it welcomes this rank, or has
+    /// ended instances.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

@@ -13,7 +13,7 @@ use telemetry::{Choice, Counter};
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// The shortest message that a proxy may get, or None where there is no proxy.
+    /// Returns the fewest bytes of a message that a proxy may get, or None where there is no proxy.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
@@ -35,8 +35,8 @@ impl Executor {
         asked && possible && peer != self.rank.peer()
     }
 
-    /// Starts to measure one more message of this kind, whoever carries it. Returns whether a proxy is to
-    /// carry it, as far as was learnt. Kinds are the caller's numbers.
+    /// Notes that a message of this kind starts, whoever carries it. Returns whether a proxy should carry it,
+    /// and the start of its measurement, if it is measured. Kinds are the caller's numbers.
     pub fn start_measured_message(&mut self, kind: (u64, u32)) -> (bool, Option<MeasuredStart>) {
         if !self.config.measures || self.config.offload != Offload::Auto {
             return (true, None);
@@ -47,12 +47,12 @@ impl Executor {
         (self.habits.entry(kind).or_default().start(sys::clock::now()), Some(self.waits.start()))
     }
 
-    /// Whether a proxy is to carry the messages of this kind that are under way.
+    /// Whether a proxy should carry the messages of this kind that are under way, by what was measured.
     pub fn message_pays(&self, kind: (u64, u32)) -> bool {
         self.habits.get(&kind).is_none_or(MessageHabit::pays)
     }
 
-    /// Ends the measurement of a message.
+    /// Ends the measurement that `start_measured_message` started, since the message has ended.
     pub fn end_measured_message(&mut self, kind: (u64, u32), started: MeasuredStart) {
         let waits = &mut self.waits;
         self.habits.entry(kind).or_default().end(|habit| waits.measure(started, habit));
@@ -79,7 +79,8 @@ impl Executor {
         choice
     }
 
-    /// Why the proxy does not get an operation that is meant for it, by what was measured and what it can do.
+    /// Returns why the proxy does not get an operation that is meant for it, by what was measured and what it
+    /// can do. None if it gets the operation.
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
         if self.is_measured(block, start) {
             let (is_here, program) = (self.is_on_one_host(block), &mut self.programs[key]);
@@ -103,7 +104,8 @@ impl Executor {
         Some(hindrance)
     }
 
-    /// Why the proxy cannot execute an operation, or None if it can.
+    /// Returns why the proxy cannot execute an operation, or None if it can. `takes_work`: whether it can be
+    /// given work now.
     fn hindrance(&mut self, block: &mut InstanceBlock, start: &Start, takes_work: bool) -> Option<Choice> {
         let has_dpu = self.reach.segment.has_dpu();
         if !takes_work {
@@ -155,7 +157,7 @@ impl Executor {
         self.config.measures && auto && self.is_served() && pays
     }
 
-    /// Who can read the bytes in private memory that this rank sends, as far as is known.
+    /// Finds out which processes can read the private memory from which this rank sends.
     pub(super) fn readers(&self, block: &InstanceBlock, start: &Start) -> Readers {
         let job = self.reach.segment.job();
         let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
@@ -178,7 +180,7 @@ impl Executor {
         segment.job().cma_forbidden.load(Ordering::Relaxed) != 0 || verdict == crate::proxy::REFUSED
     }
 
-    /// Whether all members are on this host.
+    /// Whether all ranks that take part in the operation are on this host.
     fn is_on_one_host(&self, block: &InstanceBlock) -> bool {
         !self.reach.segment.has_nodes() || block.run.peers.iter().all(|peer| peer.local().is_some())
     }

@@ -36,7 +36,8 @@ impl Executor {
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
-    /// Submits an instance to the proxy. Returns false if the ring is full.
+    /// Submits an instance to the rank's proxy, on this host or on another computer. Returns false if its
+    /// ring is full or the memory cannot be exported.
     pub(super) fn submit(
         &mut self,
         program: usize,
@@ -81,7 +82,8 @@ impl Executor {
         true
     }
 
-    /// Checks the proxy, and takes back what it has returned. Returns whether that was anything.
+    /// Checks whether the proxy lives, and takes back instances that it has returned or left. Returns whether
+    /// there were any.
     pub(super) fn check_proxy(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
         let mut taken = 0;
@@ -141,7 +143,7 @@ impl Executor {
         taken
     }
 
-    /// A word of the rank's page that its proxy counts up.
+    /// Reads a word of the rank's page in which its proxy counts (`proxy::ENDED`, `proxy::RETURNS`).
     pub(super) fn scalar(&self, index: usize) -> u64 {
         self.reach.segment.rank(self.rank).scalars[index].load(Ordering::Acquire)
     }

@@ -17,7 +17,8 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// The longest read (docs/measured/hosts.md). In tests an edge has several.
+/// The most bytes that one read brings (docs/measured/hosts.md). In tests it is so short that an edge takes
+/// several.
 const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
 /// The most reads of one edge under way: while the bytes of one read come, those of the next are on their
 /// way.
@@ -25,49 +26,53 @@ const READS_MAX: usize = 2;
 /// The failed reads in a row after which the server counts as lost although it lives.
 const FAILURES_MAX: u32 = 16;
 
-/// What a driver remembers about its fetches.
+/// What a driver remembers about the receives of an instance that fetch their bytes.
 pub(super) struct Fetches {
-    /// The fetches by step.
+    /// What is known of the fetch of each step, by step.
     fetches: Vec<Fetch>,
-    /// The notes and reports to send.
+    /// The notes and reports that this driver has for other hosts, until `next_outgoing` returns them.
     pub(super) outgoing: Vec<Outgoing>,
     attempts: u32,
-    /// Whether another driver is to go on once no read is under way.
+    /// Whether no more reads start, because another driver is to go on once those under way have ended.
     is_stopped: bool,
 }
 
-/// The fetch of one step.
+/// What a driver remembers about the fetch of one step.
 #[derive(Clone, Default)]
 struct Fetch {
-    /// The server that got the last note, and the number of that note.
+    /// The server that was asked last, and the number of that question (`Note::attempt`). None if the step
+    /// must ask.
     asked: Option<(u32, u32)>,
-    /// Whether the step has asked before.
+    /// Whether the step has sent a question before, so that the next one is `NoteKind::Again`.
     has_asked: bool,
-    /// Whether the sender's operation does not wait for this receive.
+    /// Whether the server sends from a copy, so that the sender's operation does not wait for this receive.
     is_copied: bool,
-    /// Whether the server knows that all has been received.
+    /// Whether the server has acknowledged that this step has all bytes.
     is_known: bool,
-    /// Whether the sending rank itself answers, not its server.
+    /// Whether the sending rank answers questions itself, because its proxy does not drive the instance.
     rank_answers: bool,
     fault: Option<Fault>,
-    /// Where the bytes can be read, up to which byte, and how many there will be.
+    /// The memory from which the bytes can be read. None if the server sends them in packets.
     place: Option<ExposedSend>,
+    /// The bytes of the edge up to which they can be read so far.
     readable: u64,
+    /// The length of the whole edge, in bytes.
     total: u64,
-    /// The reads under way or ended behind `done`, in their order: begin, end, whether the bytes are there.
+    /// The reads behind the bytes that are done, in order: where each begins and ends in the edge, and
+    /// whether its bytes are there.
     reads: VecDeque<(u64, u64, bool)>,
-    /// The reads that have failed since the last one that did not.
+    /// How many reads have failed since one succeeded.
     failures: u32,
 }
 
 impl Fetch {
-    /// Whether a process may still write to the step's buffer.
+    /// Whether a read is under way, so that the network may still write to the step's buffer.
     fn is_reading(&self) -> bool {
         self.reads.iter().any(|(.., is_there)| !is_there)
     }
 
-    /// The bytes of the next read behind `done` bytes of at most `capacity`, or None if there may be no read
-    /// now.
+    /// Returns where the next read begins and ends in the edge, at most at `capacity`. None if no read may
+    /// start now.
     fn next_read(&self, done: u64, capacity: u64) -> Option<(u64, u64)> {
         let begin = self.reads.back().map_or(done, |(_, end, _)| *end);
         let end = self.readable.min(capacity).min(begin.saturating_add(READ_BYTES_MAX));
@@ -85,14 +90,15 @@ impl Fetches {
         }
     }
 
-    /// Forgets all but the number of the last note, so that no earlier answer passes for a later one.
+    /// Forgets all fetches for a new start. The count of questions goes on, so that no earlier answer passes
+    /// for a later one.
     pub(super) fn restart(&mut self) {
         self.is_stopped = false;
         self.fetches.fill(Fetch::default());
         self.outgoing.clear();
     }
 
-    /// Whether an answer has come that the step has not seen.
+    /// Whether a server has answered in a way that the step has not seen yet.
     pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
         fetch.is_known || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
@@ -100,17 +106,18 @@ impl Fetches {
 }
 
 impl Execution {
-    /// Whether some edges to other hosts are fetched.
+    /// Whether the instance has edges to other hosts that are fetched.
     pub fn fetches(&self) -> bool {
         self.fetches.is_some()
     }
 
-    /// The next note or report to send.
+    /// Takes a note or report that this driver has for another host; None if there is none.
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.fetches.as_mut()?.outgoing.pop()
     }
 
-    /// Reports that a send has published its first bytes, except of a message, which nobody may want yet.
+    /// Reports that a send has published its first bytes, so that the server may send them unasked. A message
+    /// is not reported, since perhaps no receive wants it yet.
     pub(super) fn report_published(&mut self, step: u32, bytes: u64) {
         let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
         let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
@@ -131,7 +138,7 @@ impl Execution {
         fetches.outgoing.push(Outgoing::Published(note));
     }
 
-    /// The step that a note is about, or None.
+    /// Returns the step that a note is about, or None if the instance has no such step.
     fn step_of(&self, note: &Note) -> Option<u32> {
         if note.attempt != 0 {
             return Some(note.step);
@@ -140,7 +147,7 @@ impl Execution {
         if peer.number() == note.sender { self.plan.receive_of(note.step, note.edge) } else { None }
     }
 
-    /// Whether a note is about this instance.
+    /// Whether a note is about an edge that this instance receives.
     pub(crate) fn is_of(&self, note: &Note) -> bool {
         (note.receiver, note.context, note.sequence) == (self.rank.peer(), self.context, self.sequence)
     }
@@ -150,17 +157,17 @@ impl Execution {
         self.fetches.as_ref().is_some_and(|it| it.fetches.iter().any(Fetch::is_reading))
     }
 
-    /// Starts no more reads, since another driver is to go on.
+    /// Lets no more reads start, because another driver is to go on with the instance.
     pub(crate) fn stop(&mut self) {
         self.fetches.iter_mut().for_each(|it| it.is_stopped = true);
     }
 
-    /// Whether another driver is to go on.
+    /// Whether `stop` was called, so that another driver is to go on.
     pub(crate) fn is_stopped(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.is_stopped)
     }
 
-    /// Takes a server's answer, or the end of a read. Adds the reads that can start.
+    /// Takes a note of a server, or the end of a read. Adds the reads that can start then to `reads`.
     pub(crate) fn take_event(
         &mut self,
         event: EdgeEvent,

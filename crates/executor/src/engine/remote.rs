@@ -17,28 +17,29 @@ use crate::peer::Peer;
 use schedule::{Action, Blocks};
 use sys::{Block, Span};
 
-/// What a driver remembers about its messages.
+/// What a driver remembers about the messages of an instance to and from other hosts.
 pub(super) struct Remote {
-    /// The least bytes of an edge that is fetched.
+    /// The fewest bytes of an edge that is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
-    /// The messages by step.
+    /// How far the message of each step is, by step.
     messages: Vec<StepMessage>,
-    /// The messages to ask for.
+    /// The messages that the engine needs, until `next_wanted` returns them.
     wanted: Vec<WantedMessage>,
 }
 
-/// The message of a step.
+/// How far the message of a step is.
 #[derive(Default)]
 enum StepMessage {
     #[default]
     None,
-    /// The message is under way. The block has its bytes, unless they lie in one piece in the step's buffer.
+    /// The message is under way. The block holds its bytes; None if they lie in one piece in the step's
+    /// buffer.
     UnderWay(Option<Block>),
-    /// The message has ended: so many bytes came or were sent.
+    /// The message has ended. The result is the number of bytes that came or were sent.
     Ended(Option<Block>, Result<u64, Fault>),
 }
 
-/// A message that the engine asks for.
+/// A message that a step needs: whoever has the network must send or receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedMessage {
     pub step: u32,
@@ -49,8 +50,8 @@ pub(crate) struct WantedMessage {
     pub span: Span,
 }
 
-/// The context of an operation's messages. Another context of the job has the same number as rarely as a hash
-/// of 64 bits collides.
+/// Makes the context of the messages of an operation, as a hash of its name. Another context of the job is
+/// equal only if hashes of 64 bits collide.
 fn context_of(context: u64, sequence: u32) -> u64 {
     // The finalizer of splitmix64 (Steele, Lea, Flood 2014).
     let mixed = context ^ u64::from(sequence) << 32 ^ 0xed9e;
@@ -60,8 +61,8 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares for ranks of other hosts, if there are any: for fetches of edges of at least so many bytes,
-    /// and for messages.
+    /// Prepares the instance for edges to ranks of other hosts, if it has any. Those of at least so many
+    /// bytes are fetched, and shorter ones are messages.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
         let (mut fetches, mut messages) = (false, false);
         for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
@@ -168,7 +169,8 @@ impl Execution {
         }
     }
 
-    /// The bytes of a step in one piece: in the step's buffer, or a copy.
+    /// Returns the bytes of a step in one piece, where they lie or in a block. The block is None where no
+    /// copy is needed.
     fn contiguous(
         &self,
         step: u32,

@@ -12,8 +12,9 @@ use telemetry::Counter;
 use transport::shm::LocalRank;
 
 impl Execution {
-    /// Whether a send of which all is published is free for its followers, and for the user's buffers. A copy
-    /// that a proxy on another computer (`is_remote`) has made does not count: the rank does not have it.
+    /// Whether the steps that follow a send may start once it has published all, and whether the user's
+    /// buffers are free. A copy that a proxy on another computer (`is_remote`) has made does not count: the
+    /// rank does not have it.
     pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);

@@ -23,12 +23,12 @@ use schedule::{Action, BufferId, Side};
 use std::sync::atomic::Ordering;
 use transport::shm::LocalRank;
 
-/// What a driver does with a step.
+/// What this driver does with a step of a divided instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepRole {
     /// This driver drives the step.
     Own,
-    /// The other driver drives it, and steps of this driver follow.
+    /// The other driver drives the step. This one watches how far it is, because steps of its own follow.
     Watched,
     /// The other driver drives it, and no step of this driver follows.
     Ignored,
@@ -37,22 +37,23 @@ pub(super) enum StepRole {
     Announced,
 }
 
-/// A driver's share of an instance.
+/// The part of an instance that this driver drives, where the rank and its proxy on another computer divide
+/// the steps.
 pub(super) struct Share {
     side: Side,
-    /// The roles by step.
+    /// For each step, what this driver does with it.
     roles: Box<[StepRole]>,
-    /// Whether a step of the other driver follows, by step.
+    /// For each step, whether a step that the other driver drives follows it.
     is_awaited: Box<[bool]>,
-    /// Whether two drivers are at work. A rank may also drive an instance alone.
+    /// Whether the steps are divided at present. A rank may also drive the whole instance alone.
     is_on: bool,
-    /// Own steps that have ended since the last look and that the other driver awaits.
+    /// Steps of this driver that have ended and of which others must hear, until `next_ended` returns them.
     ended: Vec<u32>,
 }
 
 impl Execution {
-    /// Divides the steps between the rank and its proxy on another computer, if both sides have some. This
-    /// driver gets one side.
+    /// Decides which steps this driver, on `side`, drives, and which the other one. The steps are divided
+    /// only if both have some.
     pub fn divide(&mut self, side: Side) {
         let schedule = &self.plan.schedule;
         let sides = schedule.sides(|peer| self.peers[peer as usize].local().is_some());
@@ -88,7 +89,7 @@ impl Execution {
         self.share = Some(Box::new(Share { side, roles, is_awaited, is_on: false, ended: Vec::new() }));
     }
 
-    /// Whether two drivers would carry out the instance.
+    /// Whether `divide` has found steps for both drivers.
     pub fn is_divided(&self) -> bool {
         self.share.is_some()
     }
@@ -117,7 +118,7 @@ impl Execution {
         }
     }
 
-    /// Has one driver carry out the whole instance.
+    /// Makes this driver drive all steps, also those of the other driver.
     pub(super) fn drive_alone(&mut self) {
         self.share.iter_mut().for_each(|share| share.is_on = false);
     }
@@ -129,17 +130,18 @@ impl Execution {
         }
     }
 
-    /// Whether the rank drives its share, and its proxy reports when the whole is complete.
+    /// Whether this driver is the rank with a share of an instance, whose end its proxy reports.
     pub(crate) fn is_host_share(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_on && share.side == Side::Host)
     }
 
-    /// The next step that has ended and that the other driver or the receiver of a send awaits.
+    /// Takes a step of this driver that has ended and of which others must hear; None if there is none.
     pub(crate) fn next_ended(&mut self) -> Option<u32> {
         self.share.as_mut()?.ended.pop()
     }
 
-    /// The rank of this host that gets a note when a step has ended.
+    /// Returns which rank of this host must hear that a step has ended: the receiver of an announced send,
+    /// else the rank itself.
     pub(crate) fn awaiting_rank(&self, step: u32) -> LocalRank {
         match (self.role(step), self.plan.schedule.steps[step as usize].action) {
             (StepRole::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
@@ -150,7 +152,7 @@ impl Execution {
         }
     }
 
-    /// Remembers an ended step that others await.
+    /// Remembers that a step of this driver has ended, if others must hear of it.
     pub(super) fn add_ended(&mut self, step: u32) {
         if let Some(share) = self.share.as_mut().filter(|share| share.is_on) {
             let is_noted = match share.roles[step as usize] {
@@ -164,13 +166,13 @@ impl Execution {
         }
     }
 
-    /// Whether the other driver has advanced a watched step.
+    /// Whether a step that the other driver drives is further than at the last look.
     pub(super) fn has_advanced(&self, step: u32) -> bool {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
     }
 
-    /// Looks how far a step of the other driver is.
+    /// Takes over how far a step is that the other driver drives. Returns whether it has moved or finished.
     pub(super) fn watch(&mut self, step: u32) -> StepProgress {
         let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if word & COMPLETE != 0 {
@@ -228,7 +230,8 @@ impl Execution {
         }
     }
 
-    /// Where a step writes, if it writes to scratch.
+    /// Returns the region and offset to which a step writes, and the bytes from there to the region's end.
+    /// None if it does not write to scratch.
     fn scratch_of(&self, step: u32) -> Option<(&Region, u64, u64)> {
         let (operand, into) = written(&self.plan.schedule.steps[step as usize].action)?;
         let at = self.buffers.spots[step as usize].at[operand];

@@ -90,7 +90,7 @@ impl Proxy {
         Some(())
     }
 
-    /// Forgets all that belonged to a rank.
+    /// Forgets the programs and idle instances of a rank, and the memory that it has exported.
     fn forget(&mut self, rank: LocalRank) {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);
