@@ -34,7 +34,7 @@ impl PatternKey {
         }
     }
 
-    /// The pattern of a class that fits this envelope.
+    /// Returns the pattern of a class that takes messages with this envelope.
     #[inline]
     pub(crate) fn of_envelope(envelope: &Envelope, class: usize) -> PatternKey {
         debug_assert!(class < CLASSES);
@@ -50,7 +50,7 @@ impl PatternKey {
         self.class as usize
     }
 
-    /// Mixes by multiplication. The bucket is taken from the high bits, which are mixed best.
+    /// Hashes the pattern by multiplication. The bucket is taken from the high bits, which are mixed best.
     #[inline]
     fn hash(&self) -> u64 {
         let pair = u64::from(self.source) << 32 | u64::from(self.tag as u32);
@@ -66,7 +66,7 @@ struct ChainNode {
     after: u32,
 }
 
-/// The first and the last node of a chain.
+/// The first and the last node in the chain of a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     first: u32,
@@ -75,7 +75,7 @@ struct Chain {
 
 #[derive(Debug)]
 struct FiledEntry<V> {
-    /// The number of the arrival; for a free entry, the next free entry.
+    /// The number of the entry in order of arrival. In a free entry, the index of the next free entry.
     sequence: u64,
     value: Option<V>,
 }
@@ -83,11 +83,12 @@ struct FiledEntry<V> {
 #[derive(Debug)]
 pub(crate) struct FiledTable<V, const KEYS: usize> {
     entries: Vec<FiledEntry<V>>,
-    /// The nodes, `KEYS` for each entry.
+    /// The nodes by which entries are in chains: `KEYS` for each entry.
     nodes: Vec<ChainNode>,
-    /// The chains; their number is a power of two.
+    /// The chain of each bucket. The number of buckets is a power of two.
     chains: Vec<Chain>,
-    /// 64 minus the logarithm of the number of chains.
+    /// How far a hash is shifted right to give the bucket: 64 minus the binary logarithm of the number of
+    /// buckets.
     shift: u32,
     free: u32,
     len: usize,
@@ -131,7 +132,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         entry
     }
 
-    /// The oldest entry under a key.
+    /// Returns the index of the oldest entry under a key, or None if there is none.
     #[inline(always)]
     pub(crate) fn first(&self, key: &PatternKey) -> Option<u32> {
         let mut at = self.chains[self.bucket(key)].first;
@@ -145,7 +146,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         None
     }
 
-    /// The number of entries under a key. This walks the chain.
+    /// Counts the entries under a key. This walks the chain.
     pub(crate) fn count(&self, key: &PatternKey) -> usize {
         let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
         while at != NONE {
@@ -156,7 +157,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         many
     }
 
-    /// Removes an entry.
+    /// Removes the entry with this index, and returns its value.
     #[inline]
     pub(crate) fn remove(&mut self, entry: u32) -> V {
         for i in 0..KEYS as u32 {
@@ -178,7 +179,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         self.entries[entry as usize].sequence
     }
 
-    /// An entry that `wanted` accepts. This walks the table.
+    /// Returns the index of an entry whose value `wanted` accepts, or None. This walks the table.
     pub(crate) fn position(&self, wanted: impl Fn(&V) -> bool) -> Option<u32> {
         self.entries
             .iter()
@@ -186,7 +187,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
             .map(|entry| entry as u32)
     }
 
-    /// All values by age.
+    /// Returns the values of all entries, the oldest first.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &V> {
         let mut live: Vec<(u64, &V)> = self
             .entries

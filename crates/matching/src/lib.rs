@@ -22,7 +22,7 @@ use pattern::CLASSES;
 pub use pattern::{Envelope, Pattern};
 use run::EntryRun;
 
-/// Names an entry while it is in its queue.
+/// Names a receive or a message while it is in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEntry(EntryLocation);
 
@@ -33,16 +33,17 @@ enum EntryLocation {
     Filed(u32),
 }
 
-/// The receives that wait for a message.
+/// The queue of receives that wait for a message.
 #[derive(Debug)]
 pub struct Posted<T> {
     run: EntryRun<Pattern, T>,
     filed: FiledTable<(Pattern, T), 1>,
-    /// The number of entries of each class. Most programs use one class, which saves three look-ups.
+    /// The number of filed receives in each class of pattern. Most programs use one class, which saves three
+    /// look-ups.
     per_class: [u32; CLASSES],
 }
 
-/// The messages that wait for a receive.
+/// The queue of messages that wait for a receive.
 #[derive(Debug)]
 pub struct Unexpected<T> {
     run: EntryRun<Envelope, T>,
@@ -50,7 +51,7 @@ pub struct Unexpected<T> {
 }
 
 impl<T> Posted<T> {
-    /// An empty queue.
+    /// Makes an empty queue of receives.
     pub fn new() -> Posted<T> {
         Posted { run: EntryRun::new(), filed: FiledTable::new(), per_class: [0; CLASSES] }
     }
@@ -66,7 +67,7 @@ impl<T> Posted<T> {
         QueueEntry(EntryLocation::Filed(self.filed.push([key], (pattern, receive))))
     }
 
-    /// Takes the first posted receive that fits the message.
+    /// Takes the receive that was posted first among those that fit this message; None if none does.
     #[inline(always)]
     pub fn take(&mut self, envelope: &Envelope) -> Option<T> {
         if self.run.key().is_some_and(|pattern| pattern.fits(envelope)) {
@@ -88,7 +89,7 @@ impl<T> Posted<T> {
         first.map(|(_, index)| self.remove_filed(index))
     }
 
-    /// Removes a receive, for MPI_Cancel. The entry must be in the queue.
+    /// Removes a receive from the queue, for MPI_Cancel. `entry` must still be in the queue.
     pub fn remove(&mut self, entry: QueueEntry) -> T {
         match entry.0 {
             EntryLocation::Run(number) => self.run.remove(number).expect("the entry is in the queue"),
@@ -102,8 +103,8 @@ impl<T> Posted<T> {
         receive
     }
 
-    /// The number of waiting receives with exactly this pattern, without wildcards; None if a receive with a
-    /// wildcard could take their messages.
+    /// Counts the waiting receives that ask for exactly this source and tag. Returns None if a receive with a
+    /// wildcard could take such a message first.
     pub fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let mut many = 0;
         if let Some(pattern) = self.run.key()
@@ -141,7 +142,7 @@ impl<T> Posted<T> {
 }
 
 impl<T> Unexpected<T> {
-    /// An empty queue.
+    /// Makes an empty queue of messages.
     pub fn new() -> Unexpected<T> {
         Unexpected { run: EntryRun::new(), filed: FiledTable::new() }
     }
@@ -156,7 +157,7 @@ impl<T> Unexpected<T> {
         QueueEntry(EntryLocation::Filed(self.filed.push(keys, (envelope, message))))
     }
 
-    /// Looks at the first message that fits, for a probe.
+    /// Returns the message that arrived first among those that fit the pattern of a probe; None if none does.
     pub fn peek(&self, pattern: &Pattern) -> Option<(&Envelope, &T)> {
         if let Some(envelope) = self.run.key()
             && pattern.fits(envelope)
@@ -168,7 +169,8 @@ impl<T> Unexpected<T> {
         Some((envelope, message))
     }
 
-    /// Takes the first message that fits, for a receive or a matched probe.
+    /// Takes the message that arrived first among those that fit the pattern of a receive or a matched probe;
+    /// None if none does.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
         if self.is_empty() { None } else { self.take_one(pattern) }

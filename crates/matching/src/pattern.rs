@@ -8,18 +8,18 @@ pub struct Envelope {
     pub context: u64,
     /// The peer that sent the message.
     pub source: u32,
-    /// The tag.
+    /// The tag with which the message was sent.
     pub tag: i32,
 }
 
 /// The fields that a receive or a probe asks for. None takes anything (MPI_ANY_SOURCE, MPI_ANY_TAG).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
-    /// The communication context.
+    /// The communication context that the message must have.
     pub context: u64,
-    /// The peer wanted.
+    /// The peer that must have sent the message; None for any (MPI_ANY_SOURCE).
     pub source: Option<u32>,
-    /// The tag wanted.
+    /// The tag that the message must have; None for any (MPI_ANY_TAG).
     pub tag: Option<i32>,
 }
 
@@ -32,5 +32,5 @@ impl Pattern {
     }
 }
 
-/// The classes of pattern: exact; any source; any tag; any source and tag.
+/// The number of classes of pattern: exact, any source, any tag, any source and tag.
 pub(crate) const CLASSES: usize = 4;

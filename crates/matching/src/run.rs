@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-/// The entries of one key by age, each with its number.
+/// A queue of entries that all have one key, the oldest first. Each has a number by which it can be removed.
 #[derive(Debug)]
 pub(crate) struct EntryRun<K, V> {
-    /// The key, which means nothing while the run is empty.
+    /// The key that all entries have. It means nothing while the run is empty.
     key: Option<K>,
     values: VecDeque<(u32, V)>,
-    /// The number of the next entry. It wraps around; by then the entries that had the same numbers are long
-    /// gone.
+    /// The number that the next entry gets. It wraps around; by then the entries that had the same numbers
+    /// are long gone.
     next_number: u32,
 }
 
@@ -19,19 +19,19 @@ impl<K: Copy + PartialEq, V> EntryRun<K, V> {
         EntryRun { key: None, values: VecDeque::new(), next_number: 0 }
     }
 
-    /// The key of all entries, while there are any.
+    /// Returns the key that all entries have, or None while there are no entries.
     #[inline]
     pub(crate) fn key(&self) -> Option<&K> {
         if self.values.is_empty() { None } else { self.key.as_ref() }
     }
 
-    /// Whether an entry of this key may be put at the end.
+    /// Whether an entry with this key may be pushed: all entries have that key, or there are none.
     #[inline]
     pub(crate) fn admits(&self, key: &K) -> bool {
         self.values.is_empty() || self.key.as_ref() == Some(key)
     }
 
-    /// Puts an entry at the end, whose key is admitted. Returns its number.
+    /// Puts an entry at the end. Its key must be one that `admits` accepts. Returns the entry's number.
     #[inline]
     pub(crate) fn push(&mut self, key: K, value: V) -> u32 {
         let number = self.next_number;

@@ -14,7 +14,7 @@ use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step}
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// The next edge number by peer.
+/// The number of the next edge to or from each peer.
 type Edges = HashMap<u32, u32, BuildHasherDefault<Mix>>;
 
 /// A step for which other steps can wait.
@@ -22,32 +22,32 @@ type Edges = HashMap<u32, u32, BuildHasherDefault<Mix>>;
 pub struct Token(Option<u32>);
 
 impl Token {
-    /// The token of no step.
+    /// A token that names no step, for which nothing waits.
     pub const NOTHING: Token = Token(None);
 }
 
 /// How the user's two buffers overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
-    /// They do not overlap.
+    /// The two buffers have no bytes in common.
     None,
-    /// They are one buffer, cut alike. Plans name it `Output`.
+    /// Both are one buffer, cut alike. Plans name it `Output`.
     Same,
-    /// `Input` is this block of `Output`. Plans call it that.
+    /// `Input` is this block of `Output`. Plans name only `Output`.
     InputIsOutputBlock(u32),
-    /// `Output` is this block of `Input`. Plans call it that.
+    /// `Output` is this block of `Input`. Plans name only `Input`.
     OutputIsInputBlock(u32),
     /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name
     /// both.
     Overlap,
 }
 
-/// A schedule in the making.
+/// A schedule to which steps are being added.
 #[derive(Debug)]
 pub struct Builder {
     plan: Schedule,
     alias: Alias,
-    /// The latest accesses, by buffer: input, output, then scratch.
+    /// Which steps have read and written each buffer last: input, output, then scratch.
     touched: Vec<Touched>,
     sent: Edges,
     received: Edges,
@@ -56,8 +56,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty plan for `rank` of `size`, whose buffers are cut into so many blocks (0: the buffer is not
-    /// used).
+    /// Starts a plan for `rank` of `size` ranks, whose buffers are cut into so many blocks (0: the buffer is
+    /// not used).
     pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Builder {
         let (scratch, steps, after) = (Vec::new(), Vec::new(), Vec::new());
         Builder {
@@ -70,15 +70,16 @@ impl Builder {
         }
     }
 
-    /// Sets how the user's buffers overlap, before the first step and the first scratch buffer.
+    /// States how the user's two buffers overlap. This must come before the first step and the first scratch
+    /// buffer.
     pub fn alias(mut self, alias: Alias) -> Builder {
         assert!(self.plan.steps.is_empty() && self.plan.scratch.is_empty(), "alias comes first");
         self.alias = alias;
         self
     }
 
-    /// Adds a scratch buffer of `blocks` blocks, as long as those of `like` (a user's buffer) from `first`
-    /// on, cyclically.
+    /// Adds a scratch buffer of `blocks` blocks, which have the lengths of the blocks of `like` (a user's
+    /// buffer) from `first` on, cyclically.
     pub fn scratch(&mut self, like: BufferId, first: u32, blocks: u32) -> BufferId {
         let like = self.named(like.block(first));
         let partition = match like.buffer {
@@ -92,12 +93,12 @@ impl Builder {
         BufferId::Scratch(index)
     }
 
-    /// Lets `to` take the blocks.
+    /// Adds a step that lets rank `to` take these blocks. Returns its token.
     pub fn send(&mut self, to: u32, from: Blocks) -> Token {
         self.send_after(to, from, &[])
     }
 
-    /// Lets `to` take the blocks once the steps in `after` are finished.
+    /// Adds a step that lets rank `to` take these blocks once the steps in `after` are finished.
     pub fn send_after(&mut self, to: u32, from: Blocks, after: &[Token]) -> Token {
         let from = self.named(from);
         self.wait(after);
@@ -106,12 +107,12 @@ impl Builder {
         self.push(Action::Send { to, edge, from })
     }
 
-    /// Takes blocks from `from`.
+    /// Adds a step that takes blocks from rank `from`. Returns its token.
     pub fn recv(&mut self, from: u32, into: Blocks) -> Token {
         self.recv_after(from, into, &[])
     }
 
-    /// Takes blocks from `from` once the steps in `after` are finished.
+    /// Adds a step that takes blocks from rank `from` once the steps in `after` are finished.
     pub fn recv_after(&mut self, from: u32, into: Blocks, after: &[Token]) -> Token {
         let into = self.named(into);
         self.wait(after);
@@ -120,7 +121,7 @@ impl Builder {
         self.push(Action::Recv { from, edge, into })
     }
 
-    /// Copies blocks, unless both are the same memory.
+    /// Adds a step that copies blocks, unless both sides are the same memory.
     pub fn copy(&mut self, from: Blocks, into: Blocks) -> Token {
         let (from, into) = (self.named(from), self.named(into));
         if from == into || from.count == 0 {
@@ -131,8 +132,8 @@ impl Builder {
         self.push(Action::Copy { from, into })
     }
 
-    /// Adds `into = left op right`, through scratch where `into` is an operand, so that the step can be run
-    /// again.
+    /// Adds a step that computes `into = left op right`. Where `into` is an operand, the result goes through
+    /// scratch, so that the step can be run again.
     pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
         let (left, right, into) = (self.named(left), self.named(right), self.named(into));
         if self.overlap(into, left) || self.overlap(into, right) {
@@ -159,7 +160,7 @@ impl Builder {
         self.plan
     }
 
-    /// The blocks by their one name, where they have two.
+    /// Returns the name by which plans know these blocks, where MPI_IN_PLACE gives the same memory two names.
     fn named(&self, blocks: Blocks) -> Blocks {
         match (self.alias, blocks.buffer) {
             (Alias::Same, BufferId::Input) => Blocks { buffer: BufferId::Output, ..blocks },
@@ -173,7 +174,8 @@ impl Builder {
         }
     }
 
-    /// The index into `touched`, and the range there, of the blocks.
+    /// Returns the index into `touched` of the blocks' buffer, and where the blocks begin and end in the
+    /// ranges there.
     fn range_of(&self, blocks: Blocks) -> (usize, u32, u32) {
         match (self.alias, blocks.buffer) {
             (Alias::Overlap, BufferId::Output) => (0, 0, self.plan.input_blocks),
@@ -220,21 +222,23 @@ fn next(edges: &mut Edges, peer: u32) -> u32 {
     *edge - 1
 }
 
-/// The latest accesses to a buffer: disjoint ranges by their first block.
+/// Which steps have read and written a buffer last: ranges of blocks that do not overlap, by their first
+/// block.
 #[derive(Debug, Default)]
 struct Touched(BTreeMap<u32, TouchedRange>);
 
 #[derive(Clone, Debug)]
 struct TouchedRange {
     end: u32,
-    /// The last step that wrote here, and exactly what it wrote.
+    /// The step that wrote this range last, and the blocks that it wrote. None if no step has.
     writer: Option<(u32, Blocks)>,
-    /// The steps that have read it since.
+    /// The steps that have read this range since it was written.
     readers: Vec<u32>,
 }
 
 impl TouchedRange {
-    /// Adds the waits of an access to the blocks, which cover this range.
+    /// Adds to `waits` the steps for which a read or write of `blocks`, a range that includes this one, must
+    /// wait.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.
@@ -246,7 +250,8 @@ impl TouchedRange {
 }
 
 impl Touched {
-    /// Notes an access of `step` to `first..end`, and adds the steps for which it must wait.
+    /// Notes that `step` reads or writes the range `first..end`. Adds to `waits` the steps for which it must
+    /// wait.
     fn touch(
         &mut self,
         first: u32,
@@ -282,7 +287,7 @@ impl Touched {
         }
     }
 
-    /// Cuts the range that contains `at`.
+    /// Cuts the range that contains block `at` into two, of which the second begins there.
     fn split(&mut self, at: u32) {
         if let Some((_, range)) = self.0.range_mut(..at).next_back()
             && range.end > at
@@ -293,7 +298,7 @@ impl Touched {
         }
     }
 
-    /// Adds ranges for the blocks of `first..end` without an access.
+    /// Adds ranges for those blocks of `first..end` that no step has read or written.
     fn fill(&mut self, first: u32, end: u32) {
         let mut at = first;
         let mut gaps = Vec::new();

@@ -29,12 +29,12 @@ pub use nodes::NodeMap;
 pub use order::CombineOrder;
 pub use side::Side;
 
-/// A buffer that a step names.
+/// A buffer that a step can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferId {
-    /// What the user sends.
+    /// The memory from which the user sends.
     Input,
-    /// What the user receives; also the one buffer of a broadcast.
+    /// The memory in which the user receives. In a broadcast, the user's one buffer, also on the root.
     Output,
     /// Memory of the operation itself, by index into `Schedule::scratch`.
     Scratch(u8),
@@ -43,21 +43,21 @@ pub enum BufferId {
 /// Consecutive blocks of a buffer. The length of a block is known only when the schedule starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Blocks {
-    /// The buffer.
+    /// The buffer to which the blocks belong.
     pub buffer: BufferId,
-    /// The first block.
+    /// The index of the first block in the buffer.
     pub first: u32,
-    /// The number of blocks; 0 is a message without bytes.
+    /// How many blocks there are; 0 in a message without bytes.
     pub count: u32,
 }
 
 impl BufferId {
-    /// The one block `block` of the buffer.
+    /// Names block number `block` of the buffer.
     pub fn block(self, block: u32) -> Blocks {
         self.blocks(block, 1)
     }
 
-    /// `count` blocks from `first` on.
+    /// Names the `count` blocks of the buffer from number `first` on.
     pub fn blocks(self, first: u32, count: u32) -> Blocks {
         Blocks { buffer: self, first, count }
     }
@@ -67,7 +67,7 @@ impl Blocks {
     /// The blocks of a message without bytes, which only shows that its sender got there.
     pub const NONE: Blocks = Blocks { buffer: BufferId::Output, first: 0, count: 0 };
 
-    /// The block after the last one.
+    /// Returns the index of the block that comes after the last of these.
     pub fn end(self) -> u32 {
         self.first + self.count
     }
@@ -76,7 +76,7 @@ impl Blocks {
 /// What a step does. Peers are ranks of the schedule's communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Lets `to` take the blocks.
+    /// Lets rank `to` take the blocks `from`, by its step with the same edge number.
     Send { to: u32, edge: u32, from: Blocks },
     /// Takes the blocks that `from` sends with the same edge number.
     Recv { from: u32, edge: u32, into: Blocks },
@@ -90,7 +90,7 @@ pub enum Action {
 /// An earlier step for which a step waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct After {
-    /// The earlier step.
+    /// The index of the earlier step in `Schedule::steps`.
     pub step: u32,
     /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one: the two, of equal length,
     /// form a pipeline. Otherwise the whole earlier step must be finished.
@@ -100,20 +100,20 @@ pub struct After {
 /// A step, and the range of `Schedule::after` with the steps that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
-    /// The step's action.
+    /// What the step does.
     pub action: Action,
-    /// The first index into `Schedule::after`.
+    /// The index into `Schedule::after` of the first step for which this one waits.
     pub after_first: u32,
-    /// The number of entries there.
+    /// How many steps this one waits for, which are entries of `Schedule::after` from `after_first` on.
     pub after_count: u32,
 }
 
-/// The user's buffer that gives the lengths of blocks.
+/// Which of the user's two buffers gives the blocks of a scratch buffer their lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partition {
-    /// Blocks have the lengths of those of `BufferId::Input`.
+    /// Blocks of the scratch buffer are as long as blocks of `BufferId::Input`.
     Input,
-    /// Blocks have the lengths of those of `BufferId::Output`.
+    /// Blocks of the scratch buffer are as long as blocks of `BufferId::Output`.
     Output,
 }
 
@@ -121,18 +121,18 @@ pub enum Partition {
 /// `n` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
-    /// The user's buffer with these lengths.
+    /// The user's buffer whose blocks give the lengths.
     pub like: Partition,
-    /// The block of the user's buffer from which scratch block 0 has its length.
+    /// The index of the block of the user's buffer that is as long as scratch block 0.
     pub first: u32,
-    /// The number of blocks.
+    /// The number of blocks of the scratch buffer.
     pub blocks: u32,
 }
 
-/// One rank's plan.
+/// One rank's plan of a collective operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
-    /// The rank that runs it.
+    /// The rank whose plan it is, in the comm.
     pub rank: u32,
     /// The number of ranks in the communicator.
     pub size: u32,
@@ -140,16 +140,16 @@ pub struct Schedule {
     pub input_blocks: u32,
     /// The number of blocks into which `BufferId::Output` is cut (0: it is not used).
     pub output_blocks: u32,
-    /// The scratch buffers.
+    /// The scratch buffers, which `BufferId::Scratch` names by index.
     pub scratch: Vec<Scratch>,
-    /// The steps, each after all that it waits for.
+    /// The steps, each of which waits only for earlier ones.
     pub steps: Vec<Step>,
-    /// The steps for which steps wait, by ranges.
+    /// The steps for which each step waits, step after step (`Step::after_first`).
     pub after: Vec<After>,
 }
 
 impl Schedule {
-    /// The steps for which `step` waits.
+    /// Returns the earlier steps for which `step` waits.
     pub fn after_of(&self, step: &Step) -> &[After] {
         &self.after[step.after_first as usize..][..step.after_count as usize]
     }

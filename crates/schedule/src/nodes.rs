@@ -17,7 +17,7 @@ pub struct NodeMap {
 }
 
 impl NodeMap {
-    /// The map of ranks whose nodes have these names. Equal names mean one node.
+    /// Makes the map of ranks from the name of each rank's node. Equal names mean one node.
     pub fn new(names: impl IntoIterator<Item = u32>) -> NodeMap {
         let (mut numbers, mut members, mut positions) = (HashMap::new(), Vec::<Vec<u32>>::new(), Vec::new());
         let mut node_of = Vec::new();
@@ -35,17 +35,17 @@ impl NodeMap {
         NodeMap { node_of: node_of.into(), members, positions: positions.into(), hash }
     }
 
-    /// The map of so many ranks on one node.
+    /// Makes a map in which so many ranks are all on one node.
     pub fn one(ranks: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|_| 0))
     }
 
-    /// The map of so many ranks on so many nodes, node by node, as evenly as possible.
+    /// Makes a map in which consecutive ranks fill so many nodes one after the other, as evenly as possible.
     pub fn by_node(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32))
     }
 
-    /// The map of so many ranks that are dealt out to so many nodes one by one.
+    /// Makes a map in which so many ranks are dealt out to so many nodes one by one.
     pub fn round_robin(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| rank % nodes))
     }
@@ -60,7 +60,7 @@ impl NodeMap {
         self.members.len() as u32
     }
 
-    /// The node of a rank.
+    /// Returns the number of the node on which a rank is.
     pub fn of(&self, rank: u32) -> u32 {
         self.node_of[rank as usize]
     }
@@ -75,12 +75,12 @@ impl NodeMap {
         &self.members[node as usize]
     }
 
-    /// The number of ranks of the smallest node.
+    /// Returns how many ranks the node with the fewest has.
     pub fn members_min(&self) -> u32 {
         self.members.iter().map(Vec::len).min().unwrap_or(0) as u32
     }
 
-    /// The number of ranks of the largest node.
+    /// Returns how many ranks the node with the most has.
     pub fn members_max(&self) -> u32 {
         self.members.iter().map(Vec::len).max().unwrap_or(0) as u32
     }

@@ -2,7 +2,7 @@
 //! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash.
 use std::hash::Hasher;
 
-/// A stream of numbers.
+/// A stream of random numbers, which follows from its seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub u64);
 
@@ -12,13 +12,13 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Draws a number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(end)) >> 64) as u64
     }
 }
 
-/// Maps a word to another one, without visible pattern. Different words stay different.
+/// Maps a word to another one without visible pattern. Different words become different words.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

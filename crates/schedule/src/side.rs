@@ -8,17 +8,18 @@
 
 use crate::{Action, Schedule, Step};
 
-/// Who carries a step out.
+/// Which process carries a step out, where proxies run on another computer (a DPU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The rank, or a proxy on its host.
+    /// The rank itself, or a proxy on the rank's host.
     Host,
-    /// The proxy on another computer.
+    /// The rank's proxy on the other computer.
     Dpu,
 }
 
 impl Schedule {
-    /// The side of each step. `is_here` says which ranks share this rank's host.
+    /// Returns which process carries out each step. `is_here` says of a rank whether it shares this rank's
+    /// host.
     pub fn sides(&self, is_here: impl Fn(u32) -> bool) -> Vec<Side> {
         let mut sides: Vec<Side> = Vec::with_capacity(self.steps.len());
         for step in &self.steps {
@@ -31,7 +32,7 @@ impl Schedule {
         sides
     }
 
-    /// Whether a step follows a step of the DPU that writes memory.
+    /// Whether a copy or reduction reads what the DPU has received or made.
     fn has_far_bytes(&self, step: &Step, sides: &[Side]) -> bool {
         self.after_of(step).iter().any(|after| {
             let earlier = &self.steps[after.step as usize];
@@ -46,7 +47,7 @@ mod tests {
     use crate::{ALGORITHMS, Algorithm, CombineOrder, NodeMap, Params};
     use std::sync::Arc;
 
-    /// The schedules of all ranks, with the sides of their steps.
+    /// Returns the schedule of each rank, with the side of each of its steps, for tests.
     fn divided(algorithm: Algorithm, nodes: &Arc<NodeMap>, root: u32) -> Vec<(Schedule, Vec<Side>)> {
         let size = nodes.ranks();
         let params = |rank| Params { root, nodes: Some(nodes.clone()), ..Params::new(rank, size) };

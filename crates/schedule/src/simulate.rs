@@ -21,32 +21,32 @@ pub use network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
 use std::sync::Arc;
 use template::{PeerNumbering, Templates, is_vector};
 
-/// The result of a simulation. `Display` is a row under `SimulationReport::HEADER`.
+/// What a simulation has found. `Display` makes it a row under `SimulationReport::HEADER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationReport {
-    /// The algorithm.
+    /// The algorithm that was simulated.
     pub algorithm: Algorithm,
-    /// The number of ranks.
+    /// The number of ranks in the operation.
     pub ranks: u32,
-    /// The bytes of the vector, or of one rank's block.
+    /// The length for which it was simulated, in bytes: of the vector, or of one rank's block.
     pub bytes: u64,
     /// The time from 0 to the end of the last step of the last rank, in picoseconds.
     pub time_ps: u64,
-    /// The messages of all ranks.
+    /// The number of messages that all ranks send together.
     pub messages: u64,
-    /// The bytes in these messages.
+    /// The bytes of all these messages together.
     pub message_bytes: u64,
-    /// The steps of the rank with most.
+    /// The number of steps in the longest schedule of a rank.
     pub steps_max: u64,
-    /// The bytes of a rank's schedule as words, at most.
+    /// The bytes of the longest schedule of a rank, encoded as words.
     pub schedule_bytes_max: u64,
-    /// The bytes of a rank's schedule as words, on average.
+    /// The bytes of a rank's schedule, encoded as words, on average.
     pub schedule_bytes_mean: u64,
-    /// The bytes of a rank's scratch, at most.
+    /// The bytes of all scratch buffers of a rank, at the rank with most.
     pub scratch_bytes_max: u64,
-    /// Whether one rank stood for all.
+    /// Whether only one rank was simulated, which stood for all, because all do the same.
     pub by_symmetry: bool,
-    /// The bytes that went each way; where one rank stood for all, those of that rank.
+    /// The bytes that passed ports and processors. Where one rank stood for all, those of that rank.
     pub traffic: Traffic,
 }
 
@@ -116,8 +116,8 @@ fn simulate_by(
     }
 }
 
-/// The time of messages to the six neighbours in a grid of ranks, periodic in three dimensions, and back, in
-/// picoseconds. The ranks of a node are neighbours in the first dimension.
+/// Simulates messages of so many bytes to the six neighbours in a periodic grid of three dimensions, and
+/// back. Returns the time in picoseconds. The ranks of a node are neighbours in the first dimension.
 pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u64) -> u64 {
     let ranks = nodes.ranks();
     let grid = grid(ranks);
@@ -126,7 +126,7 @@ pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u6
     Engine::new(&templates, Some(nodes), network, seed).run().0
 }
 
-/// The most even factors, the largest first.
+/// Factorizes a number of ranks into three factors, as equal as possible, the largest first.
 fn grid(ranks: u32) -> [u32; 3] {
     let divisor = |n: u32, most: u32| (1..=most).rev().find(|by| n.is_multiple_of(*by)).unwrap_or(1);
     let last = divisor(ranks, ranks.isqrt().min((1..).find(|n: &u32| n.pow(3) >= ranks).unwrap_or(1)));
@@ -148,7 +148,7 @@ fn stencil(rank: u32, size: u32, grid: [u32; 3]) -> Neighbors {
 }
 
 impl SimulationReport {
-    /// The names of the columns.
+    /// The line above the rows of reports, with the names of their columns.
     pub const HEADER: &str = "collective            algorithm        ranks        bytes      time us     messages   message bytes    steps schedule B  scratch B";
 }
 
@@ -180,7 +180,7 @@ mod tests {
     const O: u64 = 200_000;
     const G: u64 = 40;
 
-    /// A network of whole messages, in which only the network costs time.
+    /// Returns a network for tests, on which messages pass whole and nothing else takes time.
     fn plain() -> Network {
         let between = LinkCosts { streams: true, ..Network::default().between };
         Network {

@@ -12,8 +12,8 @@ const MAGIC: u64 = 0x6f75_7462_6f61_7201;
 const HEADER_WORDS: usize = 5;
 
 impl Schedule {
-    /// Checks a single schedule: blocks are in bounds, peers exist, a step waits only for earlier ones, a
-    /// reduction and a copy do not write what they read, no message is received twice.
+    /// Checks a schedule by itself: blocks are in bounds, peers exist, a step waits only for earlier ones, a
+    /// reduction or copy does not write what it reads, no message is received twice. Errors: what is wrong.
     pub fn check(&self) -> Result<(), String> {
         if self.rank >= self.size {
             return Err(format!("rank {} of {}", self.rank, self.size));
@@ -33,7 +33,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// The number of blocks of a partition.
+    /// Returns into how many blocks the user's buffer is cut that gives these lengths.
     pub fn partition_blocks(&self, partition: Partition) -> u32 {
         match partition {
             Partition::Input => self.input_blocks,
@@ -41,7 +41,7 @@ impl Schedule {
         }
     }
 
-    /// The number of blocks of a buffer, or None where there is no such buffer.
+    /// Returns into how many blocks a buffer is cut. None if the schedule has no such scratch buffer.
     pub fn buffer_blocks(&self, buffer: BufferId) -> Option<u32> {
         match buffer {
             BufferId::Input => Some(self.input_blocks),
@@ -89,7 +89,7 @@ impl Schedule {
         }
     }
 
-    /// The schedule as flat words.
+    /// Encodes the schedule as words, which `from_words` decodes in another process.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = vec![
             MAGIC,
@@ -116,7 +116,7 @@ impl Schedule {
         words
     }
 
-    /// The number of words that `to_words` makes.
+    /// Returns how many words `to_words` makes.
     pub fn words(&self) -> usize {
         let of_step = |step: &Step| match step.action {
             Action::Reduce { .. } => 4,
@@ -127,7 +127,7 @@ impl Schedule {
         HEADER_WORDS + 2 * self.scratch.len() + steps + waits.div_ceil(2) + 1
     }
 
-    /// The schedule of which `to_words` made these words. Errors: any other words.
+    /// Decodes and checks what `to_words` has made. Errors: the words encode no schedule, or a wrong one.
     pub fn from_words(words: &[u64]) -> Result<Schedule, String> {
         let Some((&end, body)) = words.split_last().filter(|(_, body)| body.len() >= HEADER_WORDS) else {
             return Err(format!("{} words are too few for a schedule", words.len()));
@@ -171,7 +171,7 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// A hash of the whole schedule, which is the same on every machine.
+    /// Hashes the whole schedule. The hash is the same on every machine.
     pub fn hash64(&self) -> u64 {
         *self.to_words().last().expect("ends with its hash")
     }

@@ -90,7 +90,7 @@ impl Proxy {
         Some(())
     }
 
-    /// Forgets the programs and idle instances of a rank, and the memory that it has exported.
+    /// Forgets the instances and programs of a rank, and the notes that wait for it.
     fn forget(&mut self, rank: LocalRank) {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);

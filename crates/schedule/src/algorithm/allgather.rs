@@ -14,7 +14,7 @@ fn empty(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan.alias(if in_place { Alias::InputIsOutputBlock(rank) } else { Alias::None })
 }
 
-/// A plan that begins with the copy of this rank's block to `Output`.
+/// Starts a plan, with the copy of this rank's block to `Output` as the first step.
 fn builder(params: &Params) -> Builder {
     let mut plan = empty(params);
     plan.copy(Input.block(0), Output.block(params.rank));

@@ -10,7 +10,7 @@ use crate::{
     Schedule,
 };
 
-/// The rounds of `pairwise` that may be under way at once: the latency of the next round hides behind the
+/// How many rounds of `pairwise` may be under way at once: the latency of the next round hides behind the
 /// bytes of this one.
 const ROUNDS_AT_ONCE: usize = 2;
 

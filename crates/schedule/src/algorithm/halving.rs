@@ -9,33 +9,33 @@ use crate::build::Builder;
 use crate::{Blocks, BufferId};
 use std::ops::Range;
 
-/// A fold of a team: a power of two of its members are active. Each pair of the first `2 * extra` members is
-/// folded into one active member. All numbers are members of the team.
+/// How a team is reduced to a power of two of active members: each pair of the first `2 * extra` members is
+/// folded into one of the two. Members are numbered in the team.
 #[derive(Clone, Copy)]
 pub struct Fold {
-    /// The number of active ranks.
+    /// The number of members that stay active, a power of two.
     pub ranks: u32,
     extra: u32,
-    /// A rank that must be active.
+    /// The member that stays active, whatever pair it is in.
     chosen: u32,
 }
 
-/// A rank's part in a fold.
+/// What a member does once pairs are folded.
 pub enum FoldRole {
-    /// The rank takes part under this number.
+    /// The member takes part in the rounds, as the active member with this number.
     Active(u32),
-    /// The rank gives its vector to this rank, the other one of its pair.
+    /// The member gives its vector to this member, the other one of its pair.
     Folded(u32),
 }
 
 impl Fold {
-    /// Folds `size` ranks so that `chosen` stays active.
+    /// Folds a team of `size` members in such a way that the member `chosen` stays active.
     pub fn new(size: u32, chosen: u32) -> Fold {
         let ranks = 1 << size.ilog2();
         Fold { ranks, extra: size - ranks, chosen }
     }
 
-    /// The rank with an active number.
+    /// Returns the member that has the number `active` among the active ones.
     pub fn rank(self, active: u32) -> u32 {
         match active {
             pair if pair < self.extra => 2 * pair + u32::from(2 * pair + 1 == self.chosen),
@@ -48,17 +48,18 @@ impl Fold {
         if self.rank(active) == rank { FoldRole::Active(active) } else { FoldRole::Folded(self.rank(active)) }
     }
 
-    /// The rank that is folded into `rank`.
+    /// Returns the other member of the pair to which `rank` belongs, or None if it is in no pair.
     pub fn partner(self, rank: u32) -> Option<u32> {
         (rank < 2 * self.extra).then_some(rank ^ 1)
     }
 
-    /// The distances 1, 2, 4, ... below the number of active ranks.
+    /// Returns the distances between partners in the rounds: 1, 2, 4, ... below the number of active members.
     pub fn hops(self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
 
-    /// The blocks that `active` still has before each round and after the last: one range more than rounds.
+    /// Returns which blocks an active member still reduces before each round, and after the last: one range
+    /// more than rounds.
     pub fn ranges(self, active: u32, all: Range<u32>) -> Vec<Range<u32>> {
         let half = |range: &Range<u32>, hop| {
             let (low, high) = halves(range);
@@ -71,7 +72,7 @@ impl Fold {
         std::iter::once(all.clone()).chain(rest).collect()
     }
 
-    /// The rank that ends with `block` of `blocks`.
+    /// Returns the member that has the sum of block `block` of `blocks` after the last round.
     pub fn owner(self, block: u32, blocks: u32) -> u32 {
         let (mut range, mut active) = (0..blocks, 0);
         for hop in self.hops() {
@@ -86,13 +87,13 @@ impl Fold {
     }
 }
 
-/// A range's lower and upper half.
+/// Cuts a range into its lower and its upper half.
 pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     let middle = range.start + (range.end - range.start) / 2;
     (range.start..middle, middle..range.end)
 }
 
-/// The memory of the vector's blocks from `first` on, which begin at block `offset` of a buffer.
+/// Where a part of the vector lies: block `first` of the vector is block `offset` of `buffer`, and so on.
 #[derive(Clone, Copy)]
 pub struct VectorPart {
     pub buffer: BufferId,
@@ -101,18 +102,18 @@ pub struct VectorPart {
 }
 
 impl VectorPart {
-    /// The vector in a buffer that has all of it.
+    /// Returns where the vector lies in a buffer that holds all of it.
     pub fn whole(buffer: BufferId) -> VectorPart {
         VectorPart { buffer, offset: 0, first: 0 }
     }
 
-    /// Scratch for these blocks of the input vector.
+    /// Adds a scratch buffer for these blocks of the input vector.
     pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> VectorPart {
         let buffer = plan.scratch(BufferId::Input, range.start, range.end - range.start);
         VectorPart { buffer, offset: 0, first: range.start }
     }
 
-    /// Where these blocks lie.
+    /// Returns where these blocks of the vector lie.
     pub fn at(self, range: &Range<u32>) -> Blocks {
         self.buffer.blocks(self.offset + range.start - self.first, range.end - range.start)
     }

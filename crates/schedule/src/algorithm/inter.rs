@@ -17,7 +17,7 @@ use crate::{
 };
 use std::ops::Range;
 
-/// A rank and the two groups, as the rank sees them.
+/// The two groups of an intercommunicator as a rank sees them: its own (local) and the other (remote).
 struct Groups {
     rank: u32,
     size: u32,
@@ -38,7 +38,7 @@ impl Groups {
         self.rank == self.root
     }
 
-    /// Whether the root is in the remote group.
+    /// Whether this rank exchanges data with the root, which is in the remote group.
     fn serves_root(&self) -> bool {
         self.remote.contains(&self.root)
     }
@@ -56,19 +56,20 @@ impl Groups {
         self.remote.end - self.remote.start
     }
 
-    /// Each remote rank with the number of its block. Each local rank begins with another one.
+    /// Returns the ranks of the remote group, each with the number of its block. Each local rank begins with
+    /// another one.
     fn peers(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (remote_size, first, me) = (self.remote_size(), self.remote.start, self.rank - self.local.start);
         (0..remote_size).map(move |hop| (me + hop) % remote_size).map(move |block| (first + block, block))
     }
 
-    /// The local group's binomial tree, with the leader at its root.
+    /// Returns this rank's place in a binomial tree of the local group, with the leader at the top.
     fn tree(&self) -> Tree {
         Tree::new(self.rank - self.local.start, self.local.end - self.local.start)
     }
 
-    /// Combines the local group's vectors in the order of ranks. Returns the sum at the leader; the others
-    /// send theirs on.
+    /// Combines the vectors of the local group in the order of ranks. Returns where the sum lies at the
+    /// leader. Returns None at other ranks, which send theirs on.
     fn sum_up(&self, plan: &mut Builder, blocks: u32) -> Option<Blocks> {
         let tree = self.tree();
         let sum = sum_up(plan, &tree, |member| self.local.start + member, Input.blocks(0, blocks), None);
@@ -91,7 +92,7 @@ impl Groups {
     }
 }
 
-/// The message goes from the root to the remote leader, and down its tree.
+/// The root sends the message to the leader of the remote group, which passes it down a tree of its group.
 pub fn bcast(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(0, u32::from(groups.is_root() || groups.serves_root()));
@@ -155,7 +156,7 @@ pub fn alltoall(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Vectors go up the remote group's tree, then to the root.
+/// The remote group combines its vectors up a tree, and its leader sends the sum to the root.
 pub fn reduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(u32::from(groups.serves_root()), u32::from(groups.is_root()));
@@ -169,7 +170,8 @@ pub fn reduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Vectors go up both trees, across both ways, and down both trees.
+/// Each group combines its vectors up a tree, the leaders exchange the sums, and each sum goes down the other
+/// group's tree.
 pub fn allreduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(1, 1);

@@ -34,57 +34,59 @@ use tree::{Tree, powers_of_two_below};
 use crate::NodeMap;
 use std::sync::Arc;
 
-/// The facts on which a plan depends.
+/// The facts about a call and a rank on which that rank's plan depends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
-    /// The rank whose plan it is.
+    /// The rank that carries out the plan.
     pub rank: u32,
     /// The number of ranks in the comm.
     pub size: u32,
-    /// The root; 0 where there is none.
+    /// The rank of the root; 0 in collectives without a root.
     pub root: u32,
     /// Whether MPI_IN_PLACE was passed. Rooted collectives look at it on the root only.
     pub in_place: bool,
     /// Whether the operator may be applied in any order.
     pub commutative: bool,
-    /// The ranks in the first group of an intercommunicator, which come first; 0 on an intracommunicator.
+    /// How many ranks the first group of an intercommunicator has, which come first. It is 0 on an
+    /// intracommunicator.
     pub first_group: u32,
-    /// The nodes of the ranks; None if all are on one node, or each on its own.
+    /// On which node each rank is. None if all are on one node, or each is on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 
 impl Params {
-    /// The parameters with root 0, not in place, commutative, one group, no nodes.
+    /// Makes parameters for an intracommunicator without nodes, with root 0, not in place and with a
+    /// commutative operator.
     pub fn new(rank: u32, size: u32) -> Params {
         Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0, nodes: None }
     }
 
-    /// This rank, counted from the root.
+    /// Returns how far this rank comes after the root, cyclically.
     fn relative(&self) -> u32 {
         (self.rank + self.size - self.root) % self.size
     }
 
-    /// All other ranks, from the next one on, so that not all ranks begin with the same.
+    /// Returns all other ranks, from the next one on, so that not all ranks begin with the same.
     fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |hop| (rank + hop) % size)
     }
 
-    /// The rank with this number, counted from the root.
+    /// Returns the rank that comes `relative` ranks after the root, cyclically.
     fn absolute(&self, relative: u32) -> u32 {
         (relative + self.root) % self.size
     }
 }
 
-/// A part of a list of blocks whose blocks are consecutive: `count` blocks from `first`, at `offset` of the
-/// list.
+/// Consecutive blocks in a list of blocks: `count` blocks from block `first` on, which are at index `offset`
+/// of the list.
 struct Piece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
-/// The pieces of a list of blocks.
+/// Divides a list of blocks into pieces of consecutive blocks.
 fn runs(blocks: &[u32]) -> Vec<Piece> {
     let mut pieces = Vec::<Piece>::new();
     for (offset, &block) in (0..).zip(blocks) {
@@ -96,7 +98,7 @@ fn runs(blocks: &[u32]) -> Vec<Piece> {
     pieces
 }
 
-/// The one or two pieces of `count` blocks from `first`, modulo `size`.
+/// Returns the one or two pieces that make up `count` blocks from `first` on, modulo `size`.
 fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
     [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]

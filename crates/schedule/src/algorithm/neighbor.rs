@@ -10,16 +10,17 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// A rank's destinations and sources, in the order of its blocks; `None` is MPI_PROC_NULL.
+/// The neighbours of a rank: to whom it sends, and from whom it receives, in the order of its blocks. `None`
+/// is MPI_PROC_NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbors {
-    /// The rank itself.
+    /// The rank whose neighbours these are.
     pub rank: u32,
     /// The number of ranks in the comm.
     pub size: u32,
-    /// Destinations.
+    /// The ranks to which the rank sends, one for each block of its input.
     pub to: Vec<Option<u32>>,
-    /// Sources.
+    /// The ranks from which the rank receives, one for each block of its output.
     pub from: Vec<Option<u32>>,
     /// Whether both lists are one list of pairs, the two neighbours in each dimension of a Cartesian grid. A
     /// block sent in one direction arrives from the other, also where both neighbours are the same process.
@@ -28,7 +29,8 @@ pub struct Neighbors {
 }
 
 impl Neighbors {
-    /// The rank's plan. With `same` all neighbours get the same block.
+    /// Makes the rank's plan. With `same` all neighbours get the same block, otherwise each gets one of its
+    /// own.
     pub fn plan(&self, same: bool) -> Schedule {
         let (all_to, all_from) = (self.to.len() as u32, self.from.len() as u32);
         let mut plan = Builder::new(self.rank, self.size, if same { 1 } else { all_to }, all_from);
@@ -54,7 +56,8 @@ impl Neighbors {
         plan.finish()
     }
 
-    /// The block that is received as number `at` of all, in the order in which the messages were sent.
+    /// Returns the block that the rank receives as number `at`, so that the messages of each neighbour are
+    /// taken in the order in which it sends them.
     fn in_order(&self, at: u32) -> u32 {
         if self.paired { at ^ 1 } else { at }
     }

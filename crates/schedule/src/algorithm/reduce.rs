@@ -101,9 +101,8 @@ pub(super) fn sum_up(
     sum
 }
 
-/// Takes `mine` of the vectors of these ranks, of which `rank` is this one, and combines them from left to
-/// right (`order.rs`). Returns where the sum lies: in `result` if there are several ranks and `result` is
-/// given.
+/// Combines, at `rank`, the blocks `mine` of the vectors of these ranks from left to right (`order.rs`).
+/// Returns where the sum lies: in `result` if there are several ranks and `result` is given.
 pub(super) fn sum_in_order(
     plan: &mut Builder,
     ranks: impl ExactSizeIterator<Item = u32>,
@@ -132,8 +131,8 @@ pub(super) fn sum_in_order(
     sum.expect("there is a rank")
 }
 
-/// Sums the vectors of this node, the share of each leader at that leader, in the order of ranks. Returns
-/// where this rank's sum lies, if it is a leader.
+/// Sums the vectors of this node in shares: each leader of the node sums one, in the order of ranks. Returns
+/// where this rank's sum lies, or None if it is no leader.
 pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
     let vector = VectorPart::whole(Input);
     let mine = (nodes.position < nodes.leaders()).then(|| nodes.share(nodes.position));
@@ -146,8 +145,8 @@ pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart
     Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
 
-/// Vectors go up a binomial tree in each node, then up one of the nodes' leaders. CombineOrder matters as in
-/// `binomial`.
+/// Vectors go up a binomial tree in each node, then up a binomial tree of the nodes' leaders. Where order
+/// matters, rank 0 is at the top, as in `binomial`.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, commutative, .. } = params;
     let mut plan = builder(params, 1);

@@ -13,9 +13,10 @@ use crate::{
     Schedule,
 };
 
-/// The rounds of `pairwise` that may be under way at once.
+/// How many rounds of `pairwise` may be under way at once, so that the latency of one hides behind the bytes
+/// of another.
 const ROUNDS_AT_ONCE: usize = 2;
-/// The sums of `nodes` that may be under way at once.
+/// How many of the sums that a rank makes in `nodes` may be under way at once.
 const SUMS_AT_ONCE: u32 = 4;
 
 fn builder(params: &Params) -> Builder {

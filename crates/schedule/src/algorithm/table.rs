@@ -109,30 +109,31 @@ pub enum Algorithm {
     ReduceScatterInter,
 }
 
-/// The number of steps that the plans of all ranks have together.
+/// How the number of steps in the plans of all n ranks together grows with n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// The number is at most n log n (and n times the ranks of a node): a million ranks can be simulated.
+    /// There are at most about n log n steps (times the ranks of a node): a million ranks can be simulated.
     Logarithmic,
-    /// About n squared: each rank has about n steps.
+    /// There are about n squared steps, about n for each rank.
     Linear,
 }
 
-/// A renumbering of ranks under which all ranks do the same, block numbers aside.
+/// How to number peers relative to each rank so that the plans of all ranks become the same, block numbers
+/// aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// There is no such renumbering.
+    /// No such numbering makes the plans the same.
     None,
-    /// Peers are relative to the rank, modulo the number of ranks.
+    /// A peer's number is how many ranks it comes after the rank, modulo the number of ranks.
     Cyclic,
-    /// Peers are relative by exclusive or with the rank, where the number of ranks is a power of two.
+    /// A peer's number is the exclusive or of peer and rank, if the number of ranks is a power of two.
     Xor,
 }
 
-/// Properties of an algorithm.
+/// A row of the table of algorithms.
 #[derive(Clone, Copy, Debug)]
 pub struct AlgorithmFacts {
-    /// The algorithm.
+    /// The algorithm that the row describes.
     pub algorithm: Algorithm,
     /// The collective that it carries out.
     pub collective: Collective,
@@ -142,17 +143,17 @@ pub struct AlgorithmFacts {
     pub order: CombineOrder,
     /// Whether it is for the two groups of an intercommunicator, not for an intracommunicator.
     pub inter: bool,
-    /// How the plans grow with the number of ranks.
+    /// How the number of steps grows with the number of ranks.
     pub growth: Growth,
-    /// Which ranks do the same (for commutative operators, not in place).
+    /// How the plans of all ranks are alike (for commutative operators, not in place).
     pub symmetry: Symmetry,
-    /// A line for users.
+    /// What the algorithm does, in a line that users see.
     pub summary: &'static str,
     plan: fn(&Params) -> Schedule,
 }
 
 impl Collective {
-    /// All collectives.
+    /// All collectives, in the order of the variants.
     pub const ALL: [Collective; 17] = [
         Collective::Barrier,
         Collective::Bcast,
@@ -173,7 +174,7 @@ impl Collective {
         Collective::Exscan,
     ];
 
-    /// The name in settings and messages, such as `reduce-scatter`.
+    /// Returns the name of the collective in settings and messages, such as `reduce-scatter`.
     pub fn name(self) -> &'static str {
         match self {
             Collective::Barrier => "barrier",
@@ -196,13 +197,13 @@ impl Collective {
         }
     }
 
-    /// Whether one rank is the root.
+    /// Whether one rank of the comm is the root of this collective.
     pub fn is_rooted(self) -> bool {
         use Collective::*;
         matches!(self, Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce)
     }
 
-    /// Whether each member has a count that not all members know.
+    /// Whether the arguments of each member have counts that not all members know.
     #[inline]
     pub fn has_counts(self) -> bool {
         use Collective::*;
@@ -215,7 +216,7 @@ impl Collective {
         matches!(self, Reduce | Allreduce | ReduceScatterBlock | ReduceScatter | Scan | Exscan)
     }
 
-    /// Whether MPI_IN_PLACE may be passed.
+    /// Whether MPI allows MPI_IN_PLACE in this collective.
     pub fn may_be_in_place(self) -> bool {
         !matches!(self, Collective::Barrier | Collective::Bcast)
     }
@@ -232,12 +233,13 @@ impl Collective {
 }
 
 impl Algorithm {
-    /// The algorithm of a collective with this name.
+    /// Returns the algorithm that has this name in settings, among those of the collective on an
+    /// intracommunicator.
     pub fn find(collective: Collective, name: &str) -> Option<Algorithm> {
         collective.algorithms().find(|facts| facts.name == name).map(|facts| facts.algorithm)
     }
 
-    /// The facts of this algorithm.
+    /// Returns the row of this algorithm in the table.
     pub fn facts(self) -> &'static AlgorithmFacts {
         &ALGORITHMS[self as usize]
     }
@@ -247,12 +249,13 @@ impl Algorithm {
         self.facts().collective
     }
 
-    /// The name in settings.
+    /// Returns the name of the algorithm in settings, such as `ring`.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Whether the algorithm is right for operators that commute or do not, among ranks on these nodes.
+    /// Whether the algorithm gives right results among ranks on these nodes. It always does if the operator
+    /// is commutative.
     pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
         commutative
             || match self.facts().order {
@@ -296,12 +299,12 @@ const fn row(
     }
 }
 
-/// The facts of an algorithm that combines from left to right in the order of ranks.
+/// Marks an algorithm as one that combines from left to right in the order of ranks.
 const fn in_ranks(facts: AlgorithmFacts) -> AlgorithmFacts {
     AlgorithmFacts { order: CombineOrder::InRanks, ..facts }
 }
 
-/// The facts of the algorithm of an intercommunicator.
+/// Makes the row of an algorithm for the two groups of an intercommunicator.
 const fn between(
     algorithm: Algorithm,
     collective: Collective,

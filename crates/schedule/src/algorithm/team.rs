@@ -6,30 +6,31 @@ use crate::nodes::NodeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The ranks, and which of them is this one.
+/// Ranks that exchange among themselves, numbered from 0 as members of the team, and which member this rank
+/// is.
 pub struct Team<'a> {
     ranks: Ranks<'a>,
     pub me: u32,
 }
 
 enum Ranks<'a> {
-    /// All of this many ranks.
+    /// The ranks below this number: all ranks of the comm.
     All(u32),
-    /// The ranks of a node.
+    /// These ranks, which are on one node.
     Node(&'a [u32]),
-    /// The leader of each node.
+    /// One rank of each node, its leader (`Nodes::leader`, for this `top`).
     Leaders(&'a Nodes, u32),
-    /// The rank at this position in each node.
+    /// One rank of each node: the one at this position among the ranks of the node.
     Column(&'a Nodes, u32),
 }
 
 impl Team<'_> {
-    /// All ranks.
+    /// Makes a team of all ranks of the comm.
     pub fn all(params: &Params) -> Team<'static> {
         Team { ranks: Ranks::All(params.size), me: params.rank }
     }
 
-    /// The number of ranks.
+    /// Returns how many members the team has.
     pub fn size(&self) -> u32 {
         match self.ranks {
             Ranks::All(size) => size,
@@ -38,7 +39,7 @@ impl Team<'_> {
         }
     }
 
-    /// The rank of a member.
+    /// Returns the rank in the comm of a member.
     pub fn rank(&self, member: u32) -> u32 {
         match self.ranks {
             Ranks::All(_) => member,
@@ -48,22 +49,22 @@ impl Team<'_> {
         }
     }
 
-    /// This rank's position in a binomial tree with the member `top` at the top.
+    /// Returns this rank's place in a binomial tree of the members, with the member `top` at the top.
     pub fn tree(&self, top: u32) -> Tree {
         Tree::new((self.me + self.size() - top) % self.size(), self.size())
     }
 
-    /// The rank at a position in such a tree.
+    /// Returns the rank at a position in the binomial tree that has the member `top` at the top.
     pub fn at(&self, top: u32, position: u32) -> u32 {
         self.rank((top + position) % self.size())
     }
 }
 
-/// A rank and the nodes, as the algorithms over nodes see them.
+/// The nodes of all ranks, and where this rank is.
 pub struct Nodes {
     map: Arc<NodeMap>,
     rank: u32,
-    /// This rank's node.
+    /// The number of the node on which this rank is.
     pub here: u32,
     /// This rank's position among the ranks of its node.
     pub position: u32,
@@ -96,7 +97,8 @@ impl Nodes {
         self.map.members(node)
     }
 
-    /// The ranks of `count` nodes, node by node, cyclically from the node at `position` after `top` on.
+    /// Returns the ranks of `count` nodes, node by node, cyclically from the one that comes `position` nodes
+    /// after node `top`.
     pub fn subtree(&self, top: u32, position: u32, count: u32) -> Vec<u32> {
         let nodes = (0..count).map(|at| (top + position + at) % self.count());
         nodes.flat_map(|node| self.members(node).iter().copied()).collect()
@@ -117,27 +119,29 @@ impl Nodes {
         Team { ranks: Ranks::Node(self.local()), me: self.position }
     }
 
-    /// The number of ranks that each node can give to share the traffic between nodes.
+    /// Returns how many ranks of each node share the traffic between nodes: as many as the smallest node has.
     pub fn leaders(&self) -> u32 {
         self.map.members_min()
     }
 
-    /// The number of a vector's blocks that the leaders of a node share, one for each node in a share.
+    /// Returns into how many blocks a vector is cut for these leaders: for each, a share with a block for
+    /// each node.
     pub fn split_blocks(&self) -> u32 {
         self.leaders() * self.count()
     }
 
-    /// The blocks of the leader at this position in each node.
+    /// Returns the blocks that make up the share of the leader at this position in each node.
     pub fn share(&self, position: u32) -> Range<u32> {
         position * self.count()..(position + 1) * self.count()
     }
 
-    /// This node's leaders with their shares.
+    /// Returns the leaders of this rank's node, each with the blocks of its share.
     pub fn shares(&self) -> impl Iterator<Item = (u32, Range<u32>)> {
         (0..self.leaders()).map(|position| (self.local()[position as usize], self.share(position)))
     }
 
-    /// The rank that exchanges for a node: `top` on its own node, elsewhere the first.
+    /// Returns the rank that exchanges for a node with other nodes: `top` on the node of `top`, elsewhere the
+    /// node's first rank.
     pub fn leader(&self, node: u32, top: u32) -> u32 {
         if self.node(top) == node { top } else { self.members(node)[0] }
     }
@@ -147,12 +151,13 @@ impl Nodes {
         Team { ranks: Ranks::Leaders(self, top), me: self.here }
     }
 
-    /// The ranks at this rank's position in each node, if that is less than `leaders`.
+    /// Makes a team of the ranks that are at this rank's position in their nodes. The position must be below
+    /// `leaders`.
     pub fn column(&self) -> Team<'_> {
         Team { ranks: Ranks::Column(self, self.position), me: self.here }
     }
 
-    /// The rank of `node` that exchanges with `other` for its node.
+    /// Returns the rank of node `node` that exchanges for it with node `other`.
     pub fn exchanger(&self, node: u32, other: u32) -> u32 {
         let members = self.members(node);
         members[other as usize % members.len()]

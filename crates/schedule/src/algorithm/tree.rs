@@ -2,15 +2,15 @@
 //! The binomial tree over 0..size: the children of `v` are `v + hop` for powers of two below the lowest set
 //! bit of `v`, and the subtree of each child is the range up to the next child.
 
-/// One rank's position in the tree.
+/// The place of one rank in the tree, in which ranks are numbered from the top.
 pub struct Tree {
     pub me: u32,
     pub parent: Option<u32>,
-    /// The number of ranks, from `me` on, in its subtree.
+    /// How many ranks this rank's subtree has: those from `me` on.
     pub span: u32,
 }
 
-/// A child and its subtree `at..at + span`.
+/// A child in the tree: the rank `at`, whose subtree is the ranks `at..at + span`.
 #[derive(Clone, Copy)]
 pub struct Child {
     pub at: u32,
@@ -23,7 +23,7 @@ impl Tree {
         Tree { me, parent: (me > 0).then(|| me - low), span: low.min(size - me) }
     }
 
-    /// The children, the nearest and smallest first.
+    /// Returns the children of this rank, the nearest first, which has the smallest subtree.
     pub fn children(&self) -> impl DoubleEndedIterator<Item = Child> + use<> {
         let (me, span) = (self.me, self.span);
         let hops: Vec<u32> = powers_of_two_below(span).collect();

@@ -9,22 +9,25 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// What the ranks of a node share, and until when each is busy.
+/// The parts of a node that its ranks share: the time in picoseconds until which each is busy.
 #[derive(Clone, Copy, Default)]
 struct NodeState {
-    /// The port, each way.
+    /// The node's port, on the way out.
     out: u64,
+    /// The node's port, on the way in.
     into: u64,
+    /// The memory of the node, to which its processors copy and reduce.
     memory: u64,
     /// The memory of the node's DPU.
     staging: u64,
 }
 
-/// The bytes that went each way.
+/// How many bytes passed ports, processors and DPUs in a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// The bytes through the ports, out and in.
+    /// The bytes that left nodes through their ports.
     pub out: u64,
+    /// The bytes that came to nodes through their ports.
     pub into: u64,
     /// The bytes that a processor copied within a node.
     pub within: u64,
@@ -32,15 +35,17 @@ pub struct Traffic {
     pub fetched: u64,
 }
 
-/// A step of which some conditions are met.
+/// A step that waits: some of its conditions are met.
 struct PendingStep {
     /// The number of conditions that are not met yet.
     waits: u32,
-    /// When a step of each side met the last condition so far.
+    /// The time at which the last condition so far was met, apart for conditions that the host and that the
+    /// DPU met. A 0 means that none was.
     ready: [u64; 2],
-    /// When the last byte arrives of the step after which this one streams.
+    /// The time at which the last byte of the step arrives after which this one streams; 0 if it streams
+    /// after none.
     last_byte: u64,
-    /// For a receive: the sending step.
+    /// In a receive, the number of the sender's step.
     send: u32,
 }
 
@@ -48,16 +53,16 @@ pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
     nodes: Option<&'a NodeMap>,
-    /// Until when each processor is busy, by rank, or by node and proxy.
+    /// The time until which each processor is busy: that of each rank, or of each proxy on each node.
     processors: Vec<u64>,
     /// Whether each rank has left the call that starts the operation. Without entries no rank computes.
     has_left: Vec<bool>,
-    /// Until when each core of a DPU is busy, by node and core.
+    /// The time until which each core of each node's DPU is busy.
     cores: Vec<u64>,
-    /// The shared parts of each node.
+    /// The parts that the ranks of each node share, by node.
     shared: Vec<NodeState>,
     pending: HashMap<u64, PendingStep, BuildHasherDefault<Mix>>,
-    /// The time, rank and step of each event. The step `START` starts the rank.
+    /// The events to come, each with time, rank and step. The step `START` is the start of the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     end: u64,
     traffic: Traffic,
@@ -96,7 +101,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs the simulation to its end. Returns when that is, and the bytes that went each way.
+    /// Runs the simulation to its end. Returns the time of the end in picoseconds, and the bytes that passed
+    /// meanwhile.
     pub fn run(mut self) -> (u64, Traffic) {
         while let Some(Reverse((now, rank, step))) = self.events.pop() {
             if step == START {
@@ -117,7 +123,7 @@ impl<'a> Engine<'a> {
         &templates.all[templates.of[rank as usize] as usize]
     }
 
-    /// Starts a rank. A receive waits for its message, and any other step for the start.
+    /// Starts a rank, and those of its steps that wait for nothing. A receive still waits for its message.
     fn start(&mut self, rank: u32, now: u64) {
         self.end = self.end.max(now);
         self.wait_for_start(rank, now);
@@ -136,7 +142,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A rank is busy until it starts.
+    /// Makes the rank's processor busy until the rank starts.
     fn wait_for_start(&mut self, rank: u32, now: u64) {
         if !self.has_left.is_empty() {
             self.processors[rank as usize] = self.processors[rank as usize].max(now);
@@ -155,14 +161,15 @@ impl<'a> Engine<'a> {
         self.cores[at]
     }
 
-    /// The number of conditions of a step: other steps; the message of a receive; the start, where that can
-    /// be late and the step waits for nothing else.
+    /// Counts the conditions of a step: the steps for which it waits, a receive's message, and the rank's
+    /// start where that can be late and the step waits for no other step.
     fn conditions(&self, step: &TemplateStep) -> u32 {
         let start = step.kind == StepKind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)
     }
 
-    /// Meets one condition of a step at `ready`. The step after which this one streams ends at `last_byte`.
+    /// Notes that one condition of a step is met at the time `ready`, by `side`. `last_byte` is when the step
+    /// ends after which this one streams, or 0.
     fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
         self.meet_from(rank, number, (side, ready), last_byte, None);
     }
@@ -195,7 +202,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Gives a step whose conditions are met its turn.
+    /// Carries a step out, all whose conditions are met.
     fn step(&mut self, rank: u32, number: u32, now: u64) {
         let step = self.template(rank).steps[number as usize];
         let pending = self.pending.remove(&(u64::from(rank) << 32 | u64::from(number)));
@@ -225,7 +232,7 @@ impl<'a> Engine<'a> {
         step.bytes.min(self.network.chunk_bytes)
     }
 
-    /// The rank at the other end of a message: one rank may stand for all.
+    /// Returns the rank at the other end of a message, which is rank 0 if one rank stands for all.
     fn peer(&self, rank: u32, step: &TemplateStep) -> u32 {
         if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
     }
@@ -234,8 +241,8 @@ impl<'a> Engine<'a> {
         dpu_of(self.network)
     }
 
-    /// Who carries out a step, as in `Schedule::sides`, except that the model's ranks make all copies. A
-    /// reduction of what the DPU has received or made is the DPU's.
+    /// Decides who carries out a step, like `Schedule::sides`, except that ranks make all copies.
+    /// `is_of_dpu`: whether a reduction reads what the DPU has received or made.
     fn side(&self, rank: u32, step: &TemplateStep, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
@@ -247,7 +254,7 @@ impl<'a> Engine<'a> {
         if is_dpus { Side::Dpu } else { Side::Host }
     }
 
-    /// The node's own processor that carries out a rank's steps.
+    /// Returns the index of the processor on the node itself that carries out a rank's steps.
     fn processor(&self, rank: u32) -> usize {
         match self.nodes.zip(hosts_proxies(self.network)) {
             None => rank as usize,
@@ -255,8 +262,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// When that processor can start something, at `now` at the earliest. A rank without work in the call
-    /// that starts the operation leaves the call, and computes before it takes up more.
+    /// Returns when the processor of a rank can start something, at `now` at the earliest. A rank without
+    /// work in the call that starts the operation leaves the call, and computes before it takes up more.
     fn turn(&mut self, rank: u32, now: u64) -> u64 {
         let at = self.processor(rank);
         let idle = self.processors[at] + LINGER_PS;
@@ -267,7 +274,7 @@ impl<'a> Engine<'a> {
         self.processors[at].max(now)
     }
 
-    /// The DPU's core that carries out a rank's steps.
+    /// Returns the index of the DPU's core that carries out a rank's steps.
     fn core(&self, rank: u32, dpu: Dpu) -> usize {
         let (node, position) = self.nodes.map_or((rank, 0), |nodes| (nodes.of(rank), nodes.position(rank)));
         (node * dpu.cores + position % dpu.cores) as usize
@@ -281,7 +288,7 @@ impl<'a> Engine<'a> {
         self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer))
     }
 
-    /// The link to a peer, and whether it passes ports.
+    /// Returns the costs of a message to a peer, and whether it passes the ports of nodes.
     fn link(&self, rank: u32, peer: u32) -> (&'a LinkCosts, bool) {
         let between = self.is_between(rank, peer);
         (if between { &self.network.between } else { &self.network.within }, between)
@@ -309,8 +316,8 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
     }
 
-    /// Sends by the DPU, which fetches the bytes if it does not have them, and sends those that are already
-    /// there at the same time.
+    /// Carries out a send at the DPU, which fetches the bytes that it does not have, and sends those that are
+    /// already there at the same time.
     fn send_by_dpu(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
@@ -364,7 +371,7 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Host, done, done);
     }
 
-    /// Receives by the DPU, which writes what arrives into the node's memory.
+    /// Carries out a receive at the DPU, which writes what arrives into the node's memory.
     fn recv_by_dpu(
         &mut self,
         rank: u32,
@@ -390,8 +397,8 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Dpu, done, done);
     }
 
-    /// When a processor of the node has copied or reduced bytes, from `now` on. All processors share its
-    /// memory.
+    /// Returns when a processor that starts at `now` has copied or reduced so many bytes. All processors of a
+    /// node share its memory.
     fn copied(&mut self, rank: u32, now: u64, bytes: u64, per_byte: u64) -> u64 {
         let node = self.node(rank);
         let memory = &mut self.shared[node].memory;
@@ -429,8 +436,8 @@ impl<'a> Engine<'a> {
         self.finish(rank, number, side, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Reports to the steps that wait for a step when its first chunk is there and when it is finished. The
-    /// rank learns what the DPU has done half a round trip later.
+    /// Tells the steps that wait for this one when its first chunk is there and when it is finished. News
+    /// from the DPU takes half a round trip.
     fn finish(&mut self, rank: u32, number: u32, side: Side, first: u64, done: u64) {
         let news = self.dpu().filter(|_| side == Side::Dpu).map_or(0, |dpu| dpu.round_trip_ps / 2);
         self.end = self.end.max(done + news);
@@ -448,8 +455,7 @@ fn dpu_of(network: &Network) -> Option<Dpu> {
     }
 }
 
-/// The number of proxies on each node that carry out the steps of its ranks, as far as these belong to the
-/// node.
+/// Returns how many proxies on each node carry out the steps of its ranks. None if ranks or the DPU do.
 fn hosts_proxies(network: &Network) -> Option<u32> {
     match network.proxies {
         Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The model network: two levels, between nodes and within them.
 
-/// The costs of a message on one level. Times are picoseconds.
+/// What a message costs between nodes, or within a node. Times are in picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCosts {
-    /// The time on the way.
+    /// How long a byte takes from one end of the link to the other.
     pub latency_ps: u64,
-    /// The time of a processor to send or to receive a message.
+    /// How long a processor is busy to send or to receive a message, whatever its length.
     pub overhead_ps: u64,
     /// The least time between the starts of two messages at a port.
     pub gap_ps: u64,
-    /// The time of a port for a byte; within a node, of the receiver's processor.
+    /// How long a port is busy with each byte. Within a node, how long the receiver's processor is.
     pub per_byte_ps: u64,
     /// Whether bytes pass on before the whole message is there. As with the executor's edges, they do within
     /// a node, and not between nodes.
     pub streams: bool,
 }
 
-/// A network and the processors at it. Times are picoseconds.
+/// The model: nodes, the links between and within them, and who carries out steps. Times are in picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The links between nodes.
+    /// The costs of a message from node to node.
     pub between: LinkCosts,
-    /// The links within a node.
+    /// The costs of a message between ranks of one node.
     pub within: LinkCosts,
-    /// The time of a processor to copy a byte.
+    /// How long a processor takes to copy a byte.
     pub copy_per_byte_ps: u64,
-    /// The time of a processor to reduce a byte.
+    /// How long a processor takes to reduce a byte.
     pub reduce_per_byte_ps: u64,
     /// The bytes that pass between streaming steps at once; not 0.
     pub chunk_bytes: u64,
-    /// The time before which ranks start, each at random.
+    /// Each rank starts at a random time below this one.
     pub skew_ps: u64,
     /// The least time of a node's memory for each byte that its processors copy and reduce, all together; 0:
     /// the memory keeps up with them.
@@ -68,19 +68,19 @@ pub enum Within {
 /// into its own, sends them on, and writes what arrives into the node's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dpu {
-    /// The cores, which carry out the steps; not 0.
+    /// The number of cores that carry out steps; not 0.
     pub cores: u32,
-    /// The time that the cores take, as a percentage of that of a processor of the node.
+    /// How long a core takes for a piece of work, as a percentage of what a processor of the node takes.
     pub slowness_percent: u64,
-    /// The time from the node to the DPU and back.
+    /// How long a note takes from the node to the DPU and an answer back.
     pub round_trip_ps: u64,
     /// The time of its memory for each byte that passes through it one way: written once and read once.
     pub staged_per_byte_ps: u64,
-    /// The time of its port for a byte. It is the node's port.
+    /// How long the DPU's port, which is the node's port, is busy with each byte.
     pub port_per_byte_ps: u64,
     /// The work on the note that starts an operation of a rank, as the time of a processor of the node.
     pub note_ps: u64,
-    /// The most bytes of values that travel in notes, so that nothing is fetched.
+    /// Up to so many bytes, a rank's values travel in the note, so that the DPU fetches nothing.
     pub inline_bytes: u64,
 }
 
@@ -110,26 +110,27 @@ impl Dpu {
         ..Dpu::BLUEFIELD_2
     };
 
-    /// A network of nodes with such ports, whose memory carries 200 GB/s of copies.
+    /// Makes a network of nodes with ports like this DPU's. The memory of each node carries 200 GB/s of
+    /// copies.
     pub fn network(&self) -> Network {
         let network = Network::default();
         let between = LinkCosts { per_byte_ps: self.port_per_byte_ps, ..network.between };
         Network { between, memory_per_byte_ps: 5, ..network }
     }
 
-    /// This DPU, if it moves bytes from memory of one host to that of another without a copy of its own
-    /// (Cross-GVMI), or if its copies never leave its caches.
+    /// Returns this DPU as it would be if it moved bytes from memory of one host to another's without a copy
+    /// of its own (Cross-GVMI), or if its copies never left its caches.
     pub fn direct(self) -> Dpu {
         Dpu { staged_per_byte_ps: 0, ..self }
     }
 
-    /// The time of a core of the DPU for what takes a processor of the node so long.
+    /// Returns how long a core of the DPU takes for what takes a processor of the node `time_ps`.
     pub(super) fn slowed(&self, time_ps: u64) -> u64 {
         time_ps * self.slowness_percent / 100
     }
 }
 
-/// How long a rank looks for more to do in the call that starts an operation.
+/// How long a rank without work stays in the call that starts an operation, in picoseconds.
 pub const LINGER_PS: u64 = 1_000_000;
 
 impl Default for Network {

@@ -5,12 +5,12 @@ use crate::random::mix;
 use crate::{Action, Blocks, BufferId, Collective, Partition, Schedule};
 use std::collections::HashMap;
 
-/// How peers are numbered relative to a rank.
+/// How a rank numbers its peers, so that the plans of ranks that do the same are equal.
 #[derive(Clone, Copy, Debug)]
 pub enum PeerNumbering {
-    /// Numbers are relative modulo the number of ranks.
+    /// A peer's number is how many ranks it comes after the rank, modulo this number of ranks.
     Cyclic(u32),
-    /// Numbers are relative by exclusive or.
+    /// A peer's number is the exclusive or of its rank and the rank.
     Xor,
 }
 
@@ -31,7 +31,7 @@ impl PeerNumbering {
         }
     }
 
-    /// This rank's number at the peer.
+    /// Returns the number that this rank has at the peer whose number is `relative`.
     pub fn back(self, relative: u32) -> u32 {
         match self {
             PeerNumbering::Cyclic(ranks) => (ranks - relative) % ranks,
@@ -51,45 +51,47 @@ pub enum StepKind {
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateStep {
     pub kind: StepKind,
-    /// The relative peer; 0 for a copy or a reduction.
+    /// The number of the peer, relative to the rank; 0 for a copy or a reduction.
     pub peer: u32,
     pub edge: u32,
     pub bytes: u64,
-    /// The number of steps for which it waits.
+    /// The number of steps for which this one waits.
     pub waits: u32,
 }
 
-/// The plan of all ranks that do the same.
+/// A plan that all ranks have in common which do the same.
 #[derive(Debug)]
 pub struct Template {
     pub steps: Vec<TemplateStep>,
-    /// The steps that wait for a step, by ranges: twice their number, plus 1 if they stream.
+    /// For each step, one after the other, the steps that wait for it: twice their number, plus 1 if they
+    /// stream.
     waiting: Vec<u32>,
+    /// For each step, where its entries in `waiting` begin.
     waiting_first: Vec<u32>,
-    /// The receives, by peer and edge.
+    /// All steps that receive, sorted by peer and edge.
     recvs: Vec<u32>,
 }
 
 impl Template {
-    /// The steps that wait for `step`, and whether they stream.
+    /// Returns the steps that wait for `step`, each with whether it streams after it.
     pub fn waiting(&self, step: u32) -> impl Iterator<Item = (u32, bool)> {
         let (first, end) = (self.waiting_first[step as usize], self.waiting_first[step as usize + 1]);
         self.waiting[first as usize..end as usize].iter().map(|&entry| (entry >> 1, entry & 1 == 1))
     }
 
-    /// The receive of a message.
+    /// Returns the step that receives the message of this peer on this edge.
     pub fn recv(&self, peer: u32, edge: u32) -> u32 {
         let key = |&step: &u32| (self.steps[step as usize].peer, self.steps[step as usize].edge);
         self.recvs[self.recvs.binary_search_by_key(&(peer, edge), key).expect("every send has its receive")]
     }
 }
 
-/// The plans of all ranks.
+/// The plans of all ranks, each kept once, and what was counted while they were made.
 #[derive(Debug)]
 pub struct Templates {
     pub peers: PeerNumbering,
     pub all: Vec<Template>,
-    /// The plan of each rank, by index.
+    /// The index in `all` of each rank's plan.
     pub of: Vec<u32>,
     pub messages: u64,
     pub message_bytes: u64,
@@ -100,7 +102,8 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Makes the plans of the first so many ranks. Cuts `bytes` into blocks if they are a vector.
+    /// Makes the plans of the ranks below `built`. `vector`: whether `bytes` are a vector to be cut into
+    /// blocks, not one block.
     pub fn new(
         plan: &dyn Fn(u32) -> Schedule,
         (bytes, vector): (u64, bool),
@@ -147,7 +150,8 @@ impl Templates {
     }
 }
 
-/// Whether `bytes` are a vector that is cut into blocks, not one block.
+/// Whether `simulate` takes its `bytes` as the length of a vector, which is cut into blocks, and not of one
+/// block.
 pub fn is_vector(collective: Collective) -> bool {
     use Collective::*;
     matches!(collective, Bcast | Reduce | Allreduce | Scan | Exscan)
@@ -194,7 +198,7 @@ impl Lengths<'_> {
     }
 }
 
-/// A number that is equal for ranks that do the same.
+/// Hashes a plan. Ranks that do the same have the same hash.
 fn fingerprint(schedule: &Schedule, steps: &[TemplateStep]) -> u64 {
     let steps = steps.iter().flat_map(|s| {
         [(s.kind as u64) << 32 | u64::from(s.peer), u64::from(s.edge) << 32 | u64::from(s.waits), s.bytes]

@@ -5,14 +5,14 @@ use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, NodeMap,
 use std::ops::Range;
 use std::sync::Arc;
 
-/// An operation that a set of schedules is to carry out.
+/// A collective operation with all arguments of all ranks, which a set of schedules is to carry out.
 #[derive(Clone, Debug)]
 pub struct CollectiveCase {
-    /// The collective.
+    /// Which collective the ranks call.
     pub collective: Collective,
     /// The number of ranks.
     pub size: u32,
-    /// The root; 0 where there is none.
+    /// The rank of the root; 0 in collectives without a root.
     pub root: u32,
     /// Whether MPI_IN_PLACE is passed wherever it may be.
     pub in_place: bool,
@@ -20,7 +20,7 @@ pub struct CollectiveCase {
     pub commutative: bool,
     /// Whether contributions are to be combined from left to right (`CombineOrder::InRanks`).
     pub in_ranks: bool,
-    /// The ranks in the first group of an intercommunicator; 0 on an intracommunicator.
+    /// How many ranks the first group of an intercommunicator has; 0 on an intracommunicator.
     pub first_group: u32,
     /// The numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a
     /// block of gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in
@@ -33,12 +33,12 @@ pub struct CollectiveCase {
     /// neighbours; otherwise empty. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]`
     /// to neighbour k.
     pub neighbors: Vec<Neighbors>,
-    /// The nodes of the ranks; None if all are on one node, or each on its own.
+    /// On which node each rank is. None if all are on one node, or each is on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 
 impl CollectiveCase {
-    /// The plans of all ranks by one algorithm.
+    /// Makes the schedules of all ranks by one algorithm.
     pub fn plans(&self, algorithm: Algorithm) -> Vec<Schedule> {
         let &CollectiveCase { size, root, in_place, commutative, first_group, .. } = self;
         let nodes = &self.nodes;
@@ -54,7 +54,8 @@ impl CollectiveCase {
             && (!self.collective.is_rooted() || rank == self.root)
     }
 
-    /// A rank's local group and the one it exchanges with; all ranks where there is one group.
+    /// Returns the ranks of a rank's own group, and those with which it exchanges data. On an
+    /// intracommunicator both are all ranks.
     pub(super) fn groups(&self, rank: u32) -> (Range<u32>, Range<u32>) {
         let (first, second) = (0..self.first_group, self.first_group..self.size);
         match self.first_group {
@@ -68,13 +69,13 @@ impl CollectiveCase {
         if self.counts.is_empty() { 0 } else { self.counts[index as usize % self.counts.len()] }
     }
 
-    /// The elements that `from` sends to `to` in an all-to-all.
+    /// Returns how many elements `from` sends to `to` in an all-to-all with a count for each pair.
     pub(super) fn pair(&self, from: u32, to: u32) -> u32 {
         let (from, to) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
         self.count(from * self.size + to)
     }
 
-    /// The elements that a scattered reduction leaves with a rank.
+    /// Returns how many elements of the sum a scattered reduction leaves with a rank.
     pub(super) fn scattered(&self, rank: u32) -> u32 {
         let (local, remote) = self.groups(rank);
         let sum = |group: Range<u32>| group.map(|rank| self.count(rank)).sum::<u32>();
@@ -82,7 +83,7 @@ impl CollectiveCase {
         self.count(rank) + if rank == local.start { missing } else { 0 }
     }
 
-    /// The plans of all ranks among their neighbours.
+    /// Makes the schedules of all ranks for a neighborhood collective.
     pub fn plans_among_neighbors(&self) -> Vec<Schedule> {
         self.neighbors.iter().map(|neighbors| neighbors.plan(self.same_for_neighbors())).collect()
     }
@@ -91,7 +92,8 @@ impl CollectiveCase {
         matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
     }
 
-    /// The neighbour that sends a rank's block, and the number of the block there (MPI 5.0, section 8.6).
+    /// Returns the neighbour that sends the block with which this block of a rank's output is filled, and the
+    /// number of that block there. None for MPI_PROC_NULL (MPI 5.0, section 8.6).
     pub(super) fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
         let here = &self.neighbors[rank as usize];
         let from = here.from[block as usize]?;
@@ -101,7 +103,7 @@ impl CollectiveCase {
         Some((from, if self.same_for_neighbors() { 0 } else { at }))
     }
 
-    /// `block` among neighbours.
+    /// Returns what `block` returns in a neighborhood collective: the number of elements in a block.
     pub(super) fn neighbor_block(&self, buffer: BufferId, rank: u32, block: u32) -> u32 {
         match self.collective {
             Collective::Allgather | Collective::Alltoall => self.count(0),
@@ -110,7 +112,8 @@ impl CollectiveCase {
         }
     }
 
-    /// The elements in block `block` of `blocks` of a rank's user buffer, whether or not it exists there.
+    /// Returns how many elements block `block` of a rank's user buffer has, if the buffer is cut into
+    /// `blocks` blocks. The rank need not have that buffer.
     pub(super) fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         if !self.neighbors.is_empty() {
@@ -136,8 +139,8 @@ impl CollectiveCase {
         }
     }
 
-    /// The number of blocks that a rank's user buffer has by the definition: 1 for a vector, 0 if there is
-    /// none.
+    /// Returns how many blocks MPI gives a rank's user buffer: 1 for a vector, 0 if the rank has no such
+    /// buffer.
     pub(super) fn blocks(&self, buffer: BufferId, rank: u32) -> u32 {
         use Collective::*;
         if let Some(neighbors) = self.neighbors.get(rank as usize) {
@@ -160,7 +163,8 @@ impl CollectiveCase {
         }
     }
 
-    /// Where the blocks of a user buffer start, and the end, in elements, when cut into `blocks`.
+    /// Returns at which element each block of a user buffer begins that is cut into `blocks`, and last where
+    /// the buffer ends.
     pub(super) fn offsets(&self, buffer: BufferId, rank: u32, blocks: u32) -> Vec<u32> {
         let mut offsets = vec![0];
         for block in 0..blocks {
@@ -169,12 +173,12 @@ impl CollectiveCase {
         offsets
     }
 
-    /// The elements in a user buffer.
+    /// Returns how many elements a rank's user buffer has.
     pub(super) fn elements(&self, buffer: BufferId, rank: u32) -> u32 {
         *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
     }
 
-    /// Where a rank's input and output start in its memory.
+    /// Returns at which elements of a rank's memory its input and its output begin. In place they overlap.
     pub(super) fn bases(&self, rank: u32) -> (u32, u32) {
         use Collective::*;
         let block = |buffer| self.offsets(buffer, rank, self.size)[rank as usize];
@@ -186,8 +190,8 @@ impl CollectiveCase {
         }
     }
 
-    /// The right output of a rank: for each element its contributions (rank, element of its input), and no
-    /// contributions where the standard leaves it open.
+    /// Returns the right output of a rank: for each element, the contributions (rank, element of its input)
+    /// of which it consists. An element that the standard leaves open has none.
     pub(super) fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
         let all = self.elements(BufferId::Output, rank);
@@ -233,7 +237,7 @@ impl CollectiveCase {
     }
 }
 
-/// The blocks that a step reads, and those that it writes.
+/// Returns the blocks that a step reads, at most two, and those that it writes.
 pub(super) fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>) {
     match *action {
         Action::Send { from, .. } => ([Some(from), None], None),
@@ -243,7 +247,7 @@ pub(super) fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>)
     }
 }
 
-/// The messages: for every (sender, receiver, edge) the sending and the receiving step.
+/// The messages of all schedules: for each (sender, receiver, edge) the sending and the receiving step.
 pub(super) type Messages = std::collections::HashMap<(u32, u32, u32), (Option<u32>, Option<u32>)>;
 
 pub(super) fn messages(schedules: &[Schedule]) -> Messages {

@@ -4,17 +4,17 @@ use super::operation::{CollectiveCase, accesses, messages};
 use crate::random::{Random, mix};
 use crate::{Action, Blocks, BufferId, Partition, Schedule};
 
-/// A symbol: the contributions that an element is made of.
+/// A stand-in for the value of an element: a hash of the contributions of which it consists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
     contributions: u64,
-    /// The factor for the contributions to the left, where order matters.
+    /// The factor for contributions that are combined with this symbol from the left, where order matters.
     weight: u64,
-    /// The expression that made it: equal expressions give equal bits.
+    /// A hash of the expression that made the value: equal expressions give equal bits.
     bits: u64,
 }
 
-/// Memory that no step has written, or that a dying executor left behind.
+/// The content of memory that no step has written, or that a dying executor has left behind.
 const GARBAGE: Symbol = Symbol { contributions: 0, weight: 0, bits: 0 };
 
 fn leaf((rank, element): (u32, u32)) -> Symbol {
@@ -32,18 +32,20 @@ fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
     Symbol { contributions, weight: left.weight.wrapping_mul(right.weight), bits }
 }
 
-/// A step with its addresses.
+/// A step of a rank as it is carried out: where it reads and writes, and how far it is.
 struct StepTask {
     rank: u32,
     step: u32,
     elements: u32,
-    /// Where it reads and writes in the memory of its rank.
+    /// The element of its rank's memory at which each operand begins.
     reads: [u32; 2],
+    /// The element of that memory at which the result begins.
     write: u32,
-    /// The task at the other end of a message.
+    /// The index of the task at the other end of the message, if the step sends or receives.
     partner: usize,
     done: u32,
-    /// The elements of a send that its receiver may take, and whether these are all.
+    /// In a send, how many elements its receiver may take, and whether these are all. None before the send
+    /// has started.
     published: Option<(u32, bool)>,
     complete: bool,
     queued: bool,
@@ -52,13 +54,13 @@ struct StepTask {
 struct Replay<'a> {
     operation: &'a CollectiveCase,
     schedules: &'a [Schedule],
-    /// The number of a rank's first task.
+    /// For each rank, the index of its first task.
     first: Vec<usize>,
     tasks: Vec<StepTask>,
-    /// The tasks that wait for each task.
+    /// For each task, the tasks that wait for it.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
-    /// Tasks that might go on.
+    /// The tasks that may be able to go on.
     queue: Vec<usize>,
     random: Random,
 }
@@ -143,7 +145,8 @@ impl<'a> Replay<'a> {
         &schedules[rank as usize].steps[step as usize].action
     }
 
-    /// The elements on which a task may work so far, and whether these are all; None if it may not start.
+    /// Returns on how many elements a task may work so far, and whether these are all. None if it may not
+    /// start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
         let StepTask { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
@@ -206,8 +209,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Has the executor die in the middle of a task: what it was writing is garbage, and the task is run
-    /// again.
+    /// Makes the executor die in the middle of a task: what the task was writing becomes garbage, and it is
+    /// run again.
     fn die(&mut self, task: usize) {
         let StepTask { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
@@ -278,8 +281,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Where the blocks of a rank's buffers lie: input, output, then scratch. Each has one address more than
-/// blocks.
+/// Where the blocks of a rank's buffers begin in its memory: those of the input, the output, then each
+/// scratch buffer. Each list ends with the end of its buffer.
 struct Addresses(Vec<Vec<u32>>);
 
 impl Addresses {
@@ -331,7 +334,7 @@ impl Addresses {
         memory
     }
 
-    /// The address and the length of blocks.
+    /// Returns at which element of the rank's memory these blocks begin, and how many elements they have.
     fn address_of(&self, blocks: Blocks) -> (u32, u32) {
         if blocks.count == 0 {
             return (0, 0);

@@ -172,7 +172,8 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// Which steps of a rank are certainly done when a step starts, by the waits of the rank itself.
+/// For each step of a rank, which other steps have certainly ended when it starts, by the waits of that rank
+/// alone.
 struct Done {
     words: usize,
     before_start: Vec<u64>,
@@ -258,7 +259,7 @@ impl StepOrder {
         (node, node + 1)
     }
 
-    /// Whether `a` has ended when `b` starts.
+    /// Whether step `b` can start only after step `a` has ended.
     fn before(&self, a: (u32, u32), b: (u32, u32)) -> bool {
         let (goal, mut seen) = (self.nodes(b).0, vec![false; self.next.len()]);
         let mut open = vec![self.nodes(a).1];
