@@ -75,7 +75,7 @@ impl Patience {
     }
 }
 
-/// A short call of a run, with the number of its round and the words that it must return.
+/// A short call of a test: the number of its round, the call, and the words that it must return.
 type Expected = (u64, Short, Vec<u64>);
 
 /// Draws short calls over these buffers, the same calls for all members.

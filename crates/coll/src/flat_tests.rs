@@ -168,7 +168,8 @@ fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
     unreachable!("a schedule of a short call")
 }
 
-/// Makes a call with blocks of `block` words. Returns it, and the words that the output must hold afterwards.
+/// Fills the output buffer of a call with blocks of `block` words. Returns the call, and the words that it
+/// must leave.
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),

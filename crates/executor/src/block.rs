@@ -58,7 +58,8 @@ pub struct Program {
 pub struct InstanceBlock {
     /// The instance that uses this memory, in the form in which an engine drives it.
     pub run: Execution,
-    /// How many bytes the rank's steps move. `offload_bytes_min` is compared with this number.
+    /// How many bytes the rank's steps send, or receive and compute, whichever is more. `offload_bytes_min`
+    /// is compared with it.
     pub moved_bytes: u64,
     /// The length in bytes of the longest user's buffer that lies outside the arena; 0 if none does.
     pub private_bytes: u64,

@@ -5,7 +5,7 @@ use error::{Class, Error};
 use std::io;
 use transport::shm::unmapped;
 
-/// Why an instance fails. Ranks are world ranks.
+/// Why an instance or a step of it fails. Ranks are named by their numbers in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A peer's message is not as long as the receive: the ranks gave different counts.
@@ -26,7 +26,7 @@ pub enum Fault {
     Lost { peer: u32 },
 }
 
-/// What is wrong with shared words.
+/// In what way the shared words of a rank are corrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Corruption {
@@ -38,14 +38,14 @@ pub enum Corruption {
     Parameters = 3,
     /// The directory's chain never ends.
     Chain = 4,
-    /// The instance has no send of this edge.
+    /// The table of sends has no send of the edge that a receive names.
     Edge = 5,
-    /// The progress contradicts the length.
+    /// The bytes of a step that are done or published contradict its length.
     Progress = 6,
 }
 
 impl Fault {
-    /// The fault as four words, of which the first is not 0.
+    /// Encodes the fault as four words, of which the first is not 0.
     pub fn words(self) -> [u64; 4] {
         match self {
             Fault::Truncated { peer, sent, expected } => [1, peer.into(), sent, expected],
@@ -61,7 +61,7 @@ impl Fault {
         }
     }
 
-    /// The fault that four words encode, or None if the first is 0.
+    /// Decodes what `words` has made, or returns None if the first word is 0.
     pub fn from_words(words: [u64; 4]) -> Option<Fault> {
         let [kind, ranks, a, b] = words;
         let (by, peer) = ((ranks >> 32) as u32, ranks as u32);
@@ -93,7 +93,8 @@ impl Fault {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
     }
 
-    /// Whether the bytes that the rank would pass on mean nothing, so that it gives up the rest of its sends.
+    /// Whether this fault spoils the bytes that the rank would pass on, so that it gives up the rest of its
+    /// sends.
     pub fn voids(self) -> bool {
         matches!(self, Fault::Unmapped { .. } | Fault::Full { .. })
     }
@@ -105,7 +106,7 @@ impl Fault {
         matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)
     }
 
-    /// The error that world rank `me` reports.
+    /// Makes the error that rank `me` of the job returns to the program.
     pub fn error(self, me: u32) -> Error {
         match self {
             Fault::Truncated { peer, sent, expected } => Error::new(

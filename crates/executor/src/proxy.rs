@@ -134,7 +134,7 @@ pub struct Proxy {
     reach: Reach,
     /// The ranks that the proxy serves and that have not finalized.
     ranks: Vec<LocalRank>,
-    /// The ranks that the proxy will serve once they are spawned. They do not run yet.
+    /// The ranks that do not run at present, but may be spawned. Then the proxy serves them.
     absent: Vec<LocalRank>,
     runs: Vec<Execution>,
     /// Instances that have finished, by rank and by the offset of their record: a rank mostly starts them

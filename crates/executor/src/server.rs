@@ -41,7 +41,8 @@ pub(crate) struct Server {
     /// The instances (sending rank, context, sequence) that ranks drive themselves although they have a
     /// proxy. The rank then answers questions.
     pub owned: HashSet<(u32, u64, u32)>,
-    /// For each receiving rank, the endpoint of the process that last asked for it.
+    /// For each receiving rank, the endpoint of the process that drives its receives, by its last question or
+    /// report.
     drivers: HashMap<u32, u32>,
 }
 

@@ -15,11 +15,13 @@ use std::time::Duration;
 use sys::Span;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
-/// The indices of `RankPage::scalars` that these tests use.
+/// The index into `RankPage::scalars` of how many rounds a rank has done.
 const ROUNDS: usize = 60;
+/// The index of how many operations of a rank went to a proxy.
 const OFFLOADED: usize = 61;
+/// The index of how many operations a rank took back from a proxy.
 const RECOVERED: usize = 62;
-/// A word of rank 0 that ends the job when it is not 0.
+/// The index of a word of rank 0 that ends the job when it is not 0.
 const STOP: usize = 63;
 
 fn main() {
@@ -67,10 +69,10 @@ fn config(scenario: &str) -> Config {
     Config { proxy_timeout_ms, offload_bytes_min: 0, ..Config::default() }
 }
 
-/// A job of processes, which are gone when it is dropped.
+/// A job of real processes, all of which are killed when it is dropped.
 struct Job {
     segment: Segment,
-    /// The descriptor, which is open for children that have not attached yet.
+    /// The descriptor of the segment. It stays open for children that have not attached yet.
     _fd: std::os::fd::OwnedFd,
     ranks: Vec<Child>,
     proxies: Vec<Child>,
@@ -96,7 +98,7 @@ impl Job {
         Job { segment, _fd: fd, ranks, proxies }
     }
 
-    /// The sum of a scalar over the ranks.
+    /// Adds up the word of this index in the pages of all ranks.
     fn sum(&self, scalar: usize) -> u64 {
         (0..self.ranks.len() as u32)
             .map(|rank| {
@@ -239,7 +241,7 @@ fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [1, 1], scratch, &steps)
 }
 
-/// A rank's side of a test.
+/// A rank of a test: its executor, its memory and its peers.
 struct Member {
     segment: Segment,
     rank: u32,
@@ -248,7 +250,7 @@ struct Member {
     idle: Idle,
     peers: Arc<[u32]>,
     sequence: u32,
-    /// The private memory, as programs have it.
+    /// Private memory, in which programs mostly have their buffers.
     memory: Span,
     used: usize,
 }

@@ -56,7 +56,7 @@ fn slots_take_blocking_calls_that_fit() {
 
 const LESS: u64 = 16 << 10;
 
-/// The state of slots for a call.
+/// A function that gives the state of slots for a call.
 type SlotState = fn(&CallFacts) -> Slots;
 const REFUSED: SlotState = |_| Slots::Refused;
 const UNATTACHED: SlotState = |_| Slots::Unattached;

@@ -40,8 +40,8 @@ pub(super) struct Fetches {
 /// What a driver remembers about the fetch of one step.
 #[derive(Clone, Default)]
 struct Fetch {
-    /// The server that was asked last, and the number of that question (`Note::attempt`). None if the step
-    /// must ask.
+    /// The server that was asked last, and the number of that question (`Note::attempt`). None while no
+    /// question is out.
     asked: Option<(u32, u32)>,
     /// Whether the step has sent a question before, so that the next one is `NoteKind::Again`.
     has_asked: bool,

@@ -13,7 +13,7 @@ use schedule::{ALGORITHMS, Algorithm, Collective, NodeMap, Params};
 use std::sync::Arc;
 use transport::shm::State;
 
-/// One collective call.
+/// A call of a collective with random arguments, which all members make.
 #[derive(Clone, Debug)]
 struct Case {
     algorithm: Algorithm,
@@ -25,20 +25,21 @@ struct Case {
     seed: u32,
     /// Whether each block has a buffer of its own.
     pieces: bool,
-    /// Where the members are.
+    /// On which node each member is.
     nodes: Option<Arc<NodeMap>>,
-    /// The least bytes of an edge between nodes that is fetched.
+    /// The fewest bytes of an edge between nodes that is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
 }
 
-/// The data of blocks, in words.
+/// The elements of each block of a buffer.
 type Data = Vec<Vec<u32>>;
 
-/// One member's buffers.
+/// What one member's buffers hold before the call, and must hold after it.
 struct Side {
     input: Data,
-    /// The output before, and after; None where the standard leaves it open.
+    /// The blocks of the output before the call.
     output: Data,
+    /// The blocks of the output after the call. None where the standard leaves a block open.
     expected: Vec<Option<Vec<u32>>>,
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 const HOMES: [Home; 4] = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
 const LENGTHS: [usize; 6] = [0, 1, 40, 128, 3000, 12_000];
 
-/// What becomes of a message.
+/// What is to become of a message in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Received,
@@ -39,7 +39,7 @@ struct Message {
     fate: Fate,
     send: Side,
     receive: Side,
-    /// The receive was withdrawn.
+    /// Whether the receive was withdrawn.
     is_withdrawn: bool,
 }
 

@@ -20,7 +20,7 @@ use sys::memory::Map;
 use telemetry::Counter;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
-/// The bytes of a rank's private memory.
+/// How much private memory each rank of a simulated job has, in bytes.
 const PRIVATE_BYTES: usize = 8 << 20;
 
 /// A job whose ranks and proxies are all in this process.
@@ -28,7 +28,7 @@ pub struct Job {
     pub segment: Segment,
     pub ranks: Vec<Rank>,
     pub proxies: Vec<Proxy>,
-    /// The segment on the computer on which the proxies run, if that is another.
+    /// The segment on the computer on which the proxies run. None if they run on the ranks' host.
     pub mirror: Option<Segment>,
 }
 
@@ -44,8 +44,9 @@ pub struct Rank {
 pub enum Home {
     Private,
     Arena,
-    /// Elements with gaps, private or in the arena.
+    /// Elements with gaps, in private memory.
     Gaps,
+    /// Elements with gaps, in the arena.
     ArenaGaps,
 }
 

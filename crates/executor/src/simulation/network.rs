@@ -12,15 +12,15 @@ use std::sync::{Arc, Weak};
 use sys::{Block, Span};
 use transport::route::{Header, Pull, RemoteRange, Sent};
 
-/// A message, known by sender, receiver, context and tag.
+/// The name of a message: sender, receiver, context and tag.
 type Key = (u32, u32, u64, i32);
 
 #[derive(Default)]
 pub struct Network {
-    /// The messages that executors need, with their ranks.
+    /// The messages that executors need, each with the rank whose executor needs it.
     wanted: Vec<(u32, EdgeMessage)>,
     under_way: Vec<(Key, Vec<u8>)>,
-    /// Messages that have come.
+    /// How many messages have arrived.
     pub carried: u64,
 }
 
@@ -78,16 +78,17 @@ type Queue = VecDeque<(Header, Vec<u8>)>;
 pub struct Packets {
     pub queues: BTreeMap<(u32, u32), Queue>,
     pub bytes_max: usize,
-    /// Packets that have come.
+    /// How many packets have arrived.
     pub carried: u64,
-    /// The memory that processes have exposed, by key.
+    /// The memory that each process has exposed, by key: its owner, the memory, and whether the lease is
+    /// still held.
     pub exposed: Vec<(u32, Span, Weak<()>)>,
     pub pulls: Vec<UnderWay>,
-    /// The pulls whose bytes have come.
+    /// How many pulls have brought all their bytes.
     pub pulled: u64,
 }
 
-/// A pull of a process.
+/// A pull that a process has started: the bytes that it still has to bring.
 pub struct UnderWay {
     own: u32,
     token: u32,
@@ -96,7 +97,7 @@ pub struct UnderWay {
     to: Span,
 }
 
-/// The end of one process.
+/// The end of the simulated network at one process, which sends and receives by it.
 pub struct End<'a> {
     pub packets: &'a mut Packets,
     pub own: u32,

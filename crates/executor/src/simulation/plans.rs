@@ -3,17 +3,17 @@
 
 use schedule::{Action, After, Blocks, BufferId, Neighbors, Partition, Schedule, Scratch, Step};
 
-/// Collects steps.
+/// A schedule to which a test adds steps.
 pub struct PlanBuilder {
     schedule: Schedule,
 }
 
-/// Waits for the whole of a step.
+/// Makes a step wait until the whole of step `step` has finished.
 pub fn whole(step: u32) -> After {
     After { step, streaming: false }
 }
 
-/// Follows a step byte by byte.
+/// Makes a step stream after step `step`, byte by byte.
 pub fn streaming(step: u32) -> After {
     After { step, streaming: true }
 }
@@ -45,7 +45,7 @@ impl PlanBuilder {
     }
 }
 
-/// The results that the ranks compute together.
+/// What the ranks compute together by a schedule written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     Alltoall,

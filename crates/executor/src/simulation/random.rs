@@ -27,7 +27,7 @@ struct Operation {
     /// The elements (of 4 bytes) of a block.
     elements: usize,
     in_place: bool,
-    /// The buffer as one buffer for each block.
+    /// Whether each block has a buffer of its own.
     pieces: bool,
     seed: u64,
 }
@@ -41,7 +41,7 @@ struct Started {
 }
 
 struct Member {
-    /// The next operation of each comm.
+    /// For each comm, the index of the operation that this member starts next.
     next: Vec<usize>,
     started: Vec<Started>,
     finished: usize,
@@ -54,13 +54,13 @@ struct Simulation {
     members: Vec<Member>,
     /// The schedules by kind, number in the comm, size and rank: comms share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
-    /// The number of operations that started again with the buffers of an earlier one.
+    /// How many proxies are still to die in this run.
     kills: u32,
     /// Whether the kernel refuses private memory one way, from some time on.
     refuses: bool,
 }
 
-/// The element that a member contributes.
+/// Returns element `index` of what a member contributes.
 fn element(seed: u64, member: usize, index: usize) -> u32 {
     (seed as u32).wrapping_mul(0x9e37_79b9)
         ^ (member as u32 * 1_000_003 + index as u32).wrapping_mul(0x85eb_ca6b)
@@ -70,7 +70,7 @@ fn contribution(operation: &Operation, member: usize, elements: usize) -> Vec<u8
     (0..elements).flat_map(|index| element(operation.seed, member, index).to_le_bytes()).collect()
 }
 
-/// A member's result by definition.
+/// Returns the bytes that an operation must leave in a member's output.
 fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
     let n = operation.elements;
     let bytes = |word: u32| word.to_le_bytes();
