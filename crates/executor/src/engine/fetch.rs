@@ -54,7 +54,7 @@ struct Fetch {
     fault: Option<Fault>,
     /// The memory from which the bytes can be read. None if the server sends them in packets.
     place: Option<ExposedSend>,
-    /// The bytes of the edge up to which they can be read so far.
+    /// Up to which byte of the edge the bytes can be read so far.
     readable: u64,
     /// The length of the whole edge, in bytes.
     total: u64,
