@@ -10,8 +10,7 @@ pub fn count(collective: Collective) {
     telemetry::count(counter_of(collective), 1);
 }
 
-/// Counts a blocking call in which this rank waited `ns` nanoseconds for others. Counts nothing where `ns` is
-/// 0.
+/// Counts a blocking call in which this rank waited `ns` nanoseconds for others, unless `ns` is 0.
 #[inline]
 pub fn count_wait(collective: Collective, ns: u64) {
     if ns > 0 {
