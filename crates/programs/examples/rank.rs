@@ -81,7 +81,7 @@ fn signal_myself(number: i32) {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// The pid of proxy 0, once it has started.
+/// Waits until proxy 0 of this job has started, and returns its process id.
 fn segment_proxy(segment: &transport::shm::Segment) -> u32 {
     loop {
         let pid = segment.proxy(0).pid.load(std::sync::atomic::Ordering::Acquire);

@@ -28,8 +28,8 @@ use command::say::{Refusal, say};
 use root::adopt;
 use wire::relay;
 
-/// The program. `name` is the name by which it was called, which decides the form of `words`. Returns the
-/// exit code.
+/// Runs `mpirun`, and returns its exit code. `name` is the name by which it was called, which decides the
+/// form of `words`.
 pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     if Path::new(name).file_name().is_some_and(|name| name == "mpirun_rsh") {
         words = rsh::translated(&words);
@@ -77,7 +77,7 @@ fn launch(arguments: &CommandLine) -> Result<u8, Refusal> {
     root::launch(arguments, signals)
 }
 
-/// The command line's description, for its manual page and its completion.
+/// Returns clap's description of the command line, from which the manual page and the completion are made.
 pub fn command() -> clap::Command {
     arguments::command::<arguments::First>()
 }

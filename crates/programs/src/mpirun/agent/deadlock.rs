@@ -13,11 +13,11 @@ use transport::shm::{RankPage, State};
 
 use super::job::AgentJob;
 
-/// How long an answer may take: a waiting rank wakes for the question.
+/// How long `explain` waits for the answers of all ranks: a rank that waits in MPI wakes up to answer.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl AgentJob {
-    /// Asks all ranks what they wait for, and prints the answers.
+    /// Asks all ranks of this host what they wait for, and has the root print the answers.
     pub(super) fn explain(&self) {
         let ranks = self.living_ranks();
         for (rank, _) in &ranks {
@@ -51,7 +51,7 @@ impl AgentJob {
     }
 }
 
-/// What a rank does now, in one sentence.
+/// Returns one clause about the rank with this page: what it waits for and since when, or that it has ended.
 pub fn standing(page: &RankPage) -> String {
     let now = sys::clock::now();
     let for_long = |since: u64| short(now.saturating_sub(since), Unit::Nanoseconds);

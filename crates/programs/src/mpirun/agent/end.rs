@@ -23,18 +23,19 @@ use super::guardian::{Guardian, carries};
 use super::job::{AgentJob, JobProcess, LocalWorld};
 use crate::mpirun::wire::frame::ToRoot;
 
-/// The time from SIGTERM to SIGKILL for ranks.
+/// How long the ranks of a failed world have between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// The time in which proxies may end by themselves once all ranks have ended: they write their traces then.
+/// How long proxies may run on after the last rank has ended, in which they write their traces.
 const PROXY_GRACE: Duration = Duration::from_millis(1000);
 
-/// The time from SIGTERM to SIGKILL for processes that ranks had left behind.
+/// How long processes that ranks had started and left behind have between SIGTERM and SIGKILL.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
-/// How a rank ended.
+/// How the process of a rank ended, as `wait` reports it.
 struct RankExit {
-    /// The exit code, or None for a process that is not our child.
+    /// The exit code. None if a signal killed the process, or if it is not our child.
     code: Option<i32>,
+    /// The signal that killed the process, or None if no signal is known.
     signal: Option<i32>,
 }
 
@@ -61,7 +62,7 @@ impl AgentJob {
         }
     }
 
-    /// The world of a rank.
+    /// Returns the world to which a rank of this segment belongs, or None if the world has been forgotten.
     fn world_of(&mut self, rank: u32) -> Option<&mut LocalWorld> {
         let first = self.page(rank).first.load(Ordering::Relaxed);
         self.worlds.iter_mut().find(|world| world.first == first)
@@ -119,7 +120,8 @@ impl AgentJob {
         }
     }
 
-    /// Says that the kernel killed the rank for want of memory, if it did.
+    /// Returns the end of a sentence that says that the kernel killed a process for want of memory; empty if
+    /// `signal` had another cause.
     fn want_of_memory(&self, signal: i32) -> String {
         if signal != libc::SIGKILL || sys::limits::oom_kills().is_none_or(|kills| kills <= self.oom_kills) {
             return String::new();
@@ -132,7 +134,8 @@ impl AgentJob {
         }
     }
 
-    /// Marks a proxy as dead. Ranks continue its operations themselves, only slower.
+    /// Marks an ended proxy as dead, and wakes its ranks: they continue its operations themselves, only
+    /// slower.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
         if self.segment.has_remote_servers() {
@@ -179,7 +182,8 @@ impl AgentJob {
         self.report(first, sentence, code);
     }
 
-    /// Prints why a world and those connected with it are ended, and ends them.
+    /// Reports to the root why the world that begins at rank `first` and those connected with it must end,
+    /// and ends them on this host.
     pub(super) fn report(&mut self, first: u32, sentence: String, code: u8) {
         let connected = self.segment.connected(first);
         let ending = |world: &LocalWorld| connected.contains(&world.first) && world.kill_at.is_some();
@@ -191,7 +195,8 @@ impl AgentJob {
         self.end(&connected, code, libc::SIGTERM);
     }
 
-    /// Starts to end worlds: `signal` now, SIGKILL after [`GRACE`].
+    /// Sends `signal` to the ranks of these worlds on this host, and sets the time at which they get SIGKILL
+    /// ([`GRACE`] later).
     pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();
@@ -288,7 +293,7 @@ impl AgentJob {
     }
 }
 
-/// The children of this process, including adopted ones and those not reaped yet.
+/// Returns the pids of this process's children, including adopted ones and those not reaped yet.
 pub(super) fn children() -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     threads

@@ -15,9 +15,11 @@ use transport::shm::{Segment, State};
 use super::start::beside_us;
 use crate::mpirun::wire::uplink::Uplink;
 
-/// The pause before the first look, the longest pause, and the factor from one pause to the next.
+/// The pause before the thread looks into the processes for the first time.
 const FIRST: Duration = Duration::from_millis(1);
+/// The longest pause between two looks.
 const LONGEST: Duration = Duration::from_millis(500);
+/// The factor by which each pause is longer than the one before.
 const GROWTH: f64 = 1.3;
 
 /// A process that may use another MPI.
@@ -29,8 +31,8 @@ pub struct Suspect {
     pub program: String,
 }
 
-/// Looks at the suspects of a world of `size` ranks until each has joined or ended. Prints what it finds,
-/// once.
+/// Starts a thread that looks into the suspects, ranks of a world of `size`, until each has joined the job or
+/// ended. The thread prints the first library of another MPI that it finds, and ends then.
 pub fn watch(
     segment: Segment,
     mut suspects: Vec<Suspect>,
@@ -67,7 +69,7 @@ pub fn watch(
     std::thread::Builder::new().name("foreign".into()).spawn(look).map(|_| ())
 }
 
-/// A process and all its descendants.
+/// Returns the pids of a process and of its descendants, up to about 64 of them.
 fn with_descendants(pid: i32) -> Vec<i32> {
     let mut all = vec![pid];
     let mut at = 0;
@@ -84,7 +86,8 @@ fn with_descendants(pid: i32) -> Vec<i32> {
     all
 }
 
-/// The MPI library that a process has mapped, or None if one of them is ours.
+/// Returns the path of the MPI library that a process has mapped into its memory. None if it has mapped none,
+/// or has mapped a library in `own`, our folder, as well.
 fn library(pid: i32, own: &Path) -> Option<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let own = std::fs::canonicalize(own).unwrap_or_else(|_| own.to_path_buf());

@@ -15,11 +15,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// The hidden first argument that makes `mpirun` the guardian.
 pub const WORD: &str = "--guard-job-of";
-/// The variable by which all processes of a job can be found.
+/// The environment variable with the job's id, which all processes of a job inherit.
 pub const JOB_ID: &str = "OUTBOARD_JOB_ID";
+/// The byte that `mpirun` writes to its guardian at an orderly end.
 const ENDED_WELL: u8 = b'.';
 
-/// The guardian of this job, as `mpirun` sees it.
+/// The guardian of this job: the process, and the pipe to it.
 pub struct Guardian {
     pipe: ChildStdin,
     child: Child,
@@ -40,12 +41,12 @@ impl Guardian {
         Ok(Guardian { pipe, child })
     }
 
-    /// The process id of the guardian.
+    /// Returns the guardian's process id.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Ends the guardian after a job that has left nothing behind.
+    /// Tells the guardian that the job has ended and left nothing behind, and waits for its end.
     pub fn dismiss(mut self) {
         // A guardian that has ended already needs no word.
         let _ = self.pipe.write_all(&[ENDED_WELL]);
@@ -54,7 +55,8 @@ impl Guardian {
     }
 }
 
-/// The guardian's whole life; `id` is the job's.
+/// Runs as the guardian of the job `id`: waits for the end of `mpirun`, and kills what is left of the job
+/// unless that end was orderly.
 pub fn guard(id: &str) {
     sys::child::name_myself("mpirun-guardian");
     let mut word = [0];
@@ -74,7 +76,7 @@ pub fn guard(id: &str) {
     }
 }
 
-/// The living processes that carry the id of a job.
+/// Returns the living processes, except this one, that have the job id `id` in their environment.
 fn members(id: &str) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries

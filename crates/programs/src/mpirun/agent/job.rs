@@ -20,7 +20,7 @@ use crate::mpirun::place::claims::Claims;
 use crate::mpirun::streams::output::{Forwarder, Style};
 use crate::mpirun::wire::frame::ToRoot;
 
-/// The signals that `mpirun` takes over.
+/// The signals that `mpirun` handles itself instead of letting their default action happen.
 pub const SIGNALS: &[i32] = &[
     libc::SIGCHLD,
     libc::SIGINT,
@@ -46,16 +46,17 @@ pub(super) struct LocalWorld {
     pub first: u32,
     /// How many ranks the world has.
     pub size: u32,
-    /// The variables that were set for the world.
+    /// The environment variables that were set for the ranks of this world, as names and values.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// When its living ranks will be killed; Some means that the world is being ended.
+    /// When the world's living ranks will get SIGKILL. None as long as the world is not being ended.
     pub kill_at: Option<Instant>,
-    /// A rank that ended well without ever joining the job.
+    /// The first rank that ended well without ever joining the job, or None if all joined.
     pub never_joined: Option<u32>,
-    /// Whether some rank left other than by MPI_Finalize. What it shared cannot be trusted then, and its
-    /// number is never used again.
+    /// Whether some rank left other than by MPI_Finalize. Its shared memory cannot be trusted then, and its
+    /// process number is never used again.
     pub broken: bool,
-    /// Whether a spawned rank ended before all had come to MPI_Init: then only the spawn has failed.
+    /// Whether a rank of this spawned world ended before all its ranks had come to MPI_Init. Then only
+    /// MPI_Comm_spawn fails, and the job goes on.
     pub failed_to_start: bool,
 }
 
@@ -73,9 +74,9 @@ impl LocalWorld {
     }
 }
 
-/// The part of a job that runs on a host.
+/// The part of a job that runs on this host.
 pub struct AgentJob {
-    /// How lines of output are shown.
+    /// How lines that ranks print are shown: with or without the rank, the time, in files.
     pub(super) style: Style,
     pub(super) segment: Segment,
     pub(super) setup: Setup,
@@ -91,25 +92,30 @@ pub struct AgentJob {
     pub(super) guardian: Option<Guardian>,
     /// Whether this process had children before the job.
     pub(super) had_children: bool,
-    /// The cores that other jobs keep off.
+    /// The cores that this job has claimed, so that other jobs keep off them; None for a program that ran
+    /// before `mpirun`.
     pub(super) claims: Option<Claims>,
     /// Whether this host only runs proxies, for the ranks of another host, whose segment this one mirrors.
     pub(super) is_dpu: bool,
-    /// The pipes to ranks that read the standard input passed on here, until all ranks have started.
+    /// The pipes to ranks that read the standard input passed on here; handed to the thread that writes to
+    /// them once all ranks have started.
     pub(super) readers: Vec<ChildStdin>,
+    /// The living ranks and proxies of this host, by pid.
     pub(super) living: HashMap<i32, JobProcess>,
-    /// The program for which this `mpirun` was started, if there is one: rank 0, but not our child.
+    /// The pid and handle of the program for which this `mpirun` was started: rank 0, but not our child. None
+    /// if `mpirun` has started the ranks itself.
     pub(super) adopted: Option<(i32, ProcessHandle)>,
-    /// How many ranks of the segment were ever used.
+    /// How many process numbers of the segment, from 0 on, have ever had a rank.
     pub(super) used: u32,
-    /// The exit code of the first failure.
+    /// The exit code of this host's first failure, or None if nothing has failed.
     pub(super) failed: Option<u8>,
-    /// How many processes of our cgroup the kernel had killed for want of memory before the job.
+    /// How many processes of our cgroup the kernel had killed for want of memory before the job began.
     pub(super) oom_kills: u64,
 }
 
 impl AgentJob {
-    /// A job of which nothing runs yet; `here` are the ranks of its first world that are to run on this host.
+    /// Returns a job of which nothing runs yet. `here` are the ranks of its first world that are to run on
+    /// this host.
     pub fn new(
         segment: Segment,
         signals: Arc<Signals>,
@@ -146,12 +152,12 @@ impl AgentJob {
         self.upstream.uplink.send(frame);
     }
 
-    /// Has the root print a line.
+    /// Has the root print `sentence` as a line for the user.
     pub(super) fn say(&self, sentence: &str) {
         self.upstream.uplink.say(sentence);
     }
 
-    /// The living ranks with their pids.
+    /// Returns the living ranks of this host in their order, each with its pid.
     pub(super) fn living_ranks(&self) -> Vec<(u32, i32)> {
         let mut ranks: Vec<(u32, i32)> = self
             .living
@@ -164,17 +170,17 @@ impl AgentJob {
         ranks
     }
 
-    /// The rank as a process of this segment; the agent only starts such ranks.
+    /// Returns rank `rank` as an index into this segment. The agent asks only for ranks that the segment has.
     pub(super) fn local(&self, rank: u32) -> LocalRank {
         self.segment.local(rank).expect("a launcher gives away only places of its segment")
     }
 
-    /// The page of a rank of this segment.
+    /// Returns the shared page of rank `rank`, in which the rank keeps its state.
     pub(super) fn page(&self, rank: u32) -> &RankPage {
         self.segment.rank(self.local(rank))
     }
 
-    /// Shows debuggers where the ranks run.
+    /// Writes the programs and pids of the ranks into the table that parallel debuggers read.
     pub(super) fn show_processes(&self) {
         let ranks = self.living_ranks();
         let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -200,8 +206,9 @@ impl AgentJob {
         self.signal_group(signal, |member| matches!(member, JobProcess::Proxy(_)));
     }
 
-    /// Signals the process groups of our living children: until they are reaped, pids and groups are theirs.
-    /// An adopted program does not lead a group of ours, so the signal goes to its process only.
+    /// Signals the process groups of our living children for which `which` returns true: until they are
+    /// reaped, pids and groups are theirs. An adopted program does not lead a group of ours, so the signal
+    /// goes to its process only.
     fn signal_group(&self, signal: Signal, which: impl Fn(JobProcess) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
             match (&self.adopted, Pid::from_raw(*pid)) {

@@ -43,7 +43,8 @@ use upstream::Upstream;
 
 /// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
 const AGAIN: &str = "--agent-with";
-/// Variables that belong to a host or a login, not to a job.
+/// Environment variables that belong to a host or a login: an agent keeps its own instead of those of
+/// `mpirun`.
 const LOCAL_VARIABLES: [&str; 8] = [
     "HOSTNAME",
     "HOST",

@@ -76,8 +76,8 @@ impl AgentJob {
     }
 }
 
-/// The job's memory on this host, its descriptor for children, and what is wrong with the table of tuning, if
-/// anything.
+/// Makes the job's memory on this host. Returns it, its descriptor for child processes, and a sentence about
+/// what is wrong with the table of tuning (None if it is sound, or there is none).
 fn memory(
     start: &Start,
     settings: &Settings,
@@ -111,8 +111,8 @@ fn memory(
     Ok((segment, fd, found.complaint))
 }
 
-/// The address at which other hosts reach this one: the one that `mpirun` found, else the one to which ssh
-/// connected. Empty if neither is known: then libfabric chooses the interface.
+/// Returns the address at which other hosts reach this one: the one that `mpirun` found, else the one to
+/// which ssh connected. Empty if neither is known: then libfabric chooses the interface.
 fn address(start: &Start) -> String {
     let by_ssh = || {
         // The variable holds the address and port of the client, then those of this host.

@@ -60,7 +60,8 @@ impl AgentJob {
         }
     }
 
-    /// Sets how many ranks of a world have arrived on all other hosts.
+    /// Enters into the shared memory how many ranks of a world have arrived at MPI_Init and MPI_Finalize on
+    /// all other hosts, and wakes all ranks.
     fn obey_arrived(&mut self, first: u32, arrivals: Arrivals) {
         let world = self.segment.world(first);
         let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
@@ -70,7 +71,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Sets the worlds with which a world is connected on other hosts.
+    /// Enters into the shared memory with which worlds a world is connected on other hosts, and wakes all
+    /// ranks.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
@@ -82,7 +84,7 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Passes standard input on to the ranks; no bytes mean its end.
+    /// Passes a piece of standard input on to the ranks that read it; an empty piece means its end.
     fn obey_input(&mut self, bytes: Vec<u8>) {
         let taken = bytes.len() as u32;
         if taken == 0 {
@@ -120,7 +122,8 @@ impl AgentJob {
         }
     }
 
-    /// Reports to the root what has changed on this host.
+    /// Reports to the root what has changed on this host since the last call: names of endpoints, closed
+    /// ports, and the state of each world.
     pub(super) fn report_changes(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));

@@ -43,7 +43,8 @@ impl AgentJob {
         self.report_births();
     }
 
-    /// The memory in which a rank's request lies, and into which the answer goes.
+    /// Returns the memory that a rank's request lies in and that the answer is written to: the rank's arena,
+    /// and the place in it.
     fn request_memory(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
         let ask = &self.segment.rank(place).ask;
@@ -63,7 +64,8 @@ impl AgentJob {
         Ok(bytes)
     }
 
-    /// Answers a rank. A rank that has ended, or whose memory makes no sense, gets no answer.
+    /// Writes the answer to a rank's request into the rank's arena. A rank that has ended, or whose memory
+    /// makes no sense, gets no answer.
     pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
         let Some(place) = self.segment.local(rank) else { return };
         let page = self.segment.rank(place);
@@ -155,7 +157,7 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Reports spawned worlds whose processes on this host have all come to MPI_Init.
+    /// Reports to the root the spawned worlds whose processes on this host have all come to MPI_Init.
     fn report_births(&mut self) {
         let segment = self.segment.clone();
         let has_come =
@@ -164,7 +166,8 @@ impl AgentJob {
         come.into_iter().for_each(|first| self.send(ToRoot::Born { first }));
     }
 
-    /// Undoes a spawned world of which a process has ended before MPI_Init.
+    /// Reports to the root that a spawned world has failed, because a process of it has ended before
+    /// MPI_Init, and ends its ranks here.
     pub(super) fn spawn_failed(&mut self, first: u32, sentence: String) {
         self.undo(first);
         if self.births.contains(&first) {
@@ -173,7 +176,7 @@ impl AgentJob {
         }
     }
 
-    /// Ends a world that has failed to start.
+    /// Ends the ranks on this host of a spawned world that has failed to start.
     pub(super) fn undo(&mut self, first: u32) {
         // No rank waits for this world in MPI_Finalize any more.
         self.segment.disconnect(first);
@@ -183,8 +186,8 @@ impl AgentJob {
         self.signal_world(first, Signal::KILL);
     }
 
-    /// The programs with what their infos say: `wdir`, `path` and `env`, lines of NAME=VALUE (MPI 5.0,
-    /// section 11.8.4).
+    /// Returns the programs that rank `asker` wants to spawn, changed as their infos ask: `wdir`, `path`, and
+    /// `env`, lines of NAME=VALUE (MPI 5.0, section 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<RankProgram>> {
         let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);

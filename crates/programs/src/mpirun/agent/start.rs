@@ -17,44 +17,47 @@ use crate::mpirun::command::arguments::{Global, RankProgram};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
-/// The position of a rank in the job.
+/// The rank that is to be started: its numbers in the job, in its world and on this host.
 pub struct RankPlacement<'a> {
-    /// The rank in the segment.
+    /// The rank's process number in the segment.
     pub rank: u32,
-    /// The rank in MPI_COMM_WORLD.
+    /// The rank's number in its MPI_COMM_WORLD.
     pub number: u32,
-    /// The size of MPI_COMM_WORLD.
+    /// The size of the rank's MPI_COMM_WORLD.
     pub size: u32,
-    /// The rank among those of MPI_COMM_WORLD on this host, and how many these are.
+    /// The rank's number among those ranks of its MPI_COMM_WORLD that run on this host, and how many these
+    /// are.
     pub local: (u32, u32),
-    /// The ranks that spawned it.
+    /// The process numbers of the ranks that spawned this one; empty in the first world.
     pub parents: &'a [u32],
 }
 
-/// What all processes of a job have in common.
+/// What `mpirun` needs to start any process of a job, the same for all of them.
 pub struct Setup {
-    /// The inheritable descriptor of the job's memory.
+    /// The descriptor of the job's memory, which child processes inherit.
     pub fd: OwnedFd,
-    /// The id by which the job's processes are known, even when pids are used again.
+    /// The random id that all processes of the job have in their environment, so that they are known even
+    /// when pids are used again.
     pub id: String,
     /// The options of the command line for the whole job.
     pub global: Global,
-    /// Whether ranks read the standard input of this process.
+    /// Whether a rank may read the standard input of this process itself, because the root is in this
+    /// process.
     pub reads_ours: bool,
-    /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
+    /// The value of MPI_UNIVERSE_SIZE, or None if it is the number of ranks.
     pub universe: Option<u32>,
-    /// The absolute path of the trace, if there is one.
+    /// The absolute path of the file for the trace, or None if the user wants no trace.
     pub trace: Option<PathBuf>,
 }
 
 impl Setup {
-    /// An id that no other job has.
+    /// Returns a random id for a job, in 16 hexadecimal digits.
     pub fn new_id() -> String {
         format!("{:016x}", std::hash::RandomState::new().hash_one(std::process::id()))
     }
 
-    /// The absolute path of the trace, because ranks may start in another folder (`-wdir`). Nodes may share a
-    /// file system, so the parts of each node have a name of their own.
+    /// Returns the absolute path of the trace file, because ranks may start in another folder (`-wdir`).
+    /// Nodes may share a file system, so with `node` the path ends in its number. None if no trace is wanted.
     pub fn trace_path(settings: &Settings, node: Option<u32>) -> Option<PathBuf> {
         let file = settings.trace.as_ref()?;
         let mut path = std::path::absolute(file).unwrap_or_else(|_| file.clone()).into_os_string();
@@ -64,7 +67,7 @@ impl Setup {
         Some(path.into())
     }
 
-    /// Starts one rank. Returns it with the end of its standard output that we read.
+    /// Starts a rank on these cpus. Returns its process, and our end of its standard output.
     pub fn start_rank(
         &self,
         program: &RankProgram,
@@ -131,8 +134,8 @@ impl Setup {
         Ok((child, output))
     }
 
-    /// Makes lines appear as they are written, also those of Python and of gfortran, which have buffers of
-    /// their own, unless the user sets these variables. For C and C++ the library does the same.
+    /// Sets variables so that lines appear as they are written by Python and gfortran, too, which have
+    /// buffers of their own, unless the user sets these variables. For C and C++ the library does the same.
     fn unbuffered(&self, command: &mut Command, program: &RankProgram) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
@@ -182,7 +185,8 @@ impl Setup {
     }
 }
 
-/// A pseudo-terminal: the end that we read, and the raw end to which a rank prints. It is as wide as ours.
+/// Opens a pseudo-terminal as wide as our own. Returns the end that we read, and the raw end to which a rank
+/// prints.
 fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
@@ -197,7 +201,8 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Puts `ours` before the paths of a variable, as given in `environment` or else in our own.
+/// Sets the variable `name` of a command to `ours`, followed by the paths that the variable has in
+/// `environment` or, without one there, in our own environment.
 fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: OsString) {
     let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let mut all = ours;
@@ -210,7 +215,8 @@ fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name:
     command.env(name, all);
 }
 
-/// A path relative to the folder of our own executable: the installed tree may lie anywhere.
+/// Returns the path that is `relative` to the folder of our own executable: the installed tree may lie
+/// anywhere.
 pub(super) fn beside_us(relative: &str) -> PathBuf {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let folder = own.parent().unwrap_or(Path::new("."));
@@ -220,7 +226,7 @@ pub(super) fn beside_us(relative: &str) -> PathBuf {
     }
 }
 
-/// The sentence that says why a program did not start.
+/// Returns the reason why a program did not start, for the user, with the exit code that a shell would give.
 fn refusal(program: &RankProgram, error: &std::io::Error) -> Refusal {
     let name = program.words[0].to_string_lossy();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {

@@ -19,39 +19,45 @@ use crate::mpirun::wire::uplink::{PULSE, STANDSTILL, Uplink, input};
 /// An agent's connection to the root, and what has been reported over it.
 pub struct Upstream {
     pub(super) uplink: Arc<dyn Uplink>,
-    /// Frames with the number of the node, which is this agent's.
+    /// The queue of frames from the root, each with the number of this agent's node.
     inbox: Receiver<(u32, ToAgent)>,
-    /// The state of the root's process, if it is another one.
+    /// What is known of a root in another process; None if the root is in this process.
     remote: Option<RemoteRoot>,
-    /// Leads to the thread that writes to the ranks that read standard input.
+    /// The queue to the thread that writes standard input to the ranks that read it. None before that thread
+    /// exists, and after the end of standard input.
     pub(super) input: Option<Sender<Vec<u8>>>,
-    /// What was reported about each world that has ranks here or elsewhere, by its first rank.
+    /// What this agent and the root have told each other about each world, by the world's first rank.
     pub(super) worlds: HashMap<u32, ReportedWorld>,
-    /// Endpoints whose names were reported.
+    /// The endpoints of this host whose names the root has been told.
     pub(super) named: HashSet<u32>,
-    /// Proxies on another computer that ranks here have given up.
+    /// The proxies on another computer (a DPU) that ranks here have given up, as the root has been told.
     pub(super) given_up: HashSet<u32>,
-    /// How many closed ports of the segment's list have been looked at.
+    /// How many entries of the segment's list of closed ports this agent has read.
     pub(super) closings: u64,
+    /// Whether the connection to the root was found to be lost.
     is_lost: bool,
+    /// Whether the ranks are stopped (Ctrl-Z), so that a root that sends nothing is not taken for lost.
     pub(super) is_stopped: bool,
-    /// Whether the root wants nothing more to be started here.
+    /// Whether no more ranks may start here, because the job ends.
     pub(super) is_closed: bool,
 }
 
 /// What is known of a root in another process, which may end or fall silent.
 struct RemoteRoot {
-    /// Readable when the inbox has frames.
+    /// A pipe that is readable when `inbox` has frames.
     woken: OwnedFd,
+    /// When the last frame came from the root.
     received: Instant,
+    /// When `is_silent` was last called: a long gap means that this process stood still itself.
     looked: Instant,
+    /// When this agent last sent a pulse.
     pulse: Instant,
-    /// How long the root may be silent.
+    /// How long the root may send nothing before it counts as lost (OUTBOARD_LAUNCH_SILENCE_MS).
     silence: Duration,
 }
 
 impl RemoteRoot {
-    /// Whether the root has been silent for too long.
+    /// Whether the root has sent nothing for longer than `silence`. Also sends a pulse when one is due.
     fn is_silent(&mut self, has_received: bool, is_stopped: bool, uplink: &dyn Uplink) -> bool {
         let now = Instant::now();
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
@@ -73,15 +79,18 @@ impl RemoteRoot {
 /// What an agent and the root have reported to each other about a world.
 #[derive(Default)]
 pub(super) struct ReportedWorld {
-    /// How many ranks have arrived on this host, and on the others.
+    /// How many ranks of the world have arrived at MPI_Init and MPI_Finalize on this host, as last reported.
     pub(super) arrived: Arrivals,
+    /// How many ranks of the world have arrived on all other hosts, as the root has said last.
     pub(super) elsewhere: Arrivals,
+    /// The worlds with which it is connected on this host, as last reported.
     pub(super) connected: Vec<u32>,
+    /// Whether the root has been told that no rank of the world lives here any more.
     pub(super) is_over: bool,
 }
 
 impl Upstream {
-    /// The connection to a root in this process.
+    /// Returns the connection to a root in this process: `uplink` sends to it, `inbox` receives from it.
     pub fn here(uplink: Arc<dyn Uplink>, inbox: Receiver<(u32, ToAgent)>) -> Upstream {
         Upstream {
             uplink,
@@ -98,7 +107,8 @@ impl Upstream {
         }
     }
 
-    /// The connection to a root that writes to our standard input, and may be silent for `silence`.
+    /// Opens the connection to a root that writes frames to our standard input. It counts as lost when it has
+    /// sent nothing for `silence`.
     pub fn open(uplink: Arc<dyn Uplink>, silence: Duration) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
@@ -133,12 +143,14 @@ impl Upstream {
         self.remote.is_none()
     }
 
-    /// Becomes readable when a root in another process has sent something.
+    /// Returns the pipe that becomes readable when a root in another process has sent a frame. None if the
+    /// root is in this process.
     pub fn woken(&self) -> Option<&OwnedFd> {
         self.remote.as_ref().map(|remote| &remote.woken)
     }
 
-    /// All frames that have come from the root, and whether its connection was found to be lost in this call.
+    /// Returns all frames that have come from the root, and whether its connection was found to be lost in
+    /// this call.
     pub(super) fn receive(&mut self) -> (Vec<ToAgent>, bool) {
         let mut bytes = [0; 64];
         while self
@@ -159,7 +171,8 @@ impl Upstream {
         (frames, is_gone && !std::mem::replace(&mut self.is_lost, true))
     }
 
-    /// The standard input for the ranks that read it. It is taken once.
+    /// Makes the queue by which standard input reaches the ranks that read it, and returns its reading end.
+    /// It is called once.
     pub fn take_input(&mut self) -> InputPieces {
         let (sender, from) = channel();
         self.input = Some(sender);
@@ -189,7 +202,8 @@ impl Read for InputPieces {
 }
 
 impl Drop for InputPieces {
-    /// Takes and drops the rest. This runs in the thread that copies, for which nothing waits.
+    /// Takes and drops the rest of standard input. This runs in the thread that copies it to the ranks, for
+    /// whose end nothing waits.
     fn drop(&mut self) {
         let mut buffer = [0; 4096];
         while self.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}

@@ -33,7 +33,8 @@ use crate::mpirun::wire::trace;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl AgentJob {
-    /// Starts everything. What cannot be started is reported to the root, and ends the job.
+    /// Starts the ranks and proxies of this host. What cannot be started is reported to the root, and ends
+    /// the job.
     pub fn start(&mut self, programs: &[RankProgram], plan: &CorePlan) -> Result<(), Refusal> {
         self.open()?;
         if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
@@ -45,7 +46,7 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Serves a program that runs already, as the only rank of its world.
+    /// Makes a program that runs already, with this pid, the only rank of its world, and serves its requests.
     pub fn adopt(&mut self, pid: i32, process: ProcessHandle) -> Result<(), Refusal> {
         self.open()?;
         self.worlds.push(LocalWorld::new(0, 1));
@@ -60,7 +61,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Starts what must be there before the first process: the guardian and the thread for output.
+    /// Starts what must be there before the first process: the guardian, and the thread that passes output
+    /// on.
     fn open(&mut self) -> Result<(), Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
@@ -74,7 +76,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Watches until all has ended, for a root in another process. Returns the exit code.
+    /// Runs the agent's loop until no rank lives and the root, which is in another process, wants nothing
+    /// more. Returns the exit code of this host.
     pub fn watch(mut self) -> u8 {
         while !self.is_over() {
             let mut list = vec![PollFd::new(&*self.signals, PollFlags::IN)];
@@ -89,18 +92,19 @@ impl AgentJob {
         self.finish()
     }
 
-    /// Whether no rank lives, and the root wants nothing more.
+    /// Whether no rank lives on this host, and no more may start.
     pub fn is_over(&self) -> bool {
         self.upstream.is_closed && !self.lives(|member| matches!(member, JobProcess::Rank(_)))
     }
 
-    /// The adopted process, whose end no signal reports.
+    /// Returns the handle of the adopted program, whose end no signal reports; None if there is no such
+    /// program.
     pub fn adopted(&self) -> Option<&ProcessHandle> {
         self.adopted.as_ref().map(|(_, process)| process)
     }
 
-    /// Acts on what has happened on this host, and on frames from the root. Returns whether there were
-    /// frames.
+    /// Makes one round of the agent's loop: what has happened on this host, then the frames from the root.
+    /// Returns whether there were frames.
     pub fn step(&mut self) -> bool {
         self.reap();
         // First, so that the root knows which ranks have ended when it looks for free ranks.
@@ -111,7 +115,8 @@ impl AgentJob {
         has_received
     }
 
-    /// Ends what is left when no rank lives any more. Returns the exit code of this host.
+    /// Ends the proxies and what ranks left behind, and sends the last reports, when no rank lives any more.
+    /// Returns the exit code of this host.
     pub fn finish(mut self) -> u8 {
         self.end_proxies();
         if self.is_dpu {
@@ -175,7 +180,7 @@ impl AgentJob {
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
-    /// Starts a rank, and passes on what it prints. Returns its pid.
+    /// Starts a rank, and has its output passed on. Returns its pid.
     pub(super) fn start_rank(
         &mut self,
         program: &RankProgram,
@@ -209,8 +214,8 @@ impl AgentJob {
         Ok(child.id() as i32)
     }
 
-    /// Ends worlds of which a rank has called MPI_Abort or will never join, and kills ranks that had time to
-    /// end.
+    /// Ends worlds in which a rank has called MPI_Abort or will never join, and kills the ranks of ending
+    /// worlds whose time after SIGTERM is over.
     fn check_worlds(&mut self) {
         let now = Instant::now();
         for index in 0..self.worlds.len() {
@@ -260,14 +265,14 @@ impl AgentJob {
         self.signal_proxies(Signal::STOP);
     }
 
-    /// Lets all ranks and proxies continue.
+    /// Lets all ranks and proxies continue that `stop` has stopped.
     pub(super) fn go_on(&self) {
         self.signal_proxies(Signal::CONT);
         self.signal_ranks(Signal::CONT);
     }
 }
 
-/// Lets children inherit the job's memory.
+/// Makes the descriptor of the job's memory inheritable, so that ranks and proxies get it.
 fn inherited(setup: &Setup) -> Result<(), Refusal> {
     sys::memory::inheritable(&setup.fd, true)
         .map_err(|error| Refusal::other(format!("cannot hand the job's memory on: {error}")))

@@ -10,17 +10,18 @@ use settings::launcher_variables::variable;
 
 use crate::mpirun::place::hosts::{self, Host, Hosts};
 
-/// Variables that hold the path of a list of hosts.
+/// Environment variables that hold the path of a file with a list of hosts.
 const HOST_FILES: [&str; 4] = [
     "HYDRA_HOST_FILE",
     "I_MPI_HYDRA_HOST_FILE",
     "OMPI_MCA_orte_default_hostfile",
     "PRTE_MCA_prte_default_hostfile",
 ];
-/// Variables that hold the command that starts processes on other hosts.
+/// Environment variables that hold the command to use, instead of ssh, to start processes on other hosts.
 const LAUNCHERS: [&str; 4] =
     ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"];
-/// Variables that hold more options of `ssh`. Kubeflow sets them, since a pod starts before its sshd.
+/// Environment variables that hold further options for `ssh`. Kubeflow sets them, since a pod starts before
+/// its sshd.
 const SSH_OPTIONS: [&str; 5] = [
     "HYDRA_LAUNCH_EXTRA_ARGS",
     "HYDRA_LAUNCHER_EXTRA_ARGS",
@@ -29,7 +30,8 @@ const SSH_OPTIONS: [&str; 5] = [
     "PRTE_MCA_plm_ssh_args",
 ];
 
-/// The hosts that the environment names, or None. An error is a sentence that names the variable.
+/// Returns the hosts that the environment names; None if it names none. An error is a sentence that names the
+/// variable at fault.
 pub fn hosts() -> Result<Option<Hosts>, String> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     for name in HOST_FILES {
@@ -48,24 +50,25 @@ pub fn hosts() -> Result<Option<Hosts>, String> {
     Ok(Some(Hosts(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())))
 }
 
-/// The command that starts processes on other hosts, or None if the environment names none.
+/// Returns the command that starts processes on other hosts, or None if the environment names none.
 pub fn launcher_exec() -> Option<PathBuf> {
     LAUNCHERS.iter().find_map(|name| variable(name)).map(PathBuf::from)
 }
 
-/// More options of `ssh` from the environment.
+/// Returns the further options for `ssh` that the environment names, one a word.
 pub fn ssh_options() -> Vec<String> {
     let text = |name: &&str| variable(name).and_then(|value| value.into_string().ok());
     SSH_OPTIONS.iter().find_map(text).and_then(|words| shlex::split(&words)).unwrap_or_default()
 }
 
-/// The hosts of a list as Slurm writes it: `n[001-003,7],login`.
+/// Returns the names in a list of hosts as Slurm writes it, `n[001-003,7],login`; None if it is malformed.
 fn names(list: &str) -> Option<Vec<String>> {
     let all: Option<Vec<_>> = hosts::parts(list).map(hosts::expanded).collect();
     all.map(|all| all.concat()).filter(|all| all.iter().all(|name| !name.is_empty()))
 }
 
-/// The numbers of SLURM_TASKS_PER_NODE: `2(x3),1`.
+/// Returns the number of tasks on each node from the text of SLURM_TASKS_PER_NODE: 2, 2, 2, 1 from `2(x3),1`.
+/// None if it is malformed.
 fn counts(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.split(',') {

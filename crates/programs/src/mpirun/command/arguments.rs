@@ -133,7 +133,8 @@ pub struct Global {
 }
 
 impl Global {
-    /// Does what MVAPICH's variables ask for. Returns a sentence about those that have no effect.
+    /// Sets the options that MVAPICH's environment variables ask for. Returns a sentence about variables that
+    /// have no effect, or None if there are none.
     fn obey_mvapich(&mut self) -> Option<String> {
         let given: Vec<_> = std::env::vars_os().chain(pairs(&self.genv)).collect();
         let (meanings, sentence) = mvapich::meanings(given.iter().cloned());
@@ -150,8 +151,8 @@ impl Global {
         sentence
     }
 
-    /// The variables set for all ranks (`-genv`, and options that are settings of ranks). The job's own
-    /// settings obey them too.
+    /// Returns the environment variables that all ranks get, by `-genv` and by options that are settings of
+    /// ranks. They count for the job's own settings, too.
     pub fn genv(&self) -> Vec<(OsString, OsString)> {
         let interface = self.iface.iter().map(|name| ("OUTBOARD_FABRIC_INTERFACE".into(), name.into()));
         let tells = self.verbose.then(|| ("OUTBOARD_FABRIC_TELL".into(), "1".into()));
@@ -214,33 +215,34 @@ pub enum Launcher {
     Srun,
 }
 
-/// The whole command line.
+/// What a whole command line of `mpirun` asks for.
 #[derive(Debug)]
 pub struct CommandLine {
     /// The options for the whole job.
     pub global: Global,
-    /// The programs, in the order of their ranks.
+    /// The programs to start, in the order of their ranks.
     pub programs: Vec<RankProgram>,
-    /// The slots of the hosts that were named.
+    /// How many ranks the hosts that were named have room for, by their slots.
     pub slots: u32,
-    /// Where the ranks run.
+    /// Which host each rank runs on.
     pub placement: Placement,
-    /// Whether the job runs on this machine only, and the user named no launcher.
+    /// Whether the job runs on this machine only, and the user named no launcher: then no agent is started by
+    /// ssh.
     pub is_here: bool,
-    /// Which options have no effect, and why.
+    /// Sentences about options that have no effect, and why; `--verbose` prints them.
     pub notes: Vec<String>,
-    /// Which variables have no effect.
+    /// A sentence about MVAPICH's environment variables that have no effect, or None if there are none.
     pub warning: Option<String>,
 }
 
-/// One program of the job.
+/// One program of the job, with the number of its ranks and how they start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankProgram {
-    /// Number of ranks.
+    /// How many ranks run the program.
     pub count: u32,
-    /// Variables to set, `-genv` before `-env` before `-x`.
+    /// The environment variables to set, as names and values: `-genv` before `-env` before `-x`.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder in which to start, or None for the current one.
+    /// The folder in which the ranks start, or None for the folder of `mpirun`.
     pub directory: Option<PathBuf>,
     /// The program and its arguments: at least one word.
     pub words: Vec<OsString>,
@@ -322,14 +324,15 @@ impl CommandLine {
 }
 
 impl Local {
-    /// The hosts that were named for this program, or None.
+    /// Returns the hosts that were named for this program, or None if the user named none.
     fn hosts(&self) -> Option<Hosts> {
         let lists = if self.hosts.is_empty() { &self.hostfile } else { &self.hosts };
         Hosts::joined(lists.iter().cloned().map(Ok)).ok()
     }
 }
 
-/// The program of `local`, with `each` ranks on each host unless the user says how many.
+/// Returns the program that the options `local` describe, with `each` ranks on each host unless the user says
+/// how many.
 fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> RankProgram {
     let exports = local.export.iter().filter_map(|word| {
         // A bare name passes the variable on, as happens to all variables.
@@ -355,7 +358,7 @@ fn pairs(words: &[OsString]) -> Vec<(OsString, OsString)> {
     words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-/// The command line's description, for clap and for the manual page.
+/// Returns clap's description of the command line, from which the manual page is made, too.
 pub fn command<T: CommandFactory>() -> clap::Command {
     let names = |names: &[&str]| names.iter().map(|name| format!("-{name}")).collect::<Vec<_>>().join(", ");
     let idle: Vec<String> = WITHOUT_EFFECT.iter().map(|(all, ..)| names(all)).collect();
@@ -393,7 +396,8 @@ fn parse<T: Parser>(words: &[OsString], notes: &mut Vec<String>) -> Result<T, cl
     T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// The words, with `-configfile` replaced by what the file says: one line for each program.
+/// Returns the words, with `-configfile` replaced by the words in that file, which has a line for each
+/// program.
 fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let mut command = command::<First>();
     let first = words.split(|word| word == ":").next().unwrap_or_default();

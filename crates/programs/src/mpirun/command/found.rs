@@ -4,8 +4,8 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The file of the program `name`: in a folder of the info key `path`, in the folder where the program
-/// starts, in the folder of the parent (`stand`), or else as a shell would find it.
+/// Returns the path of the program `name`: in a folder of the info key `path`, in the folder `directory`
+/// where the program starts, in the folder `stand` of the parent, or else `name`, for a search as by a shell.
 pub fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
     let is_program = |path: &PathBuf| path.is_file();
     let folders =

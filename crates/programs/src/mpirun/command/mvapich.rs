@@ -5,13 +5,13 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What a variable with a certain value stands for.
+/// What an environment variable of MVAPICH with a certain value means for Outboard.
 pub(super) enum Meaning {
-    /// A setting of ours, unless the user sets it, too.
+    /// The name and value of a setting of Outboard, which holds unless the user sets it, too.
     Setting(&'static str, &'static str),
-    /// `--bind-to none`.
+    /// The ranks are not bound, as with `--bind-to none`.
     Unbound,
-    /// `--report-bindings`.
+    /// The bindings are printed, as with `--report-bindings`.
     ReportBindings,
 }
 
@@ -24,7 +24,8 @@ const OBEYED: [(&str, &str, Meaning); 6] = [
     ("MV2_SHOW_CPU_BINDING", "1", Meaning::ReportBindings),
 ];
 
-/// The meanings of MVAPICH's variables among these, and a sentence about those without effect.
+/// Returns what MVAPICH's variables among `variables` mean, and a sentence about those without effect (None
+/// if there are none).
 pub(super) fn meanings(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> (Vec<&'static Meaning>, Option<String>) {

@@ -2,12 +2,13 @@
 //! Options of MPICH, Intel MPI and Open MPI that Outboard does not have: those that are accepted without
 //! effect, and those that are refused.
 
-/// The options that set a parameter of Open MPI. INTERFACE: the one parameter that is an option of ours, and
-/// that option.
+/// The names of the options by which Open MPI sets one of its parameters: `--mca NAME VALUE`.
 pub const MCA: [&str; 4] = ["mca", "gmca", "prtemca", "pmixmca"];
+/// The one parameter of Open MPI that Outboard obeys, and the option of ours that it stands for.
 pub const INTERFACE: (&str, &str) = ("btl_tcp_if_include", "iface");
 
-/// Accepted options without effect: their names, how many values they have, and why they have none.
+/// Options of other launchers that are accepted without effect. An entry has the names of an option, the
+/// number of its values, and the reason why it has no effect.
 pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["genvall", "envall"], 0, "all variables are passed on anyway"),
     (&["genvlist", "envlist"], 1, "all variables are passed on anyway"),
@@ -20,7 +21,7 @@ pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
 ];
 
-/// Refused options, and what to do instead.
+/// Options of other launchers that are refused. An entry has the names of an option, and what to do instead.
 pub const REFUSED: [(&[&str], &str); 8] = [
     (
         &["gdb", "gdba"],

@@ -5,7 +5,8 @@
 
 use std::ffi::OsString;
 
-/// The words of `mpirun` that mean the same. Unknown words stay, for `mpirun` to refuse.
+/// Returns the command line for `mpirun` that means the same as `words` for `mpirun_rsh`. Unknown words stay,
+/// for `mpirun` to refuse.
 pub fn translated(words: &[OsString]) -> Vec<OsString> {
     let text = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let mut all: Vec<OsString> = Vec::new();

@@ -3,7 +3,8 @@
 
 use std::io::Write;
 
-/// Prints a line in one write, because another thread writes ranks' lines to the same stream.
+/// Prints a sentence of `mpirun` as a line of standard error, in one write, because another thread writes
+/// ranks' lines to the same stream.
 pub fn say(sentence: &str) {
     // A closed stream cannot be helped.
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
@@ -12,14 +13,14 @@ pub fn say(sentence: &str) {
 /// Why a program could not be started, with the exit code that a shell would give.
 #[derive(Debug)]
 pub struct Refusal {
-    /// 127: not found; 126: found, but not executable; 1: anything else.
+    /// The exit code: 127 if the program was not found, 126 if it is not executable, 1 for any other reason.
     pub code: u8,
-    /// The sentence.
+    /// The reason as a sentence for the user.
     pub message: String,
 }
 
 impl Refusal {
-    /// A refusal with exit code 1.
+    /// Returns a refusal with this message and exit code 1.
     pub fn other(message: impl Into<String>) -> Refusal {
         Refusal { code: 1, message: message.into() }
     }

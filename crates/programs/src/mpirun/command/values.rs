@@ -5,11 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A list of cores, as the value of one option.
+/// The numbers of the cores that an option names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores(pub Vec<usize>);
 
-/// The cores of a list as 3 or 2,6-7.
+/// Returns the cores of a list that is written as `3` or `2,6-7`.
 pub fn cores(text: &str) -> Result<Cores, String> {
     let list = settings::list(text)?;
     if list.is_empty() {
@@ -27,7 +27,7 @@ pub enum Readers {
 }
 
 impl Default for Readers {
-    /// No rank reads.
+    /// Returns the value with which no rank reads standard input.
     fn default() -> Readers {
         Readers::Only(Vec::new())
     }
@@ -43,7 +43,7 @@ impl Readers {
     }
 }
 
-/// The ranks that an option names.
+/// Returns the ranks that the value of `--stdin` names: `all`, `none`, or numbers.
 pub fn readers(text: &str) -> Result<Readers, String> {
     match text {
         "all" => Ok(Readers::All),
@@ -55,14 +55,14 @@ pub fn readers(text: &str) -> Result<Readers, String> {
 /// The value that MPI_UNIVERSE_SIZE gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Universe {
-    /// The cores of this machine.
+    /// The number of cores of this machine.
     System,
-    /// The number of processes that can be started.
+    /// The number of process numbers in the segment: as many processes can be started.
     Infinite,
     Size(u32),
 }
 
-/// The size that an option names.
+/// Returns what the value of `--usize` means: a number, SYSTEM or INFINITE.
 pub fn universe(text: &str) -> Result<Universe, String> {
     match text.to_uppercase().as_str() {
         "SYSTEM" => Ok(Universe::System),

@@ -6,12 +6,12 @@ use settings::Settings;
 use super::arguments::Global;
 use super::say::Refusal;
 
-/// The settings that the whole job obeys.
+/// Returns the settings that `mpirun` itself obeys, from the environment and from `-genv`.
 pub fn settings(global: &Global) -> Result<Settings, Refusal> {
     settings::parse(&all(global)).map_err(|error| Refusal::other(error.to_string()))
 }
 
-/// The variables that the whole job obeys: those of the environment, overridden by `-genv`.
+/// Returns the environment variables that are settings, as names and values: our own, overridden by `-genv`.
 pub fn all(global: &Global) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()

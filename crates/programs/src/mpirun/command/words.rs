@@ -11,15 +11,15 @@ use clap::error::ErrorKind;
 
 use super::others::{INTERFACE, MCA, REFUSED, WITHOUT_EFFECT};
 
-/// An option before the program.
+/// What an option before the program is.
 pub(super) enum Leading {
-    /// An option of ours in clap's form, with its values, and the range of words that it took.
+    /// An option of Outboard: its name in clap's form, its values, and the range of words that it took.
     Ours { name: String, values: Vec<OsString>, at: std::ops::Range<usize> },
-    /// An option of another launcher, and why it has no effect.
+    /// An option of another launcher that has no effect here, in a sentence that says why.
     Idle(String),
 }
 
-/// The options before the program, and the index of the program's word.
+/// Returns the options before the program, and the index of the word that names the program.
 pub(super) fn leading(
     words: &[OsString],
     command: &clap::Command,
@@ -103,7 +103,8 @@ fn is_short(text: &str, command: &clap::Command) -> bool {
     }
 }
 
-/// The option with this name, in clap's form. With `short` the name may be one letter.
+/// Finds the option of this name. Returns it with its name in clap's form, or None if there is no such
+/// option. With `short` the name may be one letter.
 fn find<'a>(command: &'a clap::Command, name: &str, short: bool) -> Option<(String, &'a Arg)> {
     let letter = name.chars().next().filter(|_| short && name.chars().count() == 1);
     command.get_arguments().find_map(|arg| {

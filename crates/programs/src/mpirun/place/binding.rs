@@ -6,11 +6,12 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-/// What a rank is bound to (`--bind-to`).
+/// What each rank is bound to (`--bind-to`), and how many cores it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The resource, by its name in [`sys::topology::KINDS`]; None: not bound.
+    /// The resource around a rank's cores to which it is bound, by its name in [`sys::topology::KINDS`]; None
+    /// if ranks are not bound.
     pub to: Option<&'static str>,
     /// How many cores of its own the rank gets.
     pub cores: u32,
@@ -20,9 +21,10 @@ pub struct Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {
-    /// Ranks take turns among the instances of this resource; with Core, PU and Machine there are no turns.
+    /// The resource (socket, numa, ...) by whose units ranks take turns; with Core, PU and Machine there are
+    /// no turns.
     pub by: &'static str,
-    /// How many ranks each instance gets before the next instance follows (`ppr`).
+    /// How many ranks one unit of the resource gets before the next unit follows (`ppr`); None: one.
     pub each: Option<u32>,
     /// How many cores of its own a rank gets (`PE`).
     pub cores: u32,
@@ -34,7 +36,7 @@ impl Default for Map {
     }
 }
 
-/// The names that launchers use for a resource.
+/// The names that launchers use for a resource, each with our name for it.
 const NAMES: [(&str, &str); 15] = [
     ("core", "Core"),
     ("hwthread", "PU"),
@@ -53,7 +55,7 @@ const NAMES: [(&str, &str); 15] = [
     ("machine", "Machine"),
 ];
 
-/// Words behind a `:` that ask for what is always so.
+/// Words that a value of `--map-by` or `--bind-to` may have behind a `:`, and that ask for what is always so.
 const GRANTED: [&str; 5] = ["oversubscribe", "overload-allowed", "if-supported", "span", "inherit"];
 
 fn resource(word: &str) -> Result<&'static str, String> {
@@ -66,7 +68,7 @@ fn resource(word: &str) -> Result<&'static str, String> {
     }
 }
 
-/// The first name of a resource.
+/// Returns the first name that launchers use for this kind of resource.
 fn name_of(kind: &str) -> &'static str {
     NAMES.iter().find(|(_, known)| *known == kind).map_or("core", |(name, _)| name)
 }

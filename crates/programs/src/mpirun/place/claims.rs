@@ -12,15 +12,18 @@ use std::time::Duration;
 
 use super::cpus::Core;
 
-/// The cores that no other job has. All of them are claimed until `keep` frees the rest.
+/// The cores that this job has claimed: at first all that no other job has, after `keep` only those that it
+/// uses.
 pub struct Claims {
-    /// Held while this job chooses, so that no other job sees cores as taken that are only looked at.
+    /// A socket whose name only one job can hold: held while this job chooses, so that no other job sees
+    /// cores as taken that are only looked at.
     choosing: Option<UnixDatagram>,
+    /// The cores that no other job has, each with the socket that claims it; None where cores need no claim.
     cores: Vec<(Core, Option<UnixDatagram>)>,
 }
 
 impl Claims {
-    /// Takes all of `cores` that are free.
+    /// Claims all of `cores` that no other job has claimed.
     pub fn take(cores: &[Core]) -> Claims {
         let mut choosing = bind("choosing");
         // Choosing takes microseconds; a launcher that was stopped meanwhile is not waited for.
@@ -35,17 +38,17 @@ impl Claims {
         Claims { choosing: choosing.ok().flatten(), cores: cores.iter().filter_map(free).collect() }
     }
 
-    /// Claims no core, and takes all for free (OUTBOARD_CLAIM_CORES=0).
+    /// Returns a list in which no core is claimed, and all of `cores` count as free (OUTBOARD_CLAIM_CORES=0).
     pub fn none(cores: &[Core]) -> Claims {
         Claims { choosing: None, cores: cores.iter().map(|core| (core.clone(), None)).collect() }
     }
 
-    /// The cores that no other job has.
+    /// Returns the cores that no other job has.
     pub fn free(&self) -> Vec<Core> {
         self.cores.iter().map(|(core, _)| core.clone()).collect()
     }
 
-    /// Keeps the cores of which some cpu is in `used`, and `others` more.
+    /// Keeps the claims of cores with a cpu in `used`, and of `others` more cores, and frees the rest.
     pub fn keep(&mut self, used: &[usize], mut others: usize) {
         self.cores.retain(|(core, _)| {
             let is_used = core.iter().any(|cpu| used.contains(cpu));
@@ -57,7 +60,8 @@ impl Claims {
     }
 }
 
-/// Binds a name, or fails if another process has it. Where such sockets are forbidden, every name is free.
+/// Binds a socket to an abstract name. Fails if another process has the name; returns None where such sockets
+/// are forbidden: then every name counts as free.
 fn bind(name: &str) -> Result<Option<UnixDatagram>, ()> {
     let address = SocketAddr::from_abstract_name(format!("outboard-{name}"));
     match address.and_then(|address| UnixDatagram::bind_addr(&address)) {

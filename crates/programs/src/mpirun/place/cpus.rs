@@ -5,25 +5,25 @@ use sys::topology::Locality;
 
 use super::binding::{Bind, Map};
 
-/// A core: its hardware threads that we may use, by number.
+/// A core, as the numbers of those of its hardware threads that we may use.
 pub type Core = Vec<usize>;
 
-/// The cpus of every process; an empty list means any.
+/// The numbers of the cpus on which each process may run. A process with an empty list may run on any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorePlan {
-    /// The cpus of each rank.
+    /// The cpus of each rank, by its index among the ranks of this host.
     pub ranks: Vec<Vec<usize>>,
-    /// The cpus of each proxy.
+    /// The cpus of each proxy of this host.
     pub proxies: Vec<Vec<usize>>,
-    /// Whether every process has a cpu that no other one needs, so that a wait may spin.
+    /// Whether every process has a cpu that no other one needs, so that it may spin while it waits.
     pub spin: bool,
-    /// The cpus that were dealt out.
+    /// The cpus that the plan gives to some process.
     pub taken: Vec<usize>,
-    /// How many cores the processes would like that may run on any.
+    /// How many cores the processes would like that are not bound and may run on any core.
     pub anywhere: usize,
 }
 
-/// The cores of this machine that we may use, in the order of their first hardware thread.
+/// Returns the cores of this machine that we may use, in the order of their first hardware thread.
 pub fn cores() -> Result<Vec<Core>, String> {
     let allowed = sys::cpu::allowed().map_err(|error| format!("cannot read our cpu set: {error}"))?;
     let mut cores: Vec<Core> = Vec::new();
@@ -39,29 +39,30 @@ pub fn cores() -> Result<Vec<Core>, String> {
     Ok(cores)
 }
 
-/// What is to be placed, and what the user said about it.
+/// The processes that are to be placed on this host's cores, and what the user said about it.
 #[derive(Clone, Copy, Default)]
 pub struct Want<'a> {
     pub ranks: u32,
     pub proxies: u32,
     pub bind: Option<Bind>,
     pub map: Map,
-    /// Whether to deal out hardware threads even if there are enough cores.
+    /// Whether ranks get hardware threads even if there are enough cores (`--use-hwthread-cpus`).
     pub threads: bool,
+    /// The numbers of the cores of the proxies, or None if the user names none.
     pub proxy_cores: Option<&'a [usize]>,
-    /// How many cores there are, including those of other jobs.
+    /// How many cores we may use on this host, including those that other jobs have claimed.
     pub given: usize,
-    /// Whether other jobs have cores that this one needs.
+    /// Whether there are too few cores without those that other jobs have claimed.
     pub crowded: bool,
 }
 
 impl Want<'_> {
-    /// How many cores a rank gets.
+    /// Returns how many cores each rank gets.
     fn each(&self) -> usize {
         self.map.cores.max(self.bind.map_or(1, |bind| bind.cores)) as usize
     }
 
-    /// How many cores all processes together would like.
+    /// Returns how many cores the ranks and proxies would like all together.
     pub fn processes(&self) -> usize {
         self.ranks as usize * self.each() + self.proxies as usize
     }
@@ -135,7 +136,7 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     })
 }
 
-/// The first cpu of the instance of a resource to which this cpu belongs.
+/// Returns the first cpu of that socket, cache or other resource of this kind to which `cpu` belongs.
 fn instance(kind: &str, cpu: usize) -> usize {
     match sys::topology::locality(kind, &[cpu]) {
         Some(Locality::Within(first)) => first,
@@ -144,7 +145,7 @@ fn instance(kind: &str, cpu: usize) -> usize {
     }
 }
 
-/// How many instances of a resource the cores are in.
+/// Returns over how many units of a kind of resource, such as sockets, these cores are spread.
 pub fn instances(kind: &str, cores: &[Core]) -> u32 {
     let mut firsts: Vec<usize> = cores.iter().map(|core| instance(kind, core[0])).collect();
     firsts.sort_unstable();
@@ -152,7 +153,8 @@ pub fn instances(kind: &str, cores: &[Core]) -> u32 {
     firsts.len() as u32
 }
 
-/// The units in the order in which ranks get them, `each` of them joined to one.
+/// Returns what each rank gets, in the order of ranks: `each` of the units (cores or hardware threads),
+/// joined to one list of cpus.
 fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<(usize, Vec<Vec<usize>>)> = Vec::new();
     let has_turns = !["Core", "PU", "Machine"].contains(&map.by);
@@ -175,7 +177,8 @@ fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// All of `cpus` that share a resource with a unit; for cores and hardware threads the unit itself.
+/// Returns those of `cpus` that are in the same socket, cache or other resource of this kind as a cpu of
+/// `unit`; the unit itself if the kind is a core or hardware thread.
 fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     if unit.is_empty() || ["Core", "PU"].contains(&kind) {
         return unit;
@@ -186,7 +189,7 @@ fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     all
 }
 
-/// A warning, if proxies get cpus of ranks; `cpus` is how many we may use.
+/// Returns a warning if proxies get cpus of ranks, else None; `cpus` is the number of cpus that we may use.
 pub fn shared_with_proxies(plan: &CorePlan, cpus: usize) -> Option<String> {
     let crowded = plan.ranks.len() + plan.proxies.len() > cpus;
     // An empty list means any cpu: the kernel keeps processes apart if there is room.
@@ -202,13 +205,13 @@ pub fn shared_with_proxies(plan: &CorePlan, cpus: usize) -> Option<String> {
     ))
 }
 
-/// All hardware threads: the first of each core, then the second ones.
+/// Returns all hardware threads of these cores: the first of each core, then the second ones.
 fn by_thread(cores: &[Core]) -> Vec<usize> {
     let deepest = cores.iter().map(Vec::len).max().unwrap_or(0);
     (0..deepest).flat_map(|depth| cores.iter().filter_map(move |core| core.get(depth).copied())).collect()
 }
 
-/// Cpu numbers as the user reads them: `0-3,8`.
+/// Returns cpu numbers as text for the user: `0-3,8`.
 pub fn listed(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {

@@ -8,9 +8,9 @@ use std::ops::Range;
 /// A host as the user names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// Name or address.
+    /// The name or address of the host.
     pub name: String,
-    /// How many ranks it has room for.
+    /// How many ranks the host has room for.
     pub slots: u32,
 }
 
@@ -19,7 +19,7 @@ pub struct Host {
 pub struct Hosts(pub Vec<Host>);
 
 impl Hosts {
-    /// The slots of all hosts together.
+    /// Returns how many ranks all hosts together have room for.
     pub fn slots(&self) -> u32 {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
     }
@@ -39,7 +39,7 @@ impl Hosts {
         if all.is_empty() { Err("it names no host".into()) } else { Ok(Hosts(all)) }
     }
 
-    /// This machine, with room for `slots` ranks.
+    /// Returns a list of one host: this machine, with room for `slots` ranks.
     pub fn own(slots: u32) -> Hosts {
         Hosts(vec![Host { name: sys::host::name(), slots }])
     }
@@ -61,12 +61,12 @@ pub fn is_here(host: &str, own: &str) -> bool {
     }
 }
 
-/// The hosts of `HOST[:SLOTS],...`, where HOST may have ranges: `n[001-003,7]:4`.
+/// Returns the hosts of a list `HOST[:SLOTS],...`, where HOST may have ranges: `n[001-003,7]:4`.
 pub fn list(text: &str) -> Result<Hosts, String> {
     Hosts::joined(parts(text).map(|host| entry(host, "")))
 }
 
-/// The parts of a list between commas outside of brackets.
+/// Splits a list at its commas, except at those inside brackets.
 pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |letter| {
@@ -75,7 +75,8 @@ pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The names of a pattern as Slurm writes it: `n[001-003,7]`. None if it is malformed.
+/// Returns all names that a pattern of Slurm stands for: n1, n2 and n7 for `n[1-2,7]`. None if it is
+/// malformed.
 pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
     let (ranges, after) = rest.split_once(']')?;
@@ -92,7 +93,7 @@ pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     (!all.is_empty()).then_some(all)
 }
 
-/// The hosts of a file with one host per line: `HOST[:SLOTS]` or `HOST slots=SLOTS`.
+/// Reads a file with one host per line, `HOST[:SLOTS]` or `HOST slots=SLOTS`, and returns its hosts.
 pub fn file(path: &str) -> Result<Hosts, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read it: {error}"))?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
@@ -130,18 +131,19 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
     Ok(Hosts(names.into_iter().map(|name| Host { name, slots }).collect()))
 }
 
-/// How ranks are dealt out to hosts.
+/// In which order ranks are dealt out to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
     /// Every host's slots are filled before the next one's; when all are full, dealing starts again.
     Slots,
-    /// The same with this many slots on every host (`-ppn`).
+    /// Every host gets this many ranks before the next host does (`-ppn`); when all have them, dealing starts
+    /// again.
     Each(u32),
-    /// The hosts take turns.
+    /// Every host gets one rank before the next host does; then dealing starts again.
     Turns,
 }
 
-/// The host of each of `ranks` ranks, by its index in the list.
+/// Deals `ranks` ranks out to hosts. Returns the index in `hosts` of each rank's host.
 pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     let slots = |host: &Host| match how {
         Deal::Slots => host.slots,
@@ -153,23 +155,24 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     (0..ranks as usize).map(|rank| once[rank % once.len()]).collect()
 }
 
-/// Which rank runs where. It grows as programs are added.
+/// The host of each rank and the computers that run proxies. Ranks are added program by program.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// The hosts that have ranks, and between them those that only have proxies.
+    /// The names of the hosts that have ranks and of the computers that only run proxies.
     pub nodes: Vec<String>,
-    /// The range in `nodes` of the computers that run the proxies of the first hosts, one each.
+    /// The indices in `nodes` of the computers that only run proxies: the first of them runs those of node 0,
+    /// the second those of node 1, and so on.
     pub dpus: Range<u32>,
     /// The index in `nodes` of each rank's host.
     pub node_of: Vec<u32>,
-    /// Lists of hosts, and how many ranks each list has got.
+    /// Each list of hosts over which ranks were dealt out, and how many ranks the list has got so far.
     pub dealt: Vec<(Hosts, u32)>,
-    /// How the first ranks were dealt out.
+    /// In which order the ranks of the first program were dealt out, or None before `add`.
     pub how: Option<Deal>,
 }
 
 impl Placement {
-    /// `ranks` ranks on this machine, which has `slots` slots.
+    /// Returns a placement of `ranks` ranks on this machine alone, which has `slots` slots.
     pub fn here(ranks: u32, slots: u32) -> Placement {
         let hosts = Hosts::own(slots);
         let nodes = hosts.0.iter().map(|host| host.name.clone()).collect();
@@ -177,7 +180,7 @@ impl Placement {
         Placement { nodes, node_of, dealt: vec![(hosts, ranks)], ..Placement::default() }
     }
 
-    /// Places `ranks` more ranks.
+    /// Deals `ranks` more ranks out to `hosts`, and continues where the same list of hosts was left.
     pub fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
         let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
             self.dealt.push((hosts.clone(), 0));
@@ -198,8 +201,8 @@ impl Placement {
         }
     }
 
-    /// Gives each host that has ranks a computer for its proxies. A line with slots counts as that many
-    /// lines.
+    /// Gives each host that has ranks a computer that runs its proxies, in the order of `dpus`. An entry with
+    /// several slots serves that many hosts.
     pub fn add_dpus(&mut self, dpus: &Hosts) -> Result<(), String> {
         let (hosts, lines) = (self.nodes.len() as u32, dpus.slots());
         if lines < hosts {

@@ -13,20 +13,21 @@ use std::collections::HashMap;
 use error::{Class, Error, Result, fail};
 use transport::shm::launcher::{Request, Spawn};
 
-/// The process numbers of a job.
+/// The process numbers of a job, the worlds that have them, and the published names.
 pub struct ProcessNumbers {
-    /// The node to which each number was given, by number.
+    /// For each process number, the node on which it was used first; None for a number that was never used.
     nodes: Vec<Option<u32>>,
-    /// The worlds that have numbers: the first number of each, and how many.
+    /// The worlds that have process numbers: the first number and the size of each.
     worlds: Vec<(u32, u32)>,
-    /// The number of the latest world.
+    /// The id of the world that was spawned last; 0 is the first world.
     latest: u64,
+    /// The port of each published name.
     names: HashMap<String, String>,
 }
 
 impl ProcessNumbers {
-    /// `places` process numbers. The first of them belong to the first world; `node_of` is the node of each
-    /// of its ranks.
+    /// Returns the process numbers 0 to `places` - 1. The first of them belong to the first world; `node_of`
+    /// is the node of each of its ranks.
     pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> ProcessNumbers {
         let mut nodes: Vec<Option<u32>> = node_of.into_iter().map(Some).collect();
         let first = nodes.len() as u32;
@@ -34,8 +35,8 @@ impl ProcessNumbers {
         ProcessNumbers { nodes, worlds: vec![(0, first)], latest: 0, names: HashMap::new() }
     }
 
-    /// How many processes each program gets: what was asked for, or with the info key `soft` (MPI 5.0,
-    /// section 11.8.4) the most that it allows and that find a number.
+    /// Returns how many processes each program gets: as many as were asked for, or with the info key `soft`
+    /// (MPI 5.0, section 11.8.4) the largest allowed number for which process numbers are free.
     pub fn counts(&self, spawn: &Spawn) -> Result<Vec<u64>> {
         let taken: u32 = self.worlds.iter().map(|(_, size)| size).sum();
         let mut free = (self.nodes.len() as u64).saturating_sub(u64::from(taken));
@@ -58,8 +59,8 @@ impl ProcessNumbers {
         }
     }
 
-    /// Gives process numbers to a world whose ranks are to run on these nodes. Returns its first one and the
-    /// number of the world.
+    /// Gives process numbers to a new world whose ranks are to run on these nodes. Returns its first process
+    /// number and its id.
     pub fn take(&mut self, node_of: &[u32]) -> Result<(u32, u64)> {
         let size = node_of.len();
         let is_free = |at: usize| {
@@ -80,7 +81,7 @@ impl ProcessNumbers {
         Ok((first as u32, self.latest))
     }
 
-    /// Frees the process numbers of a world.
+    /// Frees the process numbers of the world that begins at number `world`.
     pub fn free(&mut self, world: u32) {
         self.worlds.retain(|(first, _)| *first != world);
     }
@@ -95,7 +96,8 @@ impl ProcessNumbers {
         );
     }
 
-    /// Carries out a request about a published name, and returns the answer.
+    /// Publishes, withdraws or looks up a name, as `request` says. Returns the answer: the port of a
+    /// looked-up name, else nothing.
     pub fn name(&mut self, request: Request) -> Result<Vec<u8>> {
         match request {
             Request::Publish { service, port } => {
@@ -118,8 +120,8 @@ impl ProcessNumbers {
     }
 }
 
-/// The numbers that `soft` allows: a list of numbers and of ranges first:last or first:last:stride, as for
-/// MPI_Group_range_incl.
+/// Returns the numbers in a value of the info key `soft`: a list of numbers and of ranges first:last or
+/// first:last:stride, as for MPI_Group_range_incl.
 fn soft_counts(text: &str) -> Result<Vec<u64>> {
     let wrong =
         || Error::new(Class::Spawn, format!("the info key soft: {text:?} is no list of numbers and ranges"));

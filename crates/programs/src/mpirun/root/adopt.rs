@@ -19,8 +19,10 @@ use crate::mpirun::command::arguments::{CommandLine, Global};
 use crate::mpirun::command::say::{Refusal, say};
 use crate::mpirun::place::hosts::Placement;
 
-/// The hidden first argument; the program's pid follows.
+/// The first argument, hidden from users, with which the library starts `mpirun` for a program that runs
+/// already; the program's pid follows.
 pub const WORD: &str = "--launch-for";
+/// The first argument of the launcher proper, which the process with [`WORD`] starts.
 const AGAIN: &str = "--launch-for-now";
 
 /// Runs the launcher, if `word` asks for it. Returns its exit code, else None.
@@ -40,7 +42,8 @@ fn refused(refusal: Refusal) -> u8 {
     refusal.code
 }
 
-/// Starts the launcher proper, for which nothing waits. So errors are found before.
+/// Checks what can be checked, so that errors are found now, and starts the launcher proper, for which
+/// nothing waits.
 fn detach(pid: &str) -> Result<(), Refusal> {
     let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
     let (_, fd) = job_memory(settings)?;
@@ -56,7 +59,7 @@ fn detach(pid: &str) -> Result<(), Refusal> {
     start().map(drop).map_err(again)
 }
 
-/// The memory of the program's job, and its descriptor.
+/// Opens the memory of the program's job. Returns it and its descriptor.
 fn job_memory(settings: &Settings) -> Result<(Segment, OwnedFd), Refusal> {
     let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
     let lost = |error| Refusal::other(format!("the descriptor OUTBOARD_JOB_FD={fd}: {error}"));

@@ -7,40 +7,43 @@ use std::time::Instant;
 use crate::mpirun::wire::clock::Clock;
 use crate::mpirun::wire::frame::ToAgent;
 
-/// An agent, as the root sees it.
+/// An agent, as the root sees it: its command, its link, and what it has reported.
 pub(super) struct Agent {
     pub(super) name: String,
-    /// The command by which it was started, as the user reads it.
+    /// The command that started the agent, as text for the user.
     pub(super) command: String,
-    /// The index of its link in `Root::links`; None for the agent in this process.
+    /// The index in `Root::links` of the connection to the agent; None for the agent in this process.
     pub(super) link: Option<usize>,
-    /// Leads to the agent.
+    /// The queue of frames to the agent.
     pub(super) frames: FrameSender,
-    /// Frames that wait until the agent has started.
+    /// Frames that wait until `open` is called, because the agent has not started yet.
     waiting: Vec<ToAgent>,
-    /// Whether an agent of our build has greeted.
+    /// Whether the agent has greeted, and is of the same build as this `mpirun`.
     pub(super) has_started: bool,
-    /// When the command was started.
+    /// When the command that starts the agent was started.
     pub(super) started: Instant,
     /// Whether the user has been told that the agent starts slowly.
     pub(super) is_called_slow: bool,
     /// Whether frames go to the agent at once. `Start` is the first of them.
     is_open: bool,
-    /// Whether its ranks are stopped.
+    /// Whether the agent has reported that its ranks are stopped (Ctrl-Z).
     pub(super) is_stopped: bool,
-    /// The agent's exit code, once nothing of the job is left on its node.
+    /// The exit code that the agent reported when nothing of the job was left on its node; None before.
     pub(super) done: Option<u8>,
+    /// Whether the connection to the agent has ended.
     pub(super) is_closed: bool,
+    /// When the agent last sent something.
     pub(super) received: Instant,
-    /// The agent's clock, if a trace is wanted.
+    /// How far the clock of the agent's host differs from ours; measured only for a trace.
     pub(super) clock: Clock,
-    /// The last lines that the command printed before the agent started.
+    /// The last lines that the command wrote to standard error before the agent started: they say why it did
+    /// not.
     pub(super) lines: Vec<String>,
-    /// Whether no more lines come.
+    /// Whether the standard error of the command has ended.
     pub(super) lines_ended: bool,
 }
 
-/// Sends frames to a node.
+/// The queue of frames to a node, which adds the node's number to each frame.
 #[derive(Clone)]
 pub(super) struct FrameSender {
     node: u32,
@@ -48,14 +51,15 @@ pub(super) struct FrameSender {
 }
 
 impl FrameSender {
-    /// Sends a frame. The end of the thread that passes it on is noticed elsewhere.
+    /// Puts a frame into the queue. The end of the thread that empties the queue is noticed elsewhere.
     pub(super) fn send(&self, frame: ToAgent) {
         let _ = self.queue.send((self.node, frame));
     }
 }
 
 impl Agent {
-    /// The agent of a node; `queue` leads to it.
+    /// Returns the agent of node `node` before it has started. `queue` leads to the thread that sends it
+    /// frames.
     pub(super) fn new(name: String, node: u32, command: String, queue: Sender<(u32, ToAgent)>) -> Agent {
         let now = Instant::now();
         Agent {
@@ -86,20 +90,20 @@ impl Agent {
         }
     }
 
-    /// Sends the frames that wait, and from now on all others at once.
+    /// Sends the frames that wait for the agent's start; from now on `send` sends frames at once.
     pub(super) fn open(&mut self) {
         (self.is_open, self.received) = (true, Instant::now());
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|frame| self.frames.send(frame));
     }
 
-    /// Starts a row of questions for the agent's clock.
+    /// Asks the agent for its clock, as the first of a row of questions.
     pub(super) fn ask_clock(&mut self) {
         self.clock.start();
         self.send(ToAgent::Clock { sent: 0 });
     }
 
-    /// Takes an answer of the agent's clock, and asks again until the row is complete.
+    /// Takes the agent's answer to a question for its clock, and asks again until the row is complete.
     pub(super) fn receive_clock(&mut self, sent: u64, there: u64, back: u64) {
         if self.clock.receive(sent, there, back) {
             self.send(ToAgent::Clock { sent: 0 });

@@ -10,8 +10,9 @@ use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::ToAgent;
 use crate::mpirun::wire::uplink::{PULSE, STANDSTILL};
 
-/// How long an agent may take to start, and after what time its host is named.
+/// How long an agent may take to start before the job fails.
 const START: Duration = Duration::from_secs(60);
+/// How long an agent may take to start before the user is told which host the job waits for.
 const SLOW: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -27,7 +28,7 @@ impl Root {
         }
     }
 
-    /// Asks all agents for their clocks, if a trace is wanted.
+    /// Measures the clocks of all agents' hosts against ours, if the user wants a trace.
     pub(super) fn ask_clocks(&mut self) {
         if self.trace.is_some() && self.job_has_started {
             self.agents.iter_mut().for_each(Agent::ask_clock);

@@ -11,13 +11,13 @@ use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
-    /// Whether a node only runs proxies.
+    /// Whether the agent of this index is on a computer that only runs proxies.
     pub(super) fn is_dpu(&self, index: usize) -> bool {
         self.placement.dpus.contains(&(index as u32))
     }
 
-    /// Reports to all agents that a computer with the proxies of a host is lost: its ranks go on without
-    /// them.
+    /// Tells the user and all agents that a computer that runs the proxies of a host is lost: the ranks of
+    /// that host go on without them.
     pub(super) fn lose_dpu(&mut self, index: usize, why: &str) {
         let host = index as u32 - self.placement.dpus.start;
         let (name, served) = (&self.placement.nodes[index], &self.placement.nodes[host as usize]);

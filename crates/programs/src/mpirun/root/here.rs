@@ -13,7 +13,7 @@ use crate::mpirun::wire::frame::{JobNode, ToRoot};
 use crate::mpirun::wire::uplink::QueueUplink;
 
 impl Root {
-    /// Starts the job on this machine.
+    /// Starts the job in a process that is root and agent, for a job on this machine only.
     pub(super) fn start_here(&mut self) -> Result<(), Refusal> {
         let upstream = self.open_here();
         let prepared = AgentJob::prepare(&self.start, upstream, self.signals.clone());
@@ -25,7 +25,7 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the two queues between the root and an agent here.
+    /// Makes the two queues between the root and an agent in its process. Returns the agent's ends of them.
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
         let name = self.placement.nodes[0].clone();

@@ -15,7 +15,7 @@ use crate::mpirun::wire::frame::{JobNode, Start, ToAgent};
 use crate::mpirun::wire::launch::{AGENT, AgentHost};
 use crate::mpirun::wire::link::AgentLink;
 
-/// How long the look-up of a host's address may take.
+/// How long the look-up of a host's address may take. After that time the host counts as unknown here.
 const LOOKUP: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -81,7 +81,8 @@ impl Root {
         Ok(())
     }
 
-    /// Refuses a host on another machine, if the ranks that run already know loopback addresses only.
+    /// Fails if a host is on another machine and the ranks that run already can be reached by loopback
+    /// addresses only.
     fn reachable(&self, name: &str, address: Option<&str>) -> Result<(), String> {
         let is_within = |address: Option<&str>| {
             address.is_some_and(|address| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string())
@@ -127,7 +128,8 @@ fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, 
     Ok(Ok(address.to_string()))
 }
 
-/// The addresses of a host, unless the look-up takes so long that agents would take the root for dead.
+/// Returns the addresses of a host. Fails if the look-up takes so long that agents would take the root for
+/// dead.
 fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
     let (sender, found) = channel();
     let host = host.to_owned();

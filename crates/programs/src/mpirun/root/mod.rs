@@ -51,54 +51,60 @@ use super::wire::trace::{self, TracePart};
 use agents::Agent;
 use world::SpreadWorld;
 
-/// The time in which agents must end their ranks, what these left behind, and themselves.
+/// How long agents have to end their ranks, what these left behind, and themselves, before the root gives
+/// them up.
 const END: Duration = Duration::from_secs(12);
-/// How long to wait for the last lines of a command that has ended.
+/// How long the root waits for what a launcher's command that has ended may still write to standard error.
 const LAST_LINES: Duration = Duration::from_secs(2);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How many of the last lines of a launcher's command are kept.
+/// How many of the last lines that a launcher's command wrote to standard error are kept.
 const LINES_MAX: usize = 4;
 
 struct Root {
     agents: Vec<Agent>,
     links: Vec<AgentLink>,
     launch: AgentCommand,
-    /// What the agents are to do, except the number of their node.
+    /// The frame that tells agents what to start; each gets it with the number of its node.
     start: Start,
     /// Whether all agents of the first world have started: no rank starts in a job that lacks a host.
     job_has_started: bool,
-    /// Where the next ranks are placed.
+    /// The host of each rank of the first world; ranks that are spawned later are placed by it, too.
     placement: Placement,
     numbers: ProcessNumbers,
     worlds: Vec<SpreadWorld>,
-    /// The nodes of ranks that wait for a spawned world, by rank.
+    /// The node of each rank that waits for an answer to MPI_Comm_spawn, by rank.
     askers: HashMap<u32, usize>,
-    /// The names of all endpoints, for agents that start later.
+    /// The names of all endpoints, by endpoint, for agents that start later.
     names: HashMap<u32, Vec<u8>>,
     events: Receiver<(usize, AgentEvent)>,
     listener: Listener,
     woken: OwnedFd,
     signals: Arc<Signals>,
-    /// The agent in this process, in a job that has this machine only.
+    /// The agent in this process, as long as it runs, in a job that has this machine only; else None.
     here: Option<AgentJob>,
-    /// Whether the job has this machine only.
+    /// Whether the job has this machine only, so that its agent is in this process.
     is_here: bool,
-    /// Where the trace goes, and the parts that have come.
+    /// The file into which the trace is written at the end, or None if the user wants none.
     trace: Option<PathBuf>,
+    /// The parts of the trace that have come so far, each with the index of its agent.
     parts: Vec<(usize, TracePart)>,
+    /// The seconds of `--timeout`, and when they are over; None without the option.
     timeout: Option<(f64, Instant)>,
+    /// When the agents were last checked for silence: a long gap means that this process stood still itself.
     looked: Instant,
+    /// When the last pulse was sent to the agents.
     pulse: Instant,
-    /// How long an agent may be silent.
+    /// How long an agent may send nothing before its host counts as failed (OUTBOARD_LAUNCH_SILENCE_MS).
     silence: Duration,
-    /// The exit code of the first failure.
+    /// The exit code of the job's first failure, or None if nothing has failed.
     failed: Option<u8>,
-    /// When the root gives up agents that have not ended.
+    /// When the root gives up agents that have not ended. None as long as the job is not being ended.
     end_at: Option<Instant>,
+    /// How much standard input is on the way to the ranks.
     credit: Credit,
 }
 
-/// Runs a job, and returns the exit code.
+/// Runs a job on all its hosts until it has ended, and returns its exit code.
 pub fn launch(arguments: &CommandLine, signals: Signals) -> Result<u8, Refusal> {
     let settings = variables::settings(&arguments.global)?;
     let mut root = Root::new(arguments, &settings, signals)?;
@@ -112,7 +118,7 @@ pub fn launch(arguments: &CommandLine, signals: Signals) -> Result<u8, Refusal> 
 }
 
 impl Root {
-    /// The root of a job of which nothing runs yet.
+    /// Returns the root of a job of which nothing runs yet.
     fn new(arguments: &CommandLine, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;
@@ -204,7 +210,7 @@ impl Root {
         self.failed.unwrap_or(0)
     }
 
-    /// Waits for a signal, for an agent, or for a moment.
+    /// Waits until a signal or something from an agent has come, or for the time [`TICK`].
     fn wait(&self) {
         let mut list =
             vec![PollFd::new(&*self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
@@ -214,7 +220,7 @@ impl Root {
         let _ = poll(&mut list, Some(&TICK));
     }
 
-    /// Takes all events of agents. Returns whether there were any.
+    /// Acts on all events of agents that have come. Returns whether there were any.
     fn receive_all(&mut self) -> bool {
         let _ = rustix::io::read(&self.woken, &mut [0; 256]);
         let mut has_received = false;
@@ -271,7 +277,7 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents. Before the job has started they understand none.
+    /// Sends a frame to all agents, unless the job has not started: then they understand none.
     fn send_all(&mut self, frame: &ToAgent) {
         if self.job_has_started {
             self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
@@ -316,7 +322,8 @@ impl Root {
         others.for_each(|(_, agent)| agent.send(frame.clone()));
     }
 
-    /// Ends these worlds because of a failure; the job, if none are named.
+    /// Ends the worlds that begin at these ranks because of a failure on some host. Without any such rank,
+    /// ends the whole job.
     fn ranks_failed(&mut self, worlds: &[u32], sentence: &str, code: u8) {
         let is_of_all = worlds.is_empty() || self.end_at.is_some();
         if is_of_all || !self.fail_some(worlds, sentence, code) {
@@ -392,7 +399,8 @@ impl Root {
         }
     }
 
-    /// Ends the job; prints the sentence only the first time.
+    /// Ends the job because of a failure with this exit code. Prints `sentence` unless the job is being ended
+    /// already.
     fn fail(&mut self, sentence: &str, code: u8) {
         if self.end_at.is_none() {
             say(sentence);
@@ -442,7 +450,7 @@ impl Root {
         }
     }
 
-    /// Ends the commands of agents that have not ended, and closes the links of the others.
+    /// Kills the commands of agents that have not ended, and closes the connections to all others.
     fn give_up(&mut self) {
         for agent in &mut self.agents {
             if agent.done.is_none() && !agent.is_closed {

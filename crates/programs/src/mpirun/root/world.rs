@@ -10,30 +10,34 @@ use crate::mpirun::wire::statistics::Counted;
 #[derive(Default)]
 pub(super) struct SpreadWorld {
     pub first: u32,
-    /// How it was spawned; None for the first world.
+    /// The frame by which agents were told to start the world; None for the first world.
     pub(super) spawned: Option<NewWorld>,
-    /// The nodes that have not reported it as born, and those on which some of its ranks live.
+    /// The nodes that have not reported yet that all their ranks of the world have come to MPI_Init; a node
+    /// without such ranks reports, too.
     pub(super) unborn: HashSet<usize>,
+    /// The nodes on which some rank of the world lives.
     pub(super) living: HashSet<usize>,
-    /// The rank that waits for the spawn.
+    /// The rank that waits in MPI_Comm_spawn for this world; None if none waits (any more).
     pub(super) asker: Option<u32>,
-    /// Arrivals, and the worlds with which it is connected, by node.
+    /// How many of the world's ranks have arrived at MPI_Init and MPI_Finalize, by node.
     pub(super) arrived: HashMap<usize, Arrivals>,
+    /// The first ranks of the worlds with which this one is connected, by node.
     pub(super) connected: HashMap<usize, Vec<u32>>,
-    /// Whether some rank left other than by MPI_Finalize.
+    /// Whether some rank of the world left other than by MPI_Finalize.
     pub(super) is_broken: bool,
     pub(super) is_ending: bool,
-    /// What its processes have counted, if the user wants that.
+    /// The counters of the world's processes on the nodes that have sent them; None if the user does not want
+    /// them.
     pub(super) counted: Option<Counted>,
 }
 
 impl SpreadWorld {
-    /// The first world, with the node of each rank.
+    /// Returns the first world of a job, whose ranks are on the nodes `node_of`.
     pub(super) fn of_job(node_of: &[u32]) -> SpreadWorld {
         SpreadWorld { living: node_of.iter().map(|node| *node as usize).collect(), ..SpreadWorld::default() }
     }
 
-    /// Prints what its processes have counted, once.
+    /// Prints the counters of the world's processes, if the user wants them. A second call prints nothing.
     pub(super) fn print_counted(&mut self) {
         if let Some(counted) = self.counted.take() {
             // One write, because others may be printing.

@@ -26,7 +26,8 @@ impl Root {
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
-    /// Carries out a request of rank `rank` on node `node`.
+    /// Carries out what rank `rank` on node `node` asks for: to spawn a world, or to publish or look up a
+    /// name.
     pub(super) fn asked(&mut self, node: usize, rank: u32, request: &[u8]) {
         let answer = match Request::from_bytes(request) {
             Ok(Request::Spawn(spawn)) => match self.spawn(node, rank, &spawn) {
@@ -125,7 +126,7 @@ impl Root {
         Ok((hosts, how))
     }
 
-    /// Answers the rank that waits for a spawned world.
+    /// Sends `answer` to the rank that waits in MPI_Comm_spawn for the world that begins at `first`.
     fn answer(&mut self, first: u32, answer: &Result<Vec<u8>>) {
         let Some(asker) = self.world(first).and_then(|world| world.asker.take()) else { return };
         if let Some(node) = self.askers.remove(&asker) {
@@ -231,7 +232,8 @@ impl Root {
         gone.into_iter().for_each(|first| self.numbers.free(first));
     }
 
-    /// Ends worlds, if others live; prints the sentence only the first time. Returns whether it did.
+    /// Ends the worlds that begin at `firsts` if other worlds live. Prints `sentence` only if none of them is
+    /// being ended yet. Returns whether other worlds live.
     pub(super) fn fail_some(&mut self, firsts: &[u32], sentence: &str, code: u8) -> bool {
         let is_meant = |world: &SpreadWorld| firsts.contains(&world.first);
         if self.worlds.iter().all(|world| is_meant(world) || world.is_over() || world.is_ending) {
@@ -246,7 +248,7 @@ impl Root {
         true
     }
 
-    /// Sends a new agent what the others know already.
+    /// Sends a new agent the frames from which it learns what the other agents know already.
     pub(super) fn catch_up(&mut self, node: usize) {
         let agent = &mut self.agents[node];
         for world in &self.worlds {
