@@ -11,9 +11,9 @@ use crate::mpirun::command::arguments::Readers;
 /// How many bytes of standard input may be on the way to the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
-/// The standard input of a rank: our own one, if it is the job's (`is_ours`) and no other rank reads it; or a
-/// pipe that [`pump`] fills. A rank leads a process group of its own, so a terminal would stop it if it read
-/// there.
+/// Returns the standard input of a rank: our own one, if it is the job's (`is_ours`) and no other rank reads
+/// it; an empty one, if the rank is no reader; or else a pipe that [`pump`] fills. A rank leads a process
+/// group of its own, so a terminal would stop it if it read there.
 pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
@@ -24,14 +24,14 @@ pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     }
 }
 
-/// Our standard input.
+/// Returns a function that reads our standard input.
 pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send> {
     let mut terminal = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?);
     Ok(move |buffer: &mut [u8]| terminal.read(buffer))
 }
 
-/// Copies what `read` returns to all `ranks` until `read` or all ranks end, in a thread for which nothing
-/// waits.
+/// Starts a thread, for which nothing waits, that writes all that `read` returns to each of `ranks`, until
+/// `read` or all ranks end.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
     read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
@@ -43,7 +43,7 @@ pub fn pump(
     std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
 }
 
-/// Passes what `read` returns to `each`, until `read` ends or `each` returns false.
+/// Passes all that `read` returns to `each`, until `read` comes to its end or `each` returns false.
 pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     loop {
@@ -58,12 +58,13 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
     }
 }
 
-/// How many bytes of standard input the ranks have not taken yet.
+/// The number of bytes of standard input that are on the way to the ranks, shared by the threads that send
+/// and receive.
 #[derive(Clone, Default)]
 pub struct Credit(Arc<(Mutex<usize>, Condvar)>);
 
 impl Credit {
-    /// Notes that ranks have taken `bytes` bytes.
+    /// Notes that the ranks have taken `bytes` bytes, and wakes a thread that waits in `take`.
     pub fn give_back(&self, bytes: usize) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +72,8 @@ impl Credit {
         changed.notify_all();
     }
 
-    /// Counts `bytes` bytes, and calls `send`. Waits while too many bytes are on the way.
+    /// Notes that `bytes` more bytes are on the way, and calls `send`, which sends them. Then waits while
+    /// more than [`INPUT_BYTES_MAX`] are on the way.
     pub fn take(&self, bytes: usize, send: impl FnOnce()) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);

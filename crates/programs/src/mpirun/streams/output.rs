@@ -20,27 +20,29 @@ use crate::mpirun::command::arguments::Global;
 use crate::mpirun::wire::frame::{OutputStream, ToRoot};
 use crate::mpirun::wire::uplink::Uplink;
 
-/// The longest line. Longer ones are broken, so that a stream without newlines takes no memory.
+/// The most bytes of a line that a rank prints. A longer line is broken, so that a stream without newlines
+/// takes no memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
 /// How long an unfinished line (a prompt, a progress bar) waits for its end before it is shown.
 const PATIENCE_NS: i64 = 100_000_000;
 
-/// How lines of ranks are shown, and where.
+/// How the lines that ranks print are shown, and into which files they go.
 #[derive(Clone, Debug, Default)]
 pub struct Style {
-    /// `[3] ` before every line.
+    /// Whether every line begins with the rank: `[3] ` (`--label`).
     pub label: bool,
-    /// `[1,3]<stdout>: ` before every line.
+    /// Whether every line begins with world, rank and stream: `[1,3]<stdout>: ` (`--tag-output`).
     pub tag: bool,
-    /// The time before every line.
+    /// Whether every line begins with the time (`--timestamp-output`).
     pub stamp: bool,
-    /// A file for every rank, with `%r` and the like in its name, by [`OutputStream`].
+    /// The pattern of the files' names, such as `out.%r`, for standard output and for standard error. None if
+    /// that stream goes to ours.
     pub files: [Option<String>; 2],
 }
 
 impl Style {
-    /// What the command line asks for.
+    /// Returns the style that the command line asks for.
     pub fn of(global: &Global) -> Style {
         let file = |pattern: &Option<String>, ending: &str| {
             let all = global.output_filename.as_ref();
@@ -55,7 +57,7 @@ impl Style {
         }
     }
 
-    /// The prefix of a rank's lines, except the time.
+    /// Returns the start of each line that a rank of a world prints to the stream `to`, without the time.
     pub fn prefix(&self, world: u64, rank: u32, to: OutputStream) -> String {
         let job = world + 1;
         let stream = if to == OutputStream::Output { "stdout" } else { "stderr" };
@@ -63,7 +65,8 @@ impl Style {
         if self.tag { format!("{label}[{job},{rank}]<{stream}>: ") } else { label }
     }
 
-    /// The file that gets a rank's stream, or None if it goes to our streams.
+    /// Returns the path of the file that gets what a rank prints to the stream `to`, or None if that goes to
+    /// our own streams.
     pub fn file(&self, world: u64, rank: u32, host: &str, to: OutputStream) -> Option<PathBuf> {
         let mut path = String::new();
         let mut letters = self.files[to as usize].as_deref()?.chars();
@@ -82,15 +85,15 @@ impl Style {
     }
 }
 
-/// The rank's name: with its world, if that was spawned.
+/// Returns a rank's name for the user: `3`, or `2.3` in the spawned world 2.
 fn name(world: u64, rank: u32) -> String {
     if world == 0 { rank.to_string() } else { format!("{world}.{rank}") }
 }
 
-/// Where lines are written.
+/// The place to which lines are written.
 enum OutputEnd {
     File(File),
-    /// A stream of the root in another process.
+    /// A standard stream of the root, which is in another process: lines go there as frames.
     Upward(Arc<dyn Uplink>, OutputStream),
 }
 
@@ -106,22 +109,22 @@ impl OutputEnd {
     }
 }
 
-/// A file or stream for lines.
+/// A file or stream to which lines are written, with its state.
 struct Sink {
     end: OutputEnd,
-    /// The stream or file, as the user reads it.
+    /// The name of the stream or path of the file, as text for the user.
     name: String,
-    /// Whether writing there has failed.
+    /// Whether writing to the file or stream has failed, so that no more is written there.
     broken: AtomicBool,
 }
 
 struct RankStream {
     pipe: OwnedFd,
-    /// The prefix of every line, if there is one.
+    /// What every line begins with, besides the time; None if nothing.
     label: Option<Arc<str>>,
     stamp: bool,
     sink: Arc<Sink>,
-    /// The bytes of an unfinished line.
+    /// The bytes of the line of which the end has not come yet.
     unfinished: Vec<u8>,
 }
 
@@ -131,19 +134,19 @@ impl RankStream {
     }
 }
 
-/// The thread that passes output on, as the thread that watches processes sees it.
+/// A handle to the thread that passes on what ranks print; the thread that watches processes holds it.
 pub struct Forwarder {
     thread: JoinHandle<()>,
     shared: Arc<ForwarderShared>,
-    /// Our own streams, by [`OutputStream`].
+    /// Standard output and standard error of the job, by [`OutputStream`].
     own: [Arc<Sink>; 2],
-    /// The files by path: ranks may share one.
+    /// The files that were opened for ranks, by path: ranks may share one.
     files: HashMap<PathBuf, Arc<Sink>>,
-    /// Wakes the thread.
+    /// The pipe by which the thread is woken.
     wake: OwnedFd,
 }
 
-/// What the thread that watches tells the thread that passes output on.
+/// What the thread that watches processes tells the thread that passes output on: new pipes, and the end.
 #[derive(Default)]
 struct ForwarderShared {
     stop: AtomicBool,
@@ -151,8 +154,8 @@ struct ForwarderShared {
 }
 
 impl Forwarder {
-    /// Starts the thread without any stream. Lines go to this process's streams if they are the job's
-    /// (`is_ours`).
+    /// Starts the thread that passes output on, without any pipe of a rank. Lines go to the streams of this
+    /// process if they are the job's (`is_ours`), else as frames to the root.
     pub fn start(uplink: Arc<dyn Uplink>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let own = |to: OutputStream| {
@@ -174,7 +177,7 @@ impl Forwarder {
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
 
-    /// Passes on what a rank of a world prints into `pipe`.
+    /// Hands the thread a pipe into which a rank of a world prints to the stream `to`.
     pub fn add(
         &mut self,
         pipe: OwnedFd,
@@ -213,13 +216,13 @@ impl Forwarder {
         Ok(sink)
     }
 
-    /// Wakes the thread. A full pipe wakes it as well.
+    /// Wakes the thread that passes output on. A wake pipe that is full wakes it as well.
     fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
-    /// Waits until everything that ranks wrote is passed on. It is called when no rank lives any more, and
-    /// does not wait for what surviving descendants may still write.
+    /// Waits until the thread has passed on everything that ranks wrote. It is called when no rank lives any
+    /// more, and does not wait for what surviving descendants may still write.
     pub fn finish(self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
@@ -232,7 +235,7 @@ struct Pump {
     streams: Vec<RankStream>,
     shared: Arc<ForwarderShared>,
     uplink: Arc<dyn Uplink>,
-    /// Readable when `shared` has changed.
+    /// The pipe that is readable when `shared` has changed.
     woken: OwnedFd,
 }
 
@@ -270,7 +273,8 @@ impl Pump {
         }
     }
 
-    /// Reads stream `index` once, and drops it at its end. The caller's indices descend.
+    /// Reads once from the pipe of stream `index`, and removes the stream at its end; so the caller reads
+    /// streams with the highest index first.
     fn read(&mut self, index: usize, buffer: &mut [u8]) {
         let bytes = match rustix::io::read(&self.streams[index].pipe, &mut *buffer) {
             Ok(bytes) => bytes,
@@ -322,8 +326,8 @@ fn close(stream: &mut RankStream, uplink: &dyn Uplink) {
     }
 }
 
-/// Writes whole lines. If nobody reads our stream any more, the ranks' pipes are closed, so that ranks get
-/// SIGPIPE as they would without `mpirun`. Any other error ends the job.
+/// Writes whole lines of a rank to its file or stream. If nobody reads our stream any more, the ranks' pipes
+/// are closed, so that ranks get SIGPIPE as they would without `mpirun`. Any other error ends the job.
 fn write(stream: &RankStream, lines: &[u8], uplink: &dyn Uplink) {
     let sink = &stream.sink;
     let written = if stream.is_unlabelled() {

@@ -3,39 +3,42 @@
 //! `ToRoot::Clock`): the root notes when it asks and when the answer comes; the host answers with its own
 //! time.
 
-/// How often in a row a host is asked. The fastest of these answers counts.
+/// How many questions for its clock a host gets in one row. Only the fastest answer of a row counts.
 const ASKED: u32 = 12;
 /// The largest believable difference in speed between two clocks. A larger one is an error of the
 /// measurement.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// An answer. Its offset is wrong by at most half of the time that question and answer took.
+/// A host's answer to the question for its clock. Its offset is wrong by at most half of `took`, the time
+/// that question and answer took together. Times are in ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Answer {
     took: u64,
     /// The root's time in the middle between question and answer.
     at: u64,
-    /// What must be added to times of the host to get times of the root.
+    /// How much must be added to a time of the host to get the root's time.
     offset: i64,
 }
 
-/// The clock of a host.
+/// How far the clock of a host differs from the root's, from the answers that have come.
 #[derive(Debug, Default)]
 pub struct Clock {
     left: u32,
     best: Option<Answer>,
-    /// The best answers of the first row of questions and of the last.
+    /// The best answer of the first row of questions; None before that row is complete.
     first: Option<Answer>,
+    /// The best answer of the latest complete row.
     last: Option<Answer>,
 }
 
 impl Clock {
-    /// Starts a row of questions.
+    /// Starts a row of [`ASKED`] questions, of which the caller sends the first.
     pub fn start(&mut self) {
         (self.left, self.best) = (ASKED, None);
     }
 
-    /// Takes the answer to the question of time `sent`. Returns whether another question follows.
+    /// Takes an answer: the root asked at `sent`, the host's time was `there`, the answer came at `back`.
+    /// Returns whether another question follows in this row.
     pub fn receive(&mut self, sent: u64, there: u64, back: u64) -> bool {
         let Some(took) = back.checked_sub(sent) else { return false };
         let at = sent + took / 2;
@@ -50,7 +53,8 @@ impl Clock {
         self.left > 0
     }
 
-    /// What must be added to the host's time `there` to get the root's.
+    /// Returns how much must be added to the host's time `there` to get the root's time; 0 if the clock was
+    /// never measured.
     pub fn offset(&self, there: u64) -> i64 {
         let (Some(first), Some(last)) = (self.first.or(self.best), self.last.or(self.best)) else { return 0 };
         let apart = last.at.saturating_sub(first.at) as f64;

@@ -24,12 +24,12 @@ use crate::mpirun::command::arguments::{Global, RankProgram};
 
 /// The longest frame, in bytes.
 const FRAME_BYTES_MAX: usize = 256 << 20;
-/// The first bytes of an agent's greeting; the number of its build follows.
+/// The first bytes of an agent's greeting; the number of the agent's build follows.
 const MAGIC: [u8; 16] = *b"\0outboard-agent\n";
 /// A greeting's length in bytes.
 pub const GREETING_BYTES: usize = MAGIC.len() + 8;
 
-/// The greeting of an agent: [`MAGIC`] and 8 bytes with the number of its build.
+/// Returns the greeting of an agent: [`MAGIC`] and the number of its build in 8 bytes.
 pub fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -37,7 +37,8 @@ pub fn greeting() -> [u8; GREETING_BYTES] {
     bytes
 }
 
-/// Where in `bytes` the first greeting begins, and the build that it names.
+/// Returns where in `bytes` the first greeting begins, and the build that it names; None if there is no
+/// greeting.
 pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     let at = bytes.windows(GREETING_BYTES).position(|window| window.starts_with(&MAGIC))?;
     let build = bytes[at + MAGIC.len()..][..8].try_into().ok()?;
@@ -47,35 +48,37 @@ pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
 /// What an agent needs to know to start its part of the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// The number of the agent's node.
+    /// The number of the node that gets this frame.
     pub node: u32,
-    /// The nodes.
+    /// The hosts of the job, by the number of their node.
     pub nodes: Vec<JobNode>,
     /// The nodes that only run proxies: the first of them runs those of node 0, the second those of node 1,
     /// and so on.
     pub dpus: std::ops::Range<u32>,
-    /// The node of each rank.
+    /// The node of each rank of the first world.
     pub node_of: Vec<u32>,
-    /// The number that all packets between hosts carry.
+    /// A random number that all packets between hosts of this job carry, so that packets of others are
+    /// refused.
     pub secret: u64,
-    /// The environment of `mpirun`.
+    /// The environment variables of `mpirun`, as names and values.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder in which `mpirun` was started.
     pub directory: PathBuf,
     /// The options for the whole job.
     pub global: Global,
-    /// The programs, in the order of their ranks.
+    /// The programs of the command line, in the order of their ranks.
     pub programs: Vec<RankProgram>,
-    /// The number of the job, or None if there is only one host.
+    /// The job's random number, the same on all hosts, or None if there is only one host.
     pub job: Option<u64>,
-    /// `Tuning::libraries` of the root's table: all hosts must use the same. None if there is only one host.
+    /// The values in the root's table of tuning for collective libraries (`Tuning::libraries`): all hosts
+    /// must use the same. None if there is only one host.
     pub libraries: Option<Vec<u64>>,
-    /// MPI_UNIVERSE_SIZE, if it is not the number of ranks.
+    /// The value of MPI_UNIVERSE_SIZE, or None if it is the number of ranks.
     pub universe: Option<u32>,
 }
 
 impl Start {
-    /// The node whose ranks the proxies of this node serve, or None if this node has ranks itself.
+    /// Returns the node whose ranks the proxies of this node serve, or None if this node has ranks itself.
     pub fn serves(&self) -> Option<u32> {
         self.dpus.contains(&self.node).then(|| self.node - self.dpus.start)
     }
@@ -98,19 +101,19 @@ pub struct JobNode {
 /// A world that MPI_Comm_spawn starts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewWorld {
-    /// The number of the world.
+    /// The id of the world: the first world is 0, the first that is spawned 1, and so on.
     pub id: u64,
     /// The world's first rank in the segment.
     pub first: u32,
     /// The node of each rank of the world.
     pub node_of: Vec<u32>,
-    /// How many processes each program has.
+    /// How many ranks run each program of the request.
     pub counts: Vec<u64>,
     /// The rank that called MPI_Comm_spawn.
     pub asker: u32,
-    /// The request of that rank, a `launcher::Spawn`.
+    /// The request of the rank `asker`: a `launcher::Spawn` in bytes.
     pub spawn: Vec<u8>,
-    /// How many nodes the job has now.
+    /// How many nodes the job has, including those that were added for this world.
     pub nodes: u32,
 }
 
@@ -123,17 +126,17 @@ pub struct Arrivals {
     pub leaving: u32,
 }
 
-/// The stream of `mpirun` to which output of a rank goes.
+/// One of the two streams of `mpirun` to which ranks' output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutputStream {
-    /// Our standard output.
+    /// The standard output of `mpirun`.
     Output,
-    /// Our standard error.
+    /// The standard error of `mpirun`.
     Error,
 }
 
 impl OutputStream {
-    /// The stream's name, as the user reads it.
+    /// Returns the stream's name, as text for the user.
     pub fn name(self) -> &'static str {
         match self {
             OutputStream::Output => "standard output",
@@ -142,7 +145,8 @@ impl OutputStream {
     }
 }
 
-/// The number of an endpoint and its name. An empty name: the process, a proxy, has ended.
+/// The number of an endpoint, and its name as the network knows it. An empty name says that the endpoint, a
+/// proxy, has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
 /// A frame from the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the
@@ -170,23 +174,23 @@ pub type EndpointName = (u32, Vec<u8>);
 pub enum ToAgent {
     /// Start your ranks. This is always the first frame.
     Start(Box<Start>),
-    /// Endpoints of other nodes.
+    /// The names of endpoints on other nodes.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
     Arrived { first: u32, arrivals: Arrivals },
-    /// Start a world. Some of its ranks may be yours.
+    /// Start your ranks of a spawned world, if it has any on your node, and enter the world.
     StartWorld(Box<NewWorld>),
-    /// The answer to what rank `rank` has asked for, as `launcher::answer` writes it.
+    /// The answer to the request of rank `rank`, in bytes as `launcher::answer` writes it.
     Answer { rank: u32, bytes: Vec<u8> },
     /// End your ranks of a world that has failed to start.
     UndoWorld { first: u32 },
-    /// The worlds to which ranks of a world on other nodes are connected.
+    /// The worlds with which the world that begins at `first` is connected on other nodes.
     Connected { first: u32, to: Vec<u32> },
     /// Ports that other nodes have closed.
     PortsClosed(Vec<u64>),
-    /// No rank of a world lives any more.
+    /// No rank of the world that begins at `first` lives on any node any more.
     Over { first: u32 },
-    /// Bytes for the ranks that read standard input; no bytes at its end.
+    /// A piece of standard input for the ranks that read it; an empty one is its end.
     Input(Vec<u8>),
     /// SIGUSR1: report what the ranks wait for. Another signal: send it to them.
     Signal(i32),
@@ -223,17 +227,17 @@ pub enum ToAgent {
 /// | `Alive` | every 2 s, if the root is another process | nothing |
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRoot {
-    /// Endpoints of this node.
+    /// The names of endpoints on this node.
     Names(Vec<EndpointName>),
     /// How many ranks of the world that begins at `first` have arrived on this node so far.
     Arrived { first: u32, arrivals: Arrivals },
-    /// What rank `rank` asks for, a `launcher::Request`.
+    /// The request of rank `rank`: a `launcher::Request` in bytes.
     Ask { rank: u32, request: Vec<u8> },
-    /// All ranks of a spawned world on this node have come to MPI_Init.
+    /// All ranks on this node of the spawned world that begins at `first` have come to MPI_Init.
     Born { first: u32 },
-    /// Why a spawned world cannot start on this node.
+    /// The spawned world that begins at `first` cannot start on this node, for the reason in `sentence`.
     FailedToStart { first: u32, sentence: String },
-    /// The worlds to which ranks of a world on this node are connected.
+    /// The worlds with which the world that begins at `first` is connected on this node.
     Connected { first: u32, to: Vec<u32> },
     /// Ports that this node has closed.
     PortsClosed(Vec<u64>),
@@ -241,9 +245,10 @@ pub enum ToRoot {
     Counted { first: u32, counted: Counted },
     /// What a process of this node has recorded for the trace.
     Traced(TracePart),
-    /// No rank of a world lives on this node any more. `is_broken`: some left other than by MPI_Finalize.
+    /// No rank of the world that begins at `first` lives on this node any more. `is_broken` says whether some
+    /// rank left other than by MPI_Finalize.
     Over { first: u32, is_broken: bool },
-    /// What ranks print, mostly in whole lines.
+    /// Bytes that ranks have printed, mostly whole lines, and the stream to which they go.
     Output(OutputStream, Vec<u8>),
     /// A line of the agent's own, for the user.
     Print(String),
@@ -265,14 +270,14 @@ pub enum ToRoot {
 }
 
 impl ToRoot {
-    /// The failure that output of ranks cannot be written.
+    /// Returns the frame which says that output of ranks could not be written to `what`.
     pub fn not_written(what: &str, error: &io::Error) -> ToRoot {
         let sentence = format!("cannot write {what}: {error}; ending the job");
         ToRoot::Failed { worlds: Vec::new(), sentence, code: 1 }
     }
 }
 
-/// Sends a frame.
+/// Writes a frame: its length, then its bytes.
 pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
@@ -281,7 +286,7 @@ pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Receives a frame, or None at the stream's end.
+/// Reads a frame. Returns None if the stream ends before it.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {

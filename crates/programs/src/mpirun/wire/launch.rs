@@ -18,22 +18,23 @@ use crate::mpirun::place::hosts;
 
 /// The hidden first argument of an agent.
 pub const AGENT: &str = "--agent";
-/// How many commands a process starts at most by default, if they are ssh, rsh or srun.
+/// The most commands (ssh, rsh or srun) that one process starts, unless OUTBOARD_LAUNCH_FANOUT says
+/// otherwise.
 const FANOUT: usize = 32;
 
-/// A host that gets an agent.
+/// A host on which an agent is to be started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentHost {
-    /// The number of its node.
+    /// The number of the host's node.
     pub node: u32,
-    /// The host's name, as a launcher's command takes it.
+    /// The host's name, as ssh or another launcher's command takes it.
     pub name: String,
 }
 
 /// The hidden first argument of a relay.
 pub const RELAY: &str = "--relay";
 
-/// What a relay is to do.
+/// The work of a relay: the hosts that it reaches, and the command by which it reaches them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Relay {
     pub launch: AgentCommand,
@@ -41,22 +42,24 @@ pub struct Relay {
     pub members: Vec<AgentHost>,
 }
 
-/// The command that reaches hosts; `mpirun` and its relays use the same.
+/// The command that starts `mpirun` on another host, such as ssh with its options. `mpirun` and its relays
+/// use the same.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// The words before the host's name, and what stands before the name in the same word.
+    /// The words of the command before the host's name.
     before: Vec<OsString>,
+    /// What stands before the host's name in the same word, such as `--nodelist=`; mostly empty.
     prefix: String,
-    /// The path of `mpirun`, as the command takes it.
+    /// The path of `mpirun` on the other host, quoted as the command needs it.
     program: OsString,
-    /// Whether no such command is needed for the host on which it would be given.
+    /// Whether an agent on this host is started without the command.
     has_shortcut: bool,
-    /// How many commands a process starts at most.
+    /// The most commands that one process starts.
     pub fanout: usize,
 }
 
 impl AgentCommand {
-    /// The command that the user chose, or else the one that the environment suggests.
+    /// Returns the command that the user chose, or else the one that the environment suggests.
     pub fn of(global: &Global, fanout: Option<u64>) -> AgentCommand {
         let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
         let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
@@ -104,13 +107,13 @@ impl AgentCommand {
         }
     }
 
-    /// A host's name that means the same host on every host: `localhost` does not.
+    /// Returns a name for `host` that means the same host everywhere: this host's own name for `localhost`.
     pub fn name(&self, host: &str) -> String {
         let own = sys::host::name();
         if self.has_shortcut && hosts::is_here(host, &own) { own } else { host.to_owned() }
     }
 
-    /// The command that starts `mpirun` on a host with the hidden argument `word`.
+    /// Returns the command that starts `mpirun` on a host with `word` as its hidden first argument.
     pub fn command(&self, host: &str, word: &str) -> Command {
         if self.has_shortcut && hosts::is_here(host, &sys::host::name()) {
             return AgentCommand::here(word);
@@ -121,21 +124,22 @@ impl AgentCommand {
         command
     }
 
-    /// The command that starts `mpirun` on this host.
+    /// Returns the command that starts `mpirun` on this host with the hidden argument `word`.
     pub fn here(word: &str) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "mpirun".into()));
         command.arg(word);
         command
     }
 
-    /// Deals hosts out to commands. Each command reaches the first of its hosts.
+    /// Divides hosts into groups, at most `fanout` of them, one for each command. A command reaches the first
+    /// host of its group, and a relay there the others.
     pub fn groups<'a>(&self, members: &'a [AgentHost]) -> impl Iterator<Item = &'a [AgentHost]> {
         let (hosts, commands) = (members.len(), members.len().min(self.fanout));
         (0..commands).map(move |at| &members[at * hosts / commands..(at + 1) * hosts / commands])
     }
 }
 
-/// A path quoted so that a remote shell takes it for one word.
+/// Returns a path, quoted so that a remote shell takes it for one word.
 fn quoted(path: &Path) -> OsString {
     match shlex::try_quote(&path.to_string_lossy()) {
         Ok(word) => word.into_owned().into(),

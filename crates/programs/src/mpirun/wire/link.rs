@@ -21,7 +21,8 @@ use super::frame::{self, OutputStream, ToAgent, ToRoot};
 use super::launch::{AGENT, AgentCommand, AgentHost, RELAY, Relay};
 use crate::mpirun::command::say::Refusal;
 
-/// How many bytes are kept of what a launcher's command prints before the agent's greeting.
+/// How many bytes are kept, as a reason for the user, of what a launcher's command prints before the agent's
+/// greeting.
 const NOISE_BYTES_KEPT: usize = 4 << 10;
 
 /// Something that happened to an agent.
@@ -33,18 +34,18 @@ pub enum AgentEvent {
     Frame(ToRoot),
     /// The agent's command wrote a line to standard error.
     Line(String),
-    /// The command writes no more lines to standard error.
+    /// The standard error of the agent's command has ended.
     LinesEnded,
     /// The agent sends nothing more. The text says what became of its command.
     Closed(String),
 }
 
-/// Where threads report events.
+/// The one to whom the threads that read from agents report events.
 #[derive(Clone)]
 pub enum Listener {
-    /// The thread of `mpirun` that waits in `Root::wait`.
+    /// The root, in its own process: its thread takes the events from a queue, and is woken by a pipe.
     Root { events: Sender<(usize, AgentEvent)>, wake: Arc<OwnedFd> },
-    /// The process that started this relay.
+    /// The root in another process, if this process is a relay: events go to the relay's standard output.
     Upward(Arc<Mutex<File>>),
 }
 
@@ -71,12 +72,14 @@ pub struct AgentLink {
     child: Arc<Mutex<Child>>,
     pub queue: Sender<(u32, ToAgent)>,
     has_greeted: Arc<AtomicBool>,
-    /// Whether output from this link is being printed now. The reader of our output may be slow then.
+    /// Whether output from this link is being printed now. As the reader of our output may be slow, a silent
+    /// agent counts as living then.
     pub is_printing: Arc<AtomicBool>,
 }
 
 impl AgentLink {
-    /// Reaches the hosts `members`: a single one by its own agent, several by a relay on the first.
+    /// Starts the command that reaches the hosts `members`: a single host by its own agent, several by a
+    /// relay on the first. Returns the link to it.
     pub fn to(
         launch: &AgentCommand,
         members: &[AgentHost],
@@ -144,7 +147,8 @@ impl AgentLink {
         let _ = self.queue.send((node, frame));
     }
 
-    /// Whether the other end has greeted, and so will notice our end.
+    /// Whether the agent or relay at the other end has greeted, so that it will notice when we close the
+    /// link.
     pub fn has_greeted(&self) -> bool {
         self.has_greeted.load(Ordering::Relaxed)
     }
@@ -154,7 +158,8 @@ impl AgentLink {
         let _ = lock(&self.child).kill();
     }
 
-    /// Closes our ends of the pipes, and waits for the command to end.
+    /// Closes our ends of the command's pipes, and waits for its end; kills it if that does not come within a
+    /// second.
     pub fn close(self) {
         drop(self.queue);
         let mut child = lock(&self.child);
@@ -175,7 +180,8 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal
     started.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
 }
 
-/// Sends frames to a command, until one side is gone.
+/// Writes frames from the queue `frames` to the standard input of a command, until the queue or the command
+/// has ended. A relay gets its work first.
 fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, ToAgent)>) {
     let is_relay = relay.is_some();
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
@@ -196,7 +202,7 @@ fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u3
     }
 }
 
-/// The thread that receives what comes through a link.
+/// The state of the thread that receives what an agent or relay sends through a link.
 struct LinkReader {
     nodes: Vec<u32>,
     is_relay: bool,
@@ -207,7 +213,7 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Receives until the link ends.
+    /// Receives frames until the link ends, and reports them and its end.
     fn receive_all(self, output: ChildStdout) {
         let mut output = BufReader::new(output);
         let (greeting, noise) = read_greeting(&mut output);
@@ -265,8 +271,8 @@ impl LinkReader {
     }
 }
 
-/// Waits for the greeting behind what a shell prints, however long. Returns the number of the build, and the
-/// end of what was printed.
+/// Reads until the greeting, which a shell's output may precede. Returns the number of the agent's build
+/// (None if no greeting came), and the end of that output.
 fn read_greeting(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     let mut noise = Vec::new();
     while let Ok(more) = output.fill_buf()
@@ -286,13 +292,14 @@ fn read_greeting(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     (None, noise)
 }
 
-/// The last line that is not empty.
+/// Returns the last line of `noise` that is not empty, or None if all are.
 fn last_line(noise: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(noise);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Waits up to a second for a command: a process that it has started may keep it.
+/// Waits up to a second for the end of a command, and returns its status. None if it has not ended: a process
+/// that it has started may keep it.
 pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..100 {
         match child.try_wait() {
@@ -303,7 +310,7 @@ pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// Prints what ranks print.
+/// Writes bytes that ranks have printed to our own stream `to`.
 fn print(to: OutputStream, bytes: &[u8]) -> std::io::Result<()> {
     match to {
         OutputStream::Output => {

@@ -55,7 +55,8 @@ fn run() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Starts what can be started; reports the reason for each host that cannot be reached.
+/// Starts an agent on the relay's own host, and the commands that reach the other hosts. Returns the links to
+/// them, and reports the reason for each host that cannot be reached.
 fn start(relay: &Relay, listener: &Listener) -> Vec<AgentLink> {
     let mut links = Vec::new();
     let Some((own, others)) = relay.members.split_first() else { return links };

@@ -8,25 +8,25 @@ use serde::{Deserialize, Serialize};
 use telemetry::{Counter, CounterPage, Operations, Sum, summary};
 use transport::shm::Segment;
 
-/// What the processes of a world have counted on one node.
+/// The counters of a world's processes on one node or, once added, on several.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// What each rank has counted.
+    /// The counters and sums of each rank.
     ranks: Vec<RankCounts>,
-    /// The counters of the node's proxies.
+    /// The counters of each proxy of the node, in the order of [`Counter::ALL`].
     proxies: Vec<Vec<u64>>,
-    /// The age of the job, in nanoseconds.
+    /// How long the job had run when the world ended, in nanoseconds; on several nodes the longest.
     age_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct RankCounts {
     counters: Vec<u64>,
-    /// Function and comm, and the sums in the order of [`Sum::ALL`].
+    /// For each function and comm: their names, and the rank's sums in the order of [`Sum::ALL`].
     operations: Vec<(String, Vec<u64>)>,
 }
 
-/// All counters of a process, in the order of [`Counter::ALL`].
+/// Returns the values of all counters of a process, in the order of [`Counter::ALL`].
 fn values(page: &CounterPage) -> Vec<u64> {
     Counter::ALL.iter().map(|counter| page.value(*counter)).collect()
 }
@@ -36,17 +36,17 @@ fn proxies(segment: &Segment) -> Vec<Vec<u64>> {
 }
 
 impl Counted {
-    /// What the proxies of this segment have counted, for ranks that run on another host.
+    /// Returns the counters of this segment's proxies alone, for ranks that run on another host.
     pub fn of_proxies(segment: &Segment) -> Counted {
         Counted { ranks: Vec::new(), proxies: proxies(segment), age_ns: 0 }
     }
 
-    /// Whether this is of proxies only.
+    /// Whether these are counters of proxies only.
     pub fn is_of_proxies(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// What the processes of this segment have counted for the world whose first rank is `first`.
+    /// Returns the counters of this segment's processes for the world whose first rank is `first`.
     pub fn here(segment: &Segment, first: u32) -> Counted {
         let sums = |row: &telemetry::OperationRow| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
         let rank = |rank| {
@@ -61,14 +61,14 @@ impl Counted {
         }
     }
 
-    /// Adds what was counted on another node.
+    /// Adds the counters of the same world on another node.
     pub fn add(&mut self, other: Counted) {
         self.ranks.extend(other.ranks);
         self.proxies.extend(other.proxies);
         self.age_ns = self.age_ns.max(other.age_ns);
     }
 
-    /// The table and the sentences that the user reads.
+    /// Returns the table of counters and the sentences about them, as text for the user.
     pub fn text(&self) -> String {
         let page = |values: &Vec<u64>| {
             let page = Box::new(CounterPage::new());

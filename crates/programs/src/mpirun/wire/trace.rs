@@ -12,17 +12,17 @@ use transport::shm::Segment;
 use super::clock::Clock;
 use crate::mpirun::command::say::say;
 
-/// What one process has recorded.
+/// The records of one process for the trace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TracePart {
     is_proxy: bool,
     number: u32,
-    /// The records, or None for a process that never came to MPI_Init.
+    /// The process's records in the form of its file, or None for a process that never came to MPI_Init.
     records: Option<Vec<u8>>,
 }
 
-/// Takes and removes the parts of `file` that the processes of a segment wrote; only its first `used` ranks
-/// were ever used. The proxies of a node are numbered after those of the nodes before it.
+/// Reads and removes the files beside `file` in which this segment's processes kept their records. Only the
+/// first `used` ranks of the segment were ever used. Proxies are numbered after those of the nodes before.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<ProcessName> =
@@ -41,8 +41,8 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = T
     })
 }
 
-/// Writes `file` from parts with the number of their node; `clocks` are those of the nodes. Returns how many
-/// parts were missing; if all were missing, no file is written.
+/// Writes `file` from the parts of all processes, each with its node; `clocks` are the nodes' clocks. Returns
+/// how many processes have no records; if none has any, no file is written.
 pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) -> std::io::Result<usize> {
     parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
     let count = parts.len();
@@ -63,7 +63,7 @@ pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) 
     Ok(missing)
 }
 
-/// Writes the trace that the user asked for, from the parts of all processes.
+/// Writes the trace into `file`, and tells the user if records are missing or the file cannot be written.
 pub fn write_all(file: &Path, parts: Vec<(usize, TracePart)>, clocks: &[Clock]) {
     match write(file, parts, clocks) {
         Ok(0) => {}

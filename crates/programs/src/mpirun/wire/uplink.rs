@@ -12,27 +12,28 @@ use super::frame::{self, ToRoot};
 use super::link::{AgentEvent, Listener};
 use crate::mpirun::command::say::Refusal;
 
-/// How often each side of a pipe sends a pulse.
+/// How often the root and an agent in another process send each other a pulse, which says that they live.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// A process that looks so much later than the last time stood still itself, as on a suspended machine.
+/// The gap between two looks at the clock from which on a process concludes that it stood still itself, as on
+/// a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
-/// How an agent reaches the root.
+/// The way by which an agent's frames get to the root.
 pub trait Uplink: Send + Sync {
     /// Sends a frame to the root. The end of the root is noticed elsewhere.
     fn send(&self, frame: ToRoot);
 
-    /// Has the root print a line of the agent's own.
+    /// Sends the root a line of the agent's own, which the root prints.
     fn say(&self, sentence: &str) {
         self.send(ToRoot::Print(sentence.to_owned()));
     }
 }
 
-/// The standard output of an agent's process.
+/// The way to a root in another process: the standard output of the agent's process.
 pub struct PipeUplink(Mutex<File>);
 
 impl PipeUplink {
-    /// Duplicates the standard output of this process.
+    /// Returns the way that leads over the standard output of this process.
     pub fn open() -> std::io::Result<PipeUplink> {
         let output = std::io::stdout().as_fd().try_clone_to_owned()?;
         Ok(PipeUplink(Mutex::new(output.into())))
@@ -50,7 +51,7 @@ impl Uplink for PipeUplink {
     }
 }
 
-/// The queue of a root, for the agent in its process.
+/// The way to a root in the same process: the root's queue of events.
 pub struct QueueUplink {
     pub listener: Listener,
     /// The number of the agent's node.
@@ -63,7 +64,8 @@ impl Uplink for QueueUplink {
     }
 }
 
-/// Our standard input without a buffer: what the agent's first step does not read is left for the second.
+/// Opens our standard input without a buffer: what the agent's first step does not read is left for the
+/// second.
 pub fn input() -> Result<File, Refusal> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))
