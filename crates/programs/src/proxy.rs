@@ -19,7 +19,8 @@ Options:
   -h, --help     Print help
   -V, --version  Print version";
 
-/// The program: serves until its ranks have gone, and returns the exit code. `word` is its first argument.
+/// Runs `outboard-proxy`: serves until its ranks have gone, and returns the exit code. `word` is its first
+/// argument.
 pub fn run(word: Option<OsString>) -> u8 {
     match word.as_ref().map(|word| word.to_string_lossy()).as_deref() {
         None => {}
@@ -73,7 +74,7 @@ pub fn run(word: Option<OsString>) -> u8 {
     0
 }
 
-/// Opens the memory of ranks on another computer; None if the ranks are on this one.
+/// Opens the memory of ranks on another computer, for a proxy on a DPU. None if the ranks are on this one.
 fn import(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Import>>> {
     if !segment.has_dpu() {
         return Ok(None);

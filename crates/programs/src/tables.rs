@@ -7,27 +7,29 @@ use std::path::{Path, PathBuf};
 
 use tuning::{Machine, Tuning, TuningTable};
 
-/// The folder of tables for all users of a machine.
+/// The folder of tuning tables for all users of a machine.
 const SYSTEM: &str = "/var/cache/outboard/tuning";
-/// The longest file that is read as a table.
+/// The most bytes that are read of a file that should be a table.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The tuning with which a job starts.
+/// The tuning values with which a job starts, and where they come from.
 #[derive(Debug, Default)]
 pub struct FoundTuning {
     pub tuning: Tuning,
-    /// The table from which it comes.
+    /// The file of the table that has the values, or None if they are the built-in ones.
     pub path: Option<PathBuf>,
-    /// What is wrong with a table that was ignored, because no setting names it.
+    /// What is wrong with a table that was ignored because no setting names it; None if nothing.
     pub complaint: Option<String>,
 }
 
-/// The folder into which `outboard tune` writes a table, for its user or for all users.
+/// Returns the folder into which `outboard tune` writes a table, for all users or for this one; None if this
+/// user has no folder for caches.
 pub fn folder(for_all: bool) -> Option<PathBuf> {
     if for_all { Some(SYSTEM.into()) } else { settings::cache_folder().map(|cache| cache.join("tuning")) }
 }
 
-/// The tuning for the value of OUTBOARD_TUNING. Fails if the value names a file that is no table.
+/// Returns the tuning that a value of OUTBOARD_TUNING asks for. Fails if the value names a file that is no
+/// table.
 pub fn find(setting: &str) -> Result<FoundTuning, String> {
     match setting {
         "off" => Ok(FoundTuning::default()),
@@ -40,7 +42,7 @@ pub fn find(setting: &str) -> Result<FoundTuning, String> {
     }
 }
 
-/// The first table of this machine in these folders.
+/// Reads the first table of this machine in these folders; without one, returns the built-in values.
 fn find_in(folders: &[PathBuf]) -> FoundTuning {
     // The machine's name is needed only if there are tables.
     let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
@@ -74,14 +76,14 @@ fn read(path: &Path) -> Result<TuningTable, String> {
     TuningTable::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
-/// The values of this machine's table in a folder; empty if there is no such table.
+/// Returns the rows and values of this machine's table in a folder; empty if there is no such table.
 pub fn values_in(folder: &Path) -> Vec<(usize, u64)> {
     let machine = Machine::this();
     let table = read(&folder.join(machine.file_name())).ok().filter(|table| table.machine == machine);
     table.map_or(Vec::new(), |table| table.values)
 }
 
-/// Writes a table. The file appears as a whole or not at all.
+/// Writes a table into a folder, and returns its path. The file appears as a whole or not at all.
 pub fn write(folder: &Path, table: &TuningTable) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
     let aside = path.with_extension(format!("{}", std::process::id()));

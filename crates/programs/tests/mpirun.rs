@@ -18,7 +18,7 @@ fn mpirun() -> Command {
     command
 }
 
-/// The program of `examples/rank.rs`.
+/// Returns the path of the program of `examples/rank.rs`.
 fn rank() -> String {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_mpirun")).parent().unwrap().join("examples");
     folder.join("rank").to_str().unwrap().to_string()
@@ -43,7 +43,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// A process whose command line holds `marker`.
+/// Returns a process whose command line holds `marker`, or None if there is none.
 fn process_of(marker: &str) -> Option<rustix::process::Pid> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok().filter(|pid| *pid != std::process::id() as i32)?;
@@ -323,7 +323,7 @@ fn nothing_survives_mpirun_killed() {
     other.wait().unwrap();
 }
 
-/// The pid of a launcher's guardian.
+/// Returns the pid of a launcher's guardian.
 fn guardian_of(launcher: u32) -> u32 {
     let list = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
     let is_guardian = |pid: &u32| {
@@ -333,7 +333,7 @@ fn guardian_of(launcher: u32) -> u32 {
     list.split_whitespace().map(|pid| pid.parse().unwrap()).find(is_guardian).expect("a guardian")
 }
 
-/// Runs a shell's script, in which MPIRUN stands for our `mpirun`.
+/// Runs a shell's script, in which MPIRUN stands for our `mpirun`. Returns its exit code and its output.
 fn shell(script: &str) -> (Option<i32>, String) {
     let script = script.replace("MPIRUN", env!("CARGO_BIN_EXE_mpirun"));
     let output = Command::new("timeout").args(["60", "sh", "-c", &script]).output().unwrap();

@@ -40,7 +40,7 @@ impl Known {
         }
     }
 
-    /// The folder below share in which the shell looks.
+    /// Returns the folder below share/ in which this shell looks for completions.
     fn folder(self) -> &'static str {
         match self {
             Known::Bash => "bash-completion/completions",
@@ -68,7 +68,7 @@ impl Completion {
     }
 }
 
-/// The programs that users type, by their names.
+/// Returns the programs that users type, each with its name and clap's description of its command line.
 fn programs(outboard: Command) -> Vec<(&'static str, Command)> {
     let mut programs = vec![("outboard", outboard)];
     programs.extend(["mpirun", "mpiexec"].map(|name| (name, crate::mpirun::command())));

@@ -5,11 +5,12 @@ use fabric::{Libfabric, Provider, ProviderChoice, RULE, choose, offers};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// What libfabric offers, and the choice.
+/// What libfabric offers on this host, and what a job on several hosts would use.
 pub struct FabricReport {
-    /// The version and file of libfabric, and why this one is taken.
+    /// The version and the file of libfabric, and why this file is taken, in words.
     library: String,
-    /// The choice first, then what else may be taken in the order of the rule, then the rest.
+    /// The providers and interfaces that libfabric offers: first the one that a job uses, then what else may
+    /// be taken in the order of the rule, then the rest.
     offers: Vec<Offer>,
 }
 
@@ -22,8 +23,8 @@ struct Offer {
     is_chosen: bool,
 }
 
-/// Asks libfabric; `host` is the address by which a launcher would name this host. Fails if there is no
-/// libfabric, or it offers nothing suitable; the hosts of a job would print the same error.
+/// Asks libfabric what it offers; `host` is the address by which a launcher would name this host. Fails if
+/// there is no libfabric, or it offers nothing suitable; the hosts of a job would print the same error.
 pub fn find(host: Option<IpAddr>) -> Result<FabricReport, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let wanted = &ProviderChoice::of(settings);
@@ -58,7 +59,7 @@ pub fn find(host: Option<IpAddr>) -> Result<FabricReport, String> {
 }
 
 impl Offer {
-    /// Whether both are the same provider over the same interface, chosen or not.
+    /// Whether both offers are the same provider over the same interface and address.
     fn is_same_route(&self, other: &Offer) -> bool {
         (&self.provider, &self.domain, &self.address) == (&other.provider, &other.domain, &other.address)
     }

@@ -114,14 +114,14 @@ impl InfoCommand {
     }
 }
 
-/// All counters, one per line.
+/// Returns the names, units and meanings of all counters, one counter a line.
 fn counters() -> String {
     let line =
         |counter: &Counter| format!("{:<26} {:<12} {}\n", counter.name(), unit(*counter), counter.doc());
     Counter::ALL.iter().map(line).collect()
 }
 
-/// The unit of a counter.
+/// Returns the unit of a counter, in words.
 pub(super) fn unit(counter: Counter) -> &'static str {
     match counter.unit() {
         Unit::Count => "count",
@@ -130,7 +130,7 @@ pub(super) fn unit(counter: Counter) -> &'static str {
     }
 }
 
-/// A value that is chosen by measurement.
+/// A value that is chosen by measurement, as text for the user.
 struct Tuned {
     name: &'static str,
     value: String,
@@ -138,7 +138,7 @@ struct Tuned {
     doc: &'static str,
 }
 
-/// The tuning of a job that starts on this machine now.
+/// Returns the values that a job would use that starts on this machine now.
 fn tuned() -> Result<Vec<Tuned>, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let found = crate::tables::find(&settings.tuning)?;
@@ -175,7 +175,7 @@ fn count() -> String {
     format!("functions with a body: {with} of {}", functions().count())
 }
 
-/// Paths and machine, as name and value.
+/// Returns what is known of the installation and the machine, as names and values.
 fn facts() -> Vec<(&'static str, String)> {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let folder = own.parent().map(PathBuf::from).unwrap_or_default();
@@ -198,7 +198,7 @@ fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How much memory a rank may allocate in its arena, and how much of it processes map.
+/// Returns in words how much memory a rank may allocate in its arena, and how much of it processes map.
 fn arena() -> String {
     let shape = boot::shape(settings::get(), 1, 0, 0);
     format!(
@@ -208,7 +208,7 @@ fn arena() -> String {
     )
 }
 
-/// The value in this environment, with the default if that differs.
+/// Returns the value of a setting in this environment, with the default if that differs.
 fn value_of(row: &Setting) -> String {
     let default = if row.default.is_empty() { "(not set)" } else { row.default };
     match settings::text_in_environment(row).filter(|value| !value.is_empty()) {

@@ -9,14 +9,15 @@ use std::sync::atomic::Ordering;
 use sys::process::Stat;
 use transport::shm::{LocalRank, Segment, State};
 
-/// A running job of this user.
+/// A running job of this user, with its shared memory.
 pub struct RunningJob {
-    /// The pid of its `mpirun`, or of the program that runs alone.
+    /// The pid of the job's `mpirun`, or of the program if it runs alone; 0 if neither is known.
     pub pid: u32,
     pub segment: Segment,
 }
 
-/// All jobs, or the job whose `mpirun` or lone program has this pid. Fails if there is none.
+/// Returns all running jobs or, with `job`, the one whose `mpirun` or lone program has this pid. Fails if
+/// `job` names none.
 pub fn running(job: Option<u32>) -> Result<Vec<RunningJob>, String> {
     let mut jobs = find()?;
     // The agent of a job on several hosts is a child of its `mpirun`, if that runs on this host.
@@ -30,7 +31,7 @@ pub fn running(job: Option<u32>) -> Result<Vec<RunningJob>, String> {
     }
 }
 
-/// The jobs whose segment a process of this user holds open.
+/// Returns the jobs whose shared memory a process of this user holds open.
 fn find() -> Result<Vec<RunningJob>, String> {
     let mut found: HashMap<(u64, u64), RunningJob> = HashMap::new();
     let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
@@ -57,8 +58,8 @@ fn find() -> Result<Vec<RunningJob>, String> {
     Ok(found.into_values().collect())
 }
 
-/// The job behind a descriptor. None if the descriptor is of something else, or the job is known already. All
-/// descriptors of a job have one key.
+/// Opens the job's memory behind a descriptor in /proc, with the key that all descriptors of one job have.
+/// None if it is of something else, or the job is among `known`.
 fn open(path: &Path, known: &HashMap<(u64, u64), RunningJob>) -> Option<((u64, u64), Segment)> {
     std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
     let facts = std::fs::metadata(path).ok()?;
@@ -70,7 +71,7 @@ fn open(path: &Path, known: &HashMap<(u64, u64), RunningJob>) -> Option<((u64, u
     Some((key, Segment::attach(file.into()).ok()?))
 }
 
-/// The ranks of this segment: those that `mpirun` started, and spawned ones.
+/// Returns the ranks of a job that run in this segment: those that `mpirun` started, and spawned ones.
 pub fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
     let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
     let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();

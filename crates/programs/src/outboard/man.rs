@@ -37,7 +37,7 @@ impl Man {
     }
 }
 
-/// The page of `mpirun`. The closing text of its `--help` becomes sections here.
+/// Returns the manual page of `mpirun`. The closing text of its `--help` becomes sections here.
 fn mpirun() -> std::io::Result<Vec<u8>> {
     let man = clap_mangen::Man::new(crate::mpirun::command().version(env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
@@ -75,7 +75,7 @@ fn options(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// outboard-settings(7).
+/// Returns the manual page outboard-settings(7): every setting, its values and its default.
 fn settings_page() -> String {
     let mut text = String::from(
         ".TH outboard-settings 7 \"\" Outboard\n.SH NAME\noutboard-settings \\- environment variables that Outboard obeys\n\
@@ -96,7 +96,7 @@ fn settings_page() -> String {
     text + ".SH SEE ALSO\n.BR mpirun (1),\n.BR outboard\\-info (1),\n.BR outboard\\-counters (7)\n"
 }
 
-/// outboard-counters(7).
+/// Returns the manual page outboard-counters(7): every counter and its meaning.
 fn counters_page() -> String {
     let mut text = String::from(
         ".TH outboard-counters 7 \"\" Outboard\n.SH NAME\noutboard-counters \\- counters of Outboard, and MPI_T variables\n\
@@ -118,7 +118,7 @@ fn counters_page() -> String {
     text + ".SH SEE ALSO\n.BR outboard\\-top (1),\n.BR outboard\\-settings (7)\n"
 }
 
-/// The text, escaped so that roff prints it unchanged.
+/// Returns the text, escaped so that roff prints it unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     // A line that begins with a full stop or a quote would be a command of roff.

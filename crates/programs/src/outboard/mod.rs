@@ -44,7 +44,7 @@ enum OutboardTask {
     Man(man::Man),
 }
 
-/// The program. The first of `words` is its own name. Returns the exit code.
+/// Runs `outboard` with these words, of which the first is its own name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
     let arguments = match OutboardCommand::try_parse_from(words) {
         Ok(arguments) => arguments,
@@ -77,7 +77,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// The command line's description, for its manual pages and its completion.
+/// Returns clap's description of the command line, from which manual pages and completions are made.
 fn command() -> clap::Command {
     OutboardCommand::command()
 }

@@ -18,7 +18,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Returns only if the program cannot be started.
+    /// Becomes the program outboard-monitor. Returns only if that cannot be started, with the reason.
     pub fn run(&self) -> Result<String, String> {
         let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
         let program = here.with_file_name("outboard-monitor");

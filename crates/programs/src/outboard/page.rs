@@ -14,7 +14,7 @@ caption,th{font-weight:600}.scroll{overflow-x:auto}.n{text-align:left}.s{color:v
 pre{background:var(--box);padding:.7em;overflow:auto}a{color:inherit}.bar{display:inline-block;height:.75em;background:var(--ours)}\
 @media(max-width:40em){body{margin:1em auto;padding:0 .8em;font-size:14px}td,th{padding:.2em .4em}}";
 
-/// The start of a page; `style` is the page's own style.
+/// Returns the start of a page, with its title; `style` is the style sheet that only this page has.
 pub fn head(title: &str, style: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
@@ -23,7 +23,7 @@ pub fn head(title: &str, style: &str) -> String {
     )
 }
 
-/// Text as HTML, also between double quotes.
+/// Returns text as HTML, which may also stand between double quotes.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

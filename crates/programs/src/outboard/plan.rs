@@ -73,8 +73,8 @@ pub(super) struct Which {
     algorithm: Option<String>,
 }
 
-/// The collective of a name as settings (reduce_scatter), MPI (MPI_Reduce_scatter) or the tables
-/// (reduce-scatter) write it, and whether the name is that of the nonblocking one.
+/// Returns the collective that a name means, as settings (reduce_scatter), MPI (MPI_Reduce_scatter) or the
+/// tables (reduce-scatter) write it, and whether the name is that of the nonblocking one.
 pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
     let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
     let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
@@ -87,7 +87,8 @@ pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
 }
 
 impl Which {
-    /// The algorithms that the arguments name, at least one.
+    /// Returns the algorithms that the command line names, at least one. Fails if there is no such collective
+    /// or algorithm.
     pub(super) fn algorithms(&self) -> Result<Vec<&'static AlgorithmFacts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
@@ -105,7 +106,8 @@ impl Which {
 }
 
 impl Plan {
-    /// The steps, or the list of algorithms.
+    /// Returns the text to print: the steps of a schedule, the list of algorithms, or what is chosen for a
+    /// size.
     pub fn run(&self) -> Result<String, String> {
         if self.p2p {
             return protocols();
@@ -150,7 +152,8 @@ impl Plan {
         Ok(text)
     }
 
-    /// A schedule in words, with `--dpu` the side of each step, too.
+    /// Returns the steps of a schedule in words, one a line; with `--dpu` a line begins with who carries it
+    /// out.
     fn steps(&self, schedule: &Schedule) -> String {
         let words = schedule.to_string();
         if !self.dpu {
@@ -166,13 +169,13 @@ impl Plan {
 }
 
 impl Plan {
-    /// Which rank is on which node.
+    /// Returns on which node each rank is, as the command line says.
     fn placement(&self) -> Placement {
         let make = if self.round_robin { NodeMap::round_robin } else { NodeMap::by_node };
         Placement::of(make(self.ranks, self.nodes.min(self.ranks)))
     }
 
-    /// What is chosen for a call of this size, with proxies and without.
+    /// Returns in words what carries out a call of this size, with proxies and without.
     fn choice(
         &self,
         (collective, nonblocking): (Collective, bool),
@@ -240,8 +243,8 @@ impl Plan {
         Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
     }
 
-    /// The provider between the nodes: that of the command line, or that of a job on this host. None if there
-    /// is no libfabric.
+    /// Returns the libfabric provider between the nodes: the one of the command line, or the one that a job
+    /// on this host would use. None if there is no libfabric.
     fn network(&self, settings: &settings::Settings) -> Option<String> {
         let found = || {
             let wanted = fabric::ProviderChoice::of(settings);
@@ -251,7 +254,7 @@ impl Plan {
         self.fabric.clone().or_else(found)
     }
 
-    /// How many nodes there are, and what connects them, in words.
+    /// Returns in words how many nodes there are, and which provider connects them.
     fn nodes_over(&self, network: Option<String>) -> String {
         let over = match network {
             Some(network) => format!("over {network}"),
@@ -260,7 +263,7 @@ impl Plan {
         format!(" of {} nodes {over}", self.nodes)
     }
 
-    /// The schedule of an algorithm, in words.
+    /// Returns in words which algorithm the schedule has, and why.
     fn by(&self, algorithm: Algorithm, is_overruled: bool) -> String {
         let facts = algorithm.facts();
         let why = if is_overruled { "as the setting says" } else { "by the table" };
@@ -269,7 +272,8 @@ impl Plan {
         format!("a schedule, algorithm {} ({why}{order})", facts.name)
     }
 
-    /// The library that OUTBOARD_CCL names, for a call with an operator that the library has.
+    /// Returns the facts about the collective library that OUTBOARD_CCL names, for an operator that the
+    /// library has; None if the setting is off.
     fn library(
         &self,
         collective: Collective,
@@ -284,7 +288,7 @@ impl Plan {
     }
 }
 
-/// The protocols of messages, with the settings and the table of this machine.
+/// Returns a table of the protocols of messages, with the settings and the tuning of this machine.
 fn protocols() -> Result<String, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);
@@ -306,7 +310,7 @@ fn protocols() -> Result<String, String> {
         ))
 }
 
-/// The most ranks that are simulated to find what one of them sends.
+/// The most ranks for which `choice` simulates the collective to find how many bytes one rank sends.
 const RANKS_WEIGHED: u32 = 4096;
 
 #[cfg(test)]

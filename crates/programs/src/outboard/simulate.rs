@@ -78,15 +78,17 @@ enum NodeCarrier {
     Dpu,
 }
 
-/// The most nodes, and the most steps of all ranks: about as many as are simulated in some seconds.
+/// The most nodes that are simulated: as many as take some seconds.
 const NODES_MAX: u32 = 100_000;
+/// The most steps of all ranks together for which an algorithm is simulated: as many as take some seconds.
 const STEPS_MAX: u64 = 30_000_000;
 
-/// The time in which a rank offloads an operation (docs/measured/offload.md: 3 to 5 us), in picoseconds.
+/// How long a rank takes to hand an operation to a proxy (docs/measured/offload.md: 3 to 5 us), in ps.
 const HANDOVER_PS: u64 = 4_000_000;
 
 impl Simulate {
-    /// Prints each row as soon as it is known; large ones take seconds.
+    /// Simulates what the command line asks for, and prints each row as soon as it is known; large ones take
+    /// seconds. Returns an empty text.
     pub fn run(&self) -> Result<String, String> {
         let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
         let given = self.ranks.as_deref().map(settings::list).transpose()?;
@@ -121,7 +123,7 @@ impl Simulate {
         Ok(String::new())
     }
 
-    /// The network, and the proxies of its nodes.
+    /// Returns the network that the command line describes, with the proxies of its nodes.
     fn network(&self) -> Network {
         let unit = self.dpu.map(|unit| match unit {
             KnownDpu::BlueField2 => Dpu::BLUEFIELD_2,
@@ -145,7 +147,7 @@ impl Simulate {
         Network { skew_ps: self.skew_us.saturating_mul(1_000_000), proxies, ..network }
     }
 
-    /// The lines of the table for nodes.
+    /// Returns the lines of the table for `--nodes`, each of which is simulated when it is asked for.
     fn over_nodes(
         &self,
         nodes: Vec<u64>,
@@ -183,11 +185,11 @@ impl Simulate {
     }
 }
 
-/// The operation that is simulated.
+/// The operation that is simulated: a collective, or messages between neighbours.
 #[derive(Clone, Copy)]
 enum SimulatedOperation {
     Collective(Collective),
-    /// Messages to six neighbours.
+    /// Every rank sends messages to its six neighbours in three dimensions.
     Stencil,
 }
 
@@ -200,13 +202,13 @@ impl SimulatedOperation {
     }
 }
 
-/// A call on many nodes.
+/// One call that is simulated: the operation, its size, and the nodes of its ranks.
 struct SimulatedCall {
     choice: coll::AlgorithmChoice,
     operation: SimulatedOperation,
     bytes: u64,
     map: Arc<NodeMap>,
-    /// The network without proxies.
+    /// The network between the nodes, without any proxies.
     network: Network,
     seed: u64,
 }
@@ -216,14 +218,15 @@ impl SimulatedCall {
     const OVERLAP: &'static str =
         "  ranks by           ranks us  proxies by      proxies us    without us   with us   less  auto";
 
-    /// The algorithm that is chosen with or without a map of the nodes. None for messages, which have none.
+    /// Returns the algorithm that is chosen if the map of the nodes is known or not. None for messages, which
+    /// have none.
     fn algorithm(&self, is_known: bool) -> Option<Algorithm> {
         let SimulatedOperation::Collective(collective) = self.operation else { return None };
         let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
         Some(self.choice.of(collective, self.bytes, self.map.ranks(), true, &known))
     }
 
-    /// The time in picoseconds. None if the simulation would take minutes.
+    /// Returns the simulated time of the call in picoseconds, or None if the simulation would take minutes.
     fn time(&self, algorithm: Option<Algorithm>, network: &Network) -> Option<u64> {
         let Some(algorithm) = algorithm else {
             return Some(simulate_stencil(&self.map, self.bytes, network, self.seed));
@@ -237,7 +240,7 @@ impl SimulatedCall {
         })
     }
 
-    /// The algorithms that are chosen with and without the map, and their times.
+    /// Returns a line of the table: the algorithms that are chosen with and without the map, and their times.
     fn gain(&self) -> String {
         let run = |is_known| {
             let algorithm = self.algorithm(is_known);

@@ -34,7 +34,7 @@ pub struct Top {
     json: bool,
 }
 
-/// The counters of a job's ranks, then of its proxies, at one time of the machine's monotonic clock.
+/// The counters of a job's ranks, then of its proxies, at the time `at` of the machine's monotonic clock.
 struct Sample {
     at: u64,
     pages: Vec<ProcessCounts>,
@@ -42,9 +42,9 @@ struct Sample {
 
 /// The counters of a process since the job's start.
 struct ProcessCounts {
-    /// The values in the order of [`Counter::ALL`].
+    /// The values of the counters, in the order of [`Counter::ALL`].
     values: Vec<u64>,
-    /// The processor time, or None if /proc does not show it.
+    /// The processor time that the process has used, or None if /proc does not show it.
     cpu_ns: Option<u64>,
 }
 
@@ -102,7 +102,7 @@ impl Sample {
         Sample { at, pages: ranks.chain(proxies).collect() }
     }
 
-    /// The sum of `counters` of a page.
+    /// Returns the sum of these counters of the process with index `page`.
     fn sum(&self, page: usize, counters: &[Counter]) -> u64 {
         counters.iter().map(|counter| self.pages[page].values[*counter as usize]).sum()
     }
@@ -136,7 +136,7 @@ const COLLECTIVES: &[Counter] = &[
 
 const SHMEM: &[Counter] = &[Counter::ShmemPuts, Counter::ShmemGets, Counter::ShmemAtomics];
 
-/// The line above a job's table.
+/// Returns the line above a job's table: its pid, its ranks and proxies, its age and memory.
 fn title(job: &RunningJob, age: u64, is_rate: bool) -> String {
     let what = if is_rate { "per second" } else { "since its start" };
     let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
@@ -150,7 +150,7 @@ fn title(job: &RunningJob, age: u64, is_rate: bool) -> String {
     )
 }
 
-/// The names of the columns.
+/// The headings of the columns of a job's table.
 const HEAD: [&str; COLUMNS] = [
     "pid",
     "state",
@@ -168,7 +168,8 @@ const HEAD: [&str; COLUMNS] = [
     "waiting for",
 ];
 
-/// A job as lines of text: per second since the `last` sample, else totals since its start.
+/// Returns the table of a job: a line for each rank and proxy, per second since the sample `last` or, without
+/// one, totals since the job's start.
 fn table(job: &RunningJob, last: Option<&Sample>, now: &Sample) -> String {
     let shape = job.segment.shape();
     let start = job.segment.job().start.load(Ordering::Relaxed);
@@ -236,7 +237,7 @@ fn table(job: &RunningJob, last: Option<&Sample>, now: &Sample) -> String {
     text
 }
 
-/// Which part of a job this is, if the job runs on several hosts.
+/// Returns words that say which host of the job this is; empty if the job has one host.
 fn elsewhere(segment: &Segment) -> String {
     if !segment.has_nodes() {
         return String::new();
@@ -247,7 +248,7 @@ fn elsewhere(segment: &Segment) -> String {
     format!(" here (host {node} of {nodes}; the job began with {all} ranks)")
 }
 
-/// The name of a rank: with its world's number, if that was spawned.
+/// Returns the name of a rank, such as `rank 3`, or `rank 2.3` in the spawned world 2.
 fn named(segment: &Segment, rank: LocalRank) -> String {
     let first = segment.rank(rank).first.load(Ordering::Relaxed);
     match segment.world(first).id.load(Ordering::Relaxed) {
@@ -256,7 +257,7 @@ fn named(segment: &Segment, rank: LocalRank) -> String {
     }
 }
 
-/// What a rank waits for, and how long it has waited.
+/// Returns what a rank waits for, and how long it has waited; empty if it does not wait.
 fn waiting(page: &RankPage) -> String {
     let Some(since) = page.wait.since() else { return String::new() };
     let long = short(sys::clock::now().saturating_sub(since), Unit::Nanoseconds);
@@ -274,7 +275,8 @@ fn line(text: &mut String, name: &str, cells: &[String; COLUMNS]) {
     writeln!(text, "{}", line.trim_end()).expect("a String takes all");
 }
 
-/// Where a process may run: its cpu if it is bound to one, else the number of cpus.
+/// Returns where a process may run: the number of its cpu if it is bound to one, else in brackets how many
+/// cpus it may use.
 fn place(cpus: u32, first: u32) -> String {
     match cpus {
         0 => "-".into(),
@@ -321,7 +323,8 @@ impl Screen {
         Screen { before }
     }
 
-    /// Shows `text` for a second. Returns false if the user ended it, or nobody reads the output.
+    /// Shows `text` for a second. Returns false if the user pressed q to end `top`, or nobody reads the
+    /// output.
     fn show(&self, text: &str) -> bool {
         let mut out = std::io::stdout();
         let clear = if out.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -357,7 +360,7 @@ mod tests {
     use super::*;
     use transport::shm::Shape;
 
-    /// The cell of a column in the line of rank 0.
+    /// Returns the cell of a column in the line of rank 0.
     fn cell(table: &str, column: &str) -> String {
         let words = |line: usize| table.lines().nth(line).unwrap().split_whitespace();
         // The name in front has two words.

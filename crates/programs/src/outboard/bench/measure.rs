@@ -4,14 +4,14 @@
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// One entry of `measures.toml`.
+/// One entry of `measures.toml`: what runs, and which of its results count.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
     pub name: String,
     #[serde(default)]
     pub sets: Vec<String>,
-    /// A program of bench/ and its arguments, or the user's command. Empty: only the limits are measured.
+    /// The command line of a program of bench/, or the user's command. Empty if only the limits are measured.
     #[serde(default)]
     pub run: String,
     #[serde(default = "two")]
@@ -21,18 +21,18 @@ pub struct Measure {
     pub column: String,
     #[serde(default)]
     pub higher: bool,
-    /// The goals by message size in bytes.
+    /// For each message size in bytes (as text), the goal: Outboard's value over the best peer's.
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Lower bounds for any MPI: loops of bench/limits.c, by name, in the same unit. For device memory, the
-    /// same test with buffers in host memory.
+    /// Lower bounds for any MPI: the command lines of loops of bench/limits.c, by name, measured in the same
+    /// unit. For device memory, the same test with buffers in host memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// The names of `limits` that are only shown: they need memory that both processes have mapped, and a
-    /// program's memory is not mapped so.
+    /// The names of those `limits` that are shown but do not count: they need memory that both processes have
+    /// mapped, and a program's memory is not mapped so.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// The quantity that differs between rows, as a noun; empty: the message's bytes.
+    /// What differs between the rows of the measure, as a noun; empty if it is the message's size.
     #[serde(default)]
     pub by: String,
     /// The kind of device memory (`-d`) of the buffers of `run`, or None for host memory.
@@ -44,7 +44,8 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// A measure of two ranks that is in no set.
+    /// Returns a measure with this name and command line, for two ranks, in no set and without goals and
+    /// limits.
     pub fn of(name: &str, run: &str) -> Measure {
         Measure {
             name: name.into(),
@@ -63,12 +64,12 @@ impl Measure {
         }
     }
 
-    /// The quantity that differs between rows.
+    /// Returns what differs between the rows of the measure, as a noun: the heading of the first column.
     pub fn varies(&self) -> &str {
         if self.by.is_empty() { "size" } else { &self.by }
     }
 
-    /// The names of the limits as headings, in brackets if a limit is only shown.
+    /// Returns the names of the limits as headings of columns; a limit that does not count is in brackets.
     pub fn limit_names(&self) -> impl Iterator<Item = String> {
         self.limits
             .keys()
@@ -76,7 +77,7 @@ impl Measure {
     }
 }
 
-/// The column of a run's wall time.
+/// The name of the column that holds the wall time of a user's command, in ms.
 pub const WALL: &str = "wall_ms";
 
 fn two() -> u32 {

@@ -155,7 +155,7 @@ impl Bench {
     }
 }
 
-/// The table that was measured earlier.
+/// Reads the table of an earlier measurement from a bench.json.
 fn read(file: &Path) -> Result<rounds::BenchTable, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let table = text.and_then(|text| report::parse(&text));

@@ -27,15 +27,15 @@ svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
 svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
 svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
-/// The placeholder colours of Outboard's line and of the peers' lines.
+/// The placeholder colours of the lines in a plot: Outboard's, then those of the peers.
 const PLAYERS: [RGBColor; 4] =
     [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
-/// The classes of these lines in the legend.
+/// The CSS classes of the same lines in the legend.
 const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
-/// The placeholder colour of the limits.
+/// The placeholder colour of the lines of limits.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
-/// The page as HTML: a section for each table.
+/// Returns the page as HTML, with a section for each table.
 pub fn html(tables: &[BenchTable]) -> Result<String, String> {
     let mut page = head("outboard bench", STYLE);
     if tables.len() > 1 {
@@ -51,7 +51,7 @@ pub fn html(tables: &[BenchTable]) -> Result<String, String> {
     Ok(page + "</html>\n")
 }
 
-/// What was measured at one place and time.
+/// Returns the section of the page for one table: what was measured at one place and time.
 fn section(number: usize, table: &BenchTable) -> Result<String, String> {
     let mut page = String::new();
     let mut add = |words: std::fmt::Arguments| page.write_fmt(words).expect("a String takes all");
@@ -99,7 +99,7 @@ fn better(rows: &[BenchRow]) -> &'static str {
     if rows[0].measure.higher { "higher" } else { "lower" }
 }
 
-/// The legend, outside the plots.
+/// Returns the legend of a measure's plots: the colour and version of each MPI, and the limits.
 fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     let players = table.players.iter().enumerate().map(|(at, (name, version))| {
         format!("<span class={}>{} {}</span>", CLASSES[at % CLASSES.len()], escaped(name), escaped(version))
@@ -112,7 +112,7 @@ fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     format!("<div class=legend>{}{limits}</div>", players.collect::<String>())
 }
 
-/// A bar for each row that has a peer; empty if no row has one.
+/// Returns a table with a bar for the speed-up in each row that has a peer; empty if no row has one.
 fn bars(rows: &[BenchRow]) -> String {
     let line = |row: &BenchRow| {
         Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?))
@@ -129,7 +129,8 @@ fn bars(rows: &[BenchRow]) -> String {
     }
 }
 
-/// The cells of a speed-up: its bar, the number, and the verdict.
+/// Returns three cells of a table for one row: a bar as long as the speed-up, its number, and the verdict.
+/// None if no peer has a value.
 fn gain(row: &BenchRow) -> Option<String> {
     let times = row.times()?.median;
     let class = match times {
@@ -174,7 +175,7 @@ fn rows_as_html(table: &BenchTable, rows: &[BenchRow]) -> String {
     html + "</table></div>"
 }
 
-/// All goals in one table, whose measures are links.
+/// Returns one table of all goals of a section, with links to their measures.
 fn goals(number: usize, table: &BenchTable) -> String {
     let chunks = table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate();
     let all = chunks.flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
@@ -192,7 +193,7 @@ fn goals(number: usize, table: &BenchTable) -> String {
 /// A line of a plot: its placeholder colour and its points.
 type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
-/// Medians by message size: a line for each MPI and each limit.
+/// Returns a plot of the medians by message size, with a line for each MPI and each limit.
 fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
     let points = |values: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
@@ -211,7 +212,7 @@ fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
     )
 }
 
-/// A plot with two logarithmic axes.
+/// Returns a plot of these lines with two logarithmic axes, as SVG; empty if there is no point.
 fn plot(measure: &Measure, unit: &str, lines: &[PlotLine]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {

@@ -5,18 +5,18 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Another MPI.
+/// An MPI with which Outboard is compared.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerMpi {
     Mpich,
     Openmpi,
     Impi,
-    /// An Outboard that is installed in this folder.
+    /// The Outboard that is installed in this folder, such as an earlier release.
     Outboard(PathBuf),
 }
 
 impl PeerMpi {
-    /// The peer of a name or folder.
+    /// Returns the peer that the user names, by its name or its folder.
     pub fn parse(word: &str) -> Result<PeerMpi, String> {
         match word {
             "mpich" => Ok(PeerMpi::Mpich),
@@ -48,30 +48,30 @@ impl fmt::Display for PeerMpi {
     }
 }
 
-/// An MPI that is measured.
+/// An MPI as it is measured: its launcher and its benchmarks.
 pub struct Player {
-    /// The name, as in `--vs`, or "outboard".
+    /// The name of the MPI as in `--vs`; Outboard's own is "outboard".
     pub name: String,
     /// The version of its wheel, or of this program.
     pub version: String,
-    /// The launcher and its arguments before `-n`.
+    /// The launcher, and its arguments before `-n`, one a word.
     pub launch: Vec<String>,
-    /// Variables that the launcher needs.
+    /// The environment variables that the launcher needs, as names and values.
     pub environment: Vec<(String, String)>,
-    /// The folder of its libraries.
+    /// The folder of the MPI's libraries.
     pub libraries: PathBuf,
-    /// The folder of the benchmarks that were built for it.
+    /// The folder of the benchmarks that were built for this MPI.
     pub programs: PathBuf,
 }
 
-/// The library that this program belongs to.
+/// Builds the benchmarks for the Outboard that this program belongs to, and returns it.
 pub fn ourselves(cache: &Path) -> Result<Player, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let root = exe.parent().and_then(Path::parent).ok_or("cannot tell where I am installed")?;
     installed(root, "outboard", env!("CARGO_PKG_VERSION"), cache.join("bench/outboard"))
 }
 
-/// The Outboard that is installed in a folder.
+/// Builds the benchmarks in `programs` for the Outboard that is installed in `root`, and returns it.
 fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Result<Player, String> {
     build(&root.join("bin/mpicc"), &programs, &[])?;
     Ok(Player {
@@ -84,7 +84,8 @@ fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Resul
     })
 }
 
-/// Another Outboard, by its folder. It gets benchmarks of its own.
+/// Builds the benchmarks for another Outboard, which is installed in `prefix`, and returns it. It gets
+/// benchmarks of its own.
 fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
     let program = prefix.join("bin/outboard");
     let said = Command::new(&program).arg("--version").output();
@@ -96,7 +97,7 @@ fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
     installed(prefix, &name, version, cache.join("bench").join(name.trim_matches('/').replace('/', "-")))
 }
 
-/// Installs a peer's wheel if the cache has none, and builds the benchmarks with it.
+/// Installs a peer's wheel if the cache has none, builds the benchmarks with it, and returns the peer.
 pub fn prepare(peer: &PeerMpi, cache: &Path) -> Result<Player, String> {
     let (name, wheel) = match peer {
         PeerMpi::Outboard(prefix) => return other(prefix, cache),
@@ -154,10 +155,10 @@ fn install(python: &Path, wheel: &str) -> Result<(), String> {
     Err(reason)
 }
 
-/// How many older versions are tried.
+/// How many versions of a wheel are tried if the newest cannot be installed.
 const VERSIONS_TRIED: usize = 5;
 
-/// The versions that `pip index versions` lists, the newest first.
+/// Returns the versions in the output of `pip index versions`, the newest first.
 fn versions(listed: &str) -> Vec<&str> {
     let line = listed.lines().find_map(|line| line.trim().strip_prefix("Available versions:"));
     line.into_iter()
@@ -167,7 +168,7 @@ fn versions(listed: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Compiles the benchmarks that are older than their sources.
+/// Compiles those benchmarks into the folder `to` that are older than their sources.
 fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<(), String> {
     let sources = sources()?;
     quiet(
@@ -180,7 +181,7 @@ fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<()
     )
 }
 
-/// The sources of the benchmarks, which are installed beside this program.
+/// Returns the folder with the sources of the benchmarks, which are installed beside this program.
 fn sources() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let installed = exe.parent().and_then(Path::parent).map(|root| root.join("share/outboard/bench"));

@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 use super::measure::{Measure, WALL, measures};
 use super::rounds::{BenchRow, BenchTable, Conditions};
 
-/// A median and its spread.
+/// The median of a row's rounds, and how far they spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
-    /// (greatest - least) / median; None for a single value.
+    /// The spread: (greatest - least) / median. None for a single value.
     pub spread: Option<f64>,
 }
 
-/// The summary of the rounds, or None if a round has no value: a run that failed once counts as failed.
+/// Returns the summary of all rounds, or None if one has no value: a run that failed once counts as failed.
 pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let mut sorted = values.iter().copied().collect::<Option<Vec<f64>>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -29,14 +29,15 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     Some(Summary { median, spread })
 }
 
-/// The ratios of two values of the same round: a machine that is slow for a while is slow for both.
+/// Returns the summary of the ratios `above` / `below`, each of one round: a machine that is slow is slow for
+/// both.
 pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
     let ratios: Vec<_> = above.iter().zip(below).map(|(a, b)| Some((*a)? / (*b)?)).collect();
     summary(&ratios)
 }
 
 impl BenchRow {
-    /// The peer with the worst ratio for Outboard, and Outboard's values over that peer's.
+    /// Returns the index of the peer with the worst ratio for Outboard, and Outboard's ratio to it.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -46,18 +47,18 @@ impl BenchRow {
         ratios.reduce(|hardest, next| if worse(next.1, hardest.1) { next } else { hardest })
     }
 
-    /// Outboard's median over the best peer's.
+    /// Returns the ratio of Outboard's values to those of the best peer; None if no peer has values.
     pub fn ratio(&self) -> Option<Summary> {
         Some(self.hardest()?.1)
     }
 
-    /// The values of the limits that are not only shown.
+    /// Returns the values of the limits that count, which are those without brackets.
     fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
         let limits = self.measure.limits.keys().zip(&self.limits);
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
     }
 
-    /// The same ratio as a speed-up: 2 if Outboard takes half of the time, or moves twice as much in it.
+    /// Returns `ratio` as a speed-up: 2 if Outboard takes half of the time, or moves twice as much in it.
     pub fn times(&self) -> Option<Summary> {
         let ratio = self.ratio()?;
         Some(Summary { median: self.as_times(ratio.median), ..ratio })
@@ -67,7 +68,7 @@ impl BenchRow {
         if self.measure.higher { ratio } else { ratio.recip() }
     }
 
-    /// The unit of `times`, in words.
+    /// Returns in words what the number of `times` counts: "times faster" or the like.
     pub fn gain(&self) -> &'static str {
         match self.measure.unit.as_str() {
             "us" | "ms" | "s" | "MB/s" | "/s" => "times faster",
@@ -76,7 +77,7 @@ impl BenchRow {
         }
     }
 
-    /// How much of the best limit Outboard reaches; 1 is all of it.
+    /// Returns how much of the best limit Outboard reaches, 1 for all of it; None without a limit.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
@@ -100,8 +101,8 @@ impl BenchRow {
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// The best limit over the best peer, if even that misses the goal. A limit that Outboard or that peer
-    /// beats by a tenth does not count.
+    /// Returns the ratio of the best limit to the best peer if even that misses the goal, else None. A limit
+    /// that Outboard or that peer beats by a tenth does not count.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
@@ -111,7 +112,7 @@ impl BenchRow {
         (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
-    /// The goal and whether it is met, in words.
+    /// Returns in words the goal and whether it is met; empty without a goal or a verdict.
     pub fn verdict(&self) -> String {
         let (Some(goal), Some(met)) = (self.goal(), self.is_met()) else {
             return String::new();
@@ -123,7 +124,7 @@ impl BenchRow {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// The value of `reached` in words. A loop that Outboard beats by a tenth is no limit here.
+    /// Returns `reached` in words. A loop that Outboard beats by a tenth is no limit here.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -132,13 +133,13 @@ impl BenchRow {
         }
     }
 
-    /// What is shown for a player without a value.
+    /// Returns what is shown in place of a value that an MPI does not have.
     pub fn missing(&self) -> &'static str {
         if self.measure.run.is_empty() { "-" } else { "failed" }
     }
 }
 
-/// A number with about three significant digits.
+/// Returns a number as text with about three significant digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),
@@ -147,7 +148,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// A speed-up with three significant digits.
+/// Returns a speed-up as text with three significant digits.
 pub fn factor(times: f64) -> String {
     match times {
         t if t >= 99.95 => format!("{t:.0}"),
@@ -157,7 +158,7 @@ pub fn factor(times: f64) -> String {
     }
 }
 
-/// A message size; empty for 0.
+/// Returns a message size as text with its unit; empty for 0.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -166,32 +167,32 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// What distinguishes a row of a measure: a number of bytes, or of what the rows differ in.
+/// Returns the first cell of a row: the message size, or the number of what its rows differ in.
 pub fn of(measure: &Measure, number: u64) -> String {
     if measure.by.is_empty() { size(number) } else { format!("{number} {}", measure.by) }
 }
 
-/// The number of rounds in words.
+/// Returns the number of rounds in words.
 pub fn rounds(table: &BenchTable) -> String {
     format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
 }
 
-/// A spread in words.
+/// Returns a spread in words, as a percentage; empty if there is none.
 pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }
 
-/// The place of the measures of a file that names none.
+/// The place that a file of results has if it names none.
 pub const ONE_HOST: &str = "On one host";
 
-/// How to read the columns.
+/// The sentences above a table that say how to read its columns.
 pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread, (greatest - least) / median. Times faster: the best peer's time over \
     ours in the same round (where higher is better, ours over its), so 2 is twice as fast and 0.5 half as fast. Limits are bare loops (bench/limits.c) \
     in the same rounds, or, of device memory, the same test in the host's; reached: how much of the best limit we reach. Limits in brackets are out of reach for any message-passing library: they need \
     memory that both processes have mapped. A goal is what Outboard set itself to reach against the best peer (measures.toml); a goal that \
     even the limit misses says so.";
 
-/// The table for the terminal.
+/// Returns the table as text for the terminal.
 pub fn text(table: &BenchTable) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
@@ -241,7 +242,7 @@ pub fn text(table: &BenchTable) -> String {
     text
 }
 
-/// The sentence about how many goals are met.
+/// Returns the sentence about how many goals are met, or None if there is no verdict on any.
 pub fn sum(table: &BenchTable) -> Option<String> {
     let has_verdict: Vec<&BenchRow> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = has_verdict.iter().filter(|row| row.is_met() == Some(true)).count();
@@ -254,7 +255,7 @@ pub fn sum(table: &BenchTable) -> Option<String> {
     (!has_verdict.is_empty()).then(|| format!("{met} of {} goals met{limited}", has_verdict.len()))
 }
 
-/// Everything that was measured, round by round.
+/// Returns everything that was measured, round by round, as JSON.
 pub fn json(table: &BenchTable) -> String {
     let rows = table.rows.iter().map(|row| {
         let named = |(name, values): (&String, &Vec<Option<f64>>)| (name.clone(), json!(values));
@@ -276,7 +277,7 @@ pub fn json(table: &BenchTable) -> String {
     format!("{all:#}\n")
 }
 
-/// The table that `json` wrote. Fails if a field is missing.
+/// Returns the table from the text that `json` made. Fails if a field is missing.
 pub fn parse(text: &str) -> Result<BenchTable, String> {
     let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
@@ -330,12 +331,12 @@ pub fn parse(text: &str) -> Result<BenchTable, String> {
     Ok(table)
 }
 
-/// The libraries with their versions.
+/// Returns the names of the MPIs with their versions.
 pub fn versions(table: &BenchTable) -> String {
     table.players.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The conditions of the measurement, in words.
+/// Returns in words on which machine, when and under which load it was measured.
 pub fn conditions(table: &BenchTable) -> String {
     let Conditions { machine, date, load, steal_s, .. } = &table.conditions;
     let mut text = format!("{machine}.");
@@ -353,7 +354,7 @@ pub fn conditions(table: &BenchTable) -> String {
     text
 }
 
-/// The conditions now, before anything is measured, with the kind of device memory in which buffers lie.
+/// Returns the conditions before anything is measured; `device` is the kind of device memory in use.
 pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
@@ -372,7 +373,7 @@ pub fn here(device: Option<&str>) -> Conditions {
     }
 }
 
-/// The processor and the kernel.
+/// Returns the processor, caches, memory and kernel of this machine in words.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
@@ -393,7 +394,7 @@ fn machine() -> String {
     )
 }
 
-/// NVIDIA's devices, as their driver names them.
+/// Returns the names of NVIDIA's devices as their driver has them, or None without a driver.
 fn devices() -> Option<String> {
     let folders = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
     let model = |folder: std::fs::DirEntry| {

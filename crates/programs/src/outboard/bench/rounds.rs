@@ -15,11 +15,11 @@ use super::peers::Player;
 
 /// Everything that was measured.
 pub struct BenchTable {
-    /// Name and version of each MPI; Outboard is the first.
+    /// The name and version of each MPI; Outboard is the first.
     pub players: Vec<(String, String)>,
-    /// The measures and their values.
+    /// The rows of the table: one for each measure and message size.
     pub rows: Vec<BenchRow>,
-    /// The names of failed runs, with the end of their output.
+    /// The name of each failed run, with the end of its output.
     pub failures: Vec<(String, String)>,
     /// How often each measure ran with each MPI.
     pub rounds: u32,
@@ -28,7 +28,7 @@ pub struct BenchTable {
 }
 
 impl BenchTable {
-    /// A table without rows.
+    /// Returns a table for these MPIs and rounds that has no rows yet.
     pub fn new(players: &[Player], rounds: u32) -> BenchTable {
         BenchTable {
             players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
@@ -43,17 +43,18 @@ impl BenchTable {
 /// Where and when something was measured, and what else ran on the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// The name of the section with these measures.
+    /// The name of the place, which is the heading of these measures on the page.
     pub place: String,
-    /// The machine.
+    /// The processor, memory and kernel of the machine, in words.
     pub machine: String,
-    /// When the measurement started.
+    /// The date and time at which the measurement started, or None if it is not known.
     pub date: Option<String>,
-    /// The load average of the minute before the start.
+    /// The load average of the minute before the start, or None if it is not known.
     pub load: Option<f64>,
-    /// The number of processors.
+    /// The number of processors of the machine, or None if it is not known.
     pub cores: Option<u64>,
-    /// Processor seconds that the hypervisor gave to others meanwhile (steal).
+    /// The processor seconds that the hypervisor gave to other machines during the measurement (steal), or
+    /// None if they are not known.
     pub steal_s: Option<f64>,
 }
 
@@ -65,7 +66,7 @@ const LOAD_OF_NOTHING: f64 = 0.3;
 const ROUNDS_FOR_VERDICT: u32 = 5;
 
 impl BenchTable {
-    /// Why there are no verdicts on goals, or None if there are.
+    /// Returns the reason why there is no verdict on any goal of the table, or None if there are verdicts.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_FOR_VERDICT {
             let are = if self.rounds == 1 { "round is" } else { "rounds are" };
@@ -81,25 +82,25 @@ impl BenchTable {
 pub struct BenchRow {
     pub measure: Measure,
     pub bytes: u64,
-    /// For each player, the value of each round; None if the run failed.
+    /// For each MPI, its value in each round; None if the run failed.
     pub values: Vec<Vec<Option<f64>>>,
-    /// The same for each of the measure's limits.
+    /// For each limit of the measure, its value in each round; None if the run failed.
     pub limits: Vec<Vec<Option<f64>>>,
-    /// Whether there is a verdict on the goal: see `BenchTable::no_verdicts`.
+    /// Whether there may be a verdict on the goal, because enough cores were idle and enough rounds ran.
     pub has_verdict: bool,
 }
 
 /// What runs in a measure: an MPI, or a loop of bench/limits.c.
 struct Runner<'a> {
-    /// The name in the progress bar and in failures.
+    /// The name of the MPI or loop in the progress bar and in failures.
     name: &'a str,
     player: &'a Player,
     command: &'a str,
-    /// The column of the output that counts.
+    /// The heading of that column of the command's output that is the result.
     column: &'a str,
-    /// The index among the players and, after them, the limits.
+    /// The index of this runner: first the MPIs, after them the limits.
     place: usize,
-    /// The kind of device memory that is used, or None.
+    /// The kind of device memory that the run uses, or None for host memory.
     device: Option<&'a str>,
     failed: bool,
 }
@@ -127,8 +128,8 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds, and adds them to a table without rows. `look` gets the table after each measure, so that
-/// an interrupted run keeps what was measured.
+/// Runs all rounds, and returns `table`, which has no rows, with theirs. `look` gets the table after each
+/// measure, so that an interrupted run keeps what was measured.
 pub fn play(
     mut table: BenchTable,
     players: &[Player],
@@ -159,7 +160,7 @@ pub fn play(
 /// The values of a measure by the size of messages, then by the index of a runner, then by round.
 struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
-    /// The values of a size before anything has run.
+    /// The values of one message size before anything has run: None for each runner and round.
     empty: Vec<Vec<Option<f64>>>,
     rounds: u32,
 }
@@ -169,7 +170,8 @@ impl Cells {
         Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places], rounds }
     }
 
-    /// Runs each runner once in each round. Returns the failures.
+    /// Runs each MPI and loop once in each round. Returns the names of failed runs, with the end of their
+    /// output.
     fn fill_all(
         &mut self,
         mut runners: Vec<Runner>,
@@ -211,7 +213,8 @@ impl Cells {
         Ok(())
     }
 
-    /// The rows of the table. A measure that failed with all MPIs has one, too.
+    /// Returns the rows of a measure, one for each message size. A measure that failed with all MPIs has one
+    /// row, too.
     fn rows(self, measure: &Measure, players: usize, has_verdict: bool) -> Vec<BenchRow> {
         let Cells { mut by_bytes, empty, .. } = self;
         if by_bytes.is_empty() {
@@ -225,14 +228,16 @@ impl Cells {
     }
 }
 
-/// Processor seconds that the hypervisor gave to others since the machine started (steal).
+/// Returns the processor seconds that the hypervisor gave to other machines since this one started (steal);
+/// None if the kernel does not say.
 fn steal_s() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// One run: a value for each message size, or what it printed before it failed.
+/// Runs a benchmark once. Returns a value for each message size; an error is what it printed before it
+/// failed.
 fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
     let player = runner.player;
     let mut words = runner.command.split_whitespace();
@@ -284,7 +289,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
 }
 
-/// The value of OUTBOARD_DEVICE for a kind of device memory.
+/// Returns the value of OUTBOARD_DEVICE that allows this kind of device memory.
 fn backend(kind: &str) -> &str {
     match kind {
         "managed" => "cuda",

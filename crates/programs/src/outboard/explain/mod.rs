@@ -63,7 +63,7 @@ impl Explain {
     }
 }
 
-/// The trace of a running job so far, from its processes on this host.
+/// Returns the trace of a running job so far, as JSON, from its processes on this host.
 fn of_job(pid: u32) -> Result<String, String> {
     let mut processes = Vec::new();
     for job in running(Some(pid))? {
@@ -76,14 +76,14 @@ fn of_job(pid: u32) -> Result<String, String> {
     Ok(chrome::file(processes))
 }
 
-/// The processes of a job on this host.
+/// Returns the pids of a job's ranks and proxies on this host.
 fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
     let ranks = ranks(segment).map(|rank| segment.rank(rank).pid.load(Ordering::Relaxed));
     let proxies = (0..segment.shape().proxies).map(|at| segment.proxy(at).pid.load(Ordering::Relaxed));
     ranks.chain(proxies).filter(|pid| *pid != 0).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// What a process has recorded so far, in the file that it holds open for that.
+/// Reads what a process has recorded so far from the file that it holds open. None if it records nothing.
 fn part_of(pid: u32) -> Option<TracedProcess> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     descriptors.flatten().find_map(|entry| {
@@ -163,7 +163,8 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
         && algorithm.is_some_and(|algorithm| algorithm.facts().order != CombineOrder::InRanks)
 }
 
-/// The time that the other carrier took for such calls.
+/// Returns the end of a line that says how long the other carrier (proxy or rank) took for calls of the same
+/// function, comm and size; empty if it carried out none.
 fn compared(row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {

@@ -9,21 +9,22 @@ use serde_json::Value;
 /// The calls of one site, function, comm and size class (powers of two).
 #[derive(Debug, Default)]
 pub struct SiteRow {
-    /// A file of code and an offset in it; empty if the site is not known.
+    /// The place of the calls: a file of code and an offset in it (`file+0xOFFSET`). Empty if it is not
+    /// known.
     pub site: String,
-    /// The function and comm.
+    /// The names of the function and of the comm, in one text.
     pub call: String,
-    /// The least and most bytes of a call.
+    /// The fewest and the most bytes of one of the calls.
     pub bytes: [u64; 2],
-    /// The ranks of MPI_COMM_WORLD that called.
+    /// The ranks of MPI_COMM_WORLD that made the calls.
     pub ranks: BTreeSet<u64>,
-    /// Whether the calls are messages, each with one call at this end.
+    /// Whether the calls send or receive messages. Each end of a message is a call of its own.
     pub is_message: bool,
-    /// The calls; a collective of all ranks is one call.
+    /// The keys of the calls; a collective of all ranks is one call.
     pub calls: BTreeSet<CallKey>,
     /// How the calls were carried out, the most frequent way first.
     pub ways: Vec<CarrierCalls>,
-    /// The calls that have not completed.
+    /// The keys of the calls that have not completed on some rank.
     pub under_way: BTreeSet<CallKey>,
 }
 
@@ -37,30 +38,30 @@ pub struct CarrierCalls {
     pub by: String,
     pub algorithm: String,
     pub why: String,
-    /// The calls that at least one rank carried out in this way.
+    /// The keys of the calls that at least one rank carried out in this way.
     pub calls: BTreeSet<CallKey>,
-    /// The same calls, counted once for each rank.
+    /// How often a rank carried out a call in this way: a collective counts once for each such rank.
     pub operations: u64,
-    /// The sum of their times, from start to completion, in ns.
+    /// The times of these operations from start to completion, added up, in ns.
     lasted: f64,
-    /// How much of that was in MPI calls, in ns.
+    /// The part of `lasted` in which the thread was in MPI calls, in ns.
     inside: f64,
 }
 
 impl CarrierCalls {
-    /// The mean time from start to completion.
+    /// Returns the mean time of an operation from start to completion, in ns.
     pub fn took_ns(&self) -> f64 {
         self.lasted / self.operations.max(1) as f64
     }
 
-    /// The mean of that part of the time in which the thread was not in MPI.
+    /// Returns the mean time, in ns, that the thread was outside MPI calls while an operation was under way.
     pub fn outside_ns(&self) -> f64 {
         (self.lasted - self.inside).max(0.0) / self.operations.max(1) as f64
     }
 }
 
 impl SiteRow {
-    /// How many calls of a way some ranks carried out in another way.
+    /// Returns how many calls of `way` were carried out in another way by other ranks.
     pub fn mixed(&self, way: &CarrierCalls) -> usize {
         let others = || self.ways.iter().filter(|other| !std::ptr::eq(*other, way));
         way.calls.iter().filter(|call| others().any(|other| other.calls.contains(*call))).count()
@@ -81,7 +82,7 @@ pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     (operations > 0).then(|| (lasted / operations as f64, calls.len() as u64))
 }
 
-/// The rows of the events of a Chrome trace, by call site.
+/// Returns the rows for the events of a Chrome trace, sorted by call site.
 pub fn of(events: &[Value]) -> Vec<SiteRow> {
     let threads = threads(events);
     let ends: HashMap<String, f64> =
@@ -127,12 +128,12 @@ pub fn of(events: &[Value]) -> Vec<SiteRow> {
         .collect()
 }
 
-/// The size class of a length.
+/// Returns the size class of a number of bytes: one class for each power of two.
 fn class(bytes: u64) -> u32 {
     bytes.checked_ilog2().map_or(0, |log| log + 1)
 }
 
-/// The first or second halves of the bars of collectives and messages.
+/// Returns the events that begin (`half` is "b") or end ("e") a collective or message.
 fn operations<'a>(events: &'a [Value], half: &'a str) -> impl Iterator<Item = &'a Value> {
     let is_one = |event: &Value| event["cat"] == "operation" || event["cat"] == "message";
     events.iter().filter(move |event| event["ph"] == half && is_one(event))
@@ -142,12 +143,13 @@ fn id(event: &Value) -> String {
     event["id2"]["local"].as_str().unwrap_or_default().to_string()
 }
 
-/// The process and thread of an event.
+/// Returns the process and the thread of an event, by the numbers that the trace gives them.
 fn thread(event: &Value) -> (u64, u64) {
     (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0))
 }
 
-/// The start and end of each thread's MPI calls, in their order, in us; a call that has not ended has no end.
+/// Returns the start and end of each thread's MPI calls in their order, in us; the end of a call that has not
+/// ended is infinite.
 fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     let mut threads: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
     for event in events.iter().filter(|event| event["cat"] == "call") {
@@ -159,7 +161,7 @@ fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     threads
 }
 
-/// How much of a period lies in calls.
+/// Returns how much of the time between `from` and `until` lies in these calls.
 fn inside(calls: &[(f64, f64)], from: f64, until: f64) -> f64 {
     let first = calls.partition_point(|call| call.1 <= from);
     let these = calls[first..].iter().take_while(|call| call.0 < until);

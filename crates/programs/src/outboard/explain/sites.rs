@@ -12,7 +12,7 @@ use object::{Object, ObjectSegment, ReadCache};
 /// A place where a program called MPI.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// The file of code and the offset in it.
+    /// The file of code and the offset in it, as in the trace: `file+0xOFFSET`.
     place: String,
     pub function: Option<String>,
     pub file: Option<String>,
@@ -34,18 +34,18 @@ impl fmt::Display for Site {
     }
 }
 
-/// The files of code that have been read.
+/// The files of code that have been read so far, by path; None for a file that cannot be read.
 #[derive(Default)]
 pub struct Sites(HashMap<String, Option<Code>>);
 
 struct Code {
-    /// The parts of the file that are loaded: offset, bytes, address.
+    /// The offset in the file, the length in bytes and the address, as linked, of each part that is loaded.
     segments: Vec<(u64, u64, u64)>,
     loader: Loader,
 }
 
 impl Sites {
-    /// The names of the place `file+0xOFFSET`, as far as they can be found on this host.
+    /// Finds function, file and line of the place `file+0xOFFSET`, as far as they can be found on this host.
     pub fn find(&mut self, place: &str) -> Site {
         let mut site = Site { place: place.to_string(), ..Site::default() };
         let split = place.rsplit_once("+0x");
@@ -74,7 +74,8 @@ impl Code {
         Some(Code { segments: segments.collect(), loader: Loader::new(path).ok()? })
     }
 
-    /// The address, as linked, of the call that returns to this offset.
+    /// Returns the address, as linked, of the call that returns to this offset in the file; None outside the
+    /// loaded parts.
     fn address(&self, offset: u64) -> Option<u64> {
         let offset = offset.checked_sub(1)?;
         let found = self.segments.iter().find(|(from, bytes, _)| (*from..from + bytes).contains(&offset));

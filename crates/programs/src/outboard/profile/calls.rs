@@ -10,44 +10,44 @@ use telemetry::summary::spaced;
 
 use super::trace::{Trace, TraceEvent};
 
-/// A rank and a thread of it.
+/// The number of a rank, and the number of a thread in its process.
 pub type Thread = (u64, u64);
 
-/// An MPI call; calls that the library makes inside another are not counted.
+/// An MPI call of a rank; calls that the library makes inside another are not counted.
 pub struct MpiCall<'a> {
     pub thread: Thread,
     pub from: f64,
     pub until: f64,
     pub name: &'a str,
     pub site: &'a str,
-    /// How long in this call a partner had not started.
+    /// How long, in us, the call waited for a partner that had not started yet.
     pub waited: f64,
 }
 
 /// A collective, an end of a message or an epoch of a window, from its start to its completion.
 pub struct Span<'a> {
     pub event: &'a TraceEvent<'a>,
-    /// The completion, or None if it did not complete.
+    /// The time of the completion in us, or None if it did not complete.
     pub until: Option<f64>,
 }
 
 /// The parts of a trace from which a profile is made. Times are in us.
 pub struct TraceParts<'a> {
-    /// The calls by thread, then by time.
+    /// The MPI calls of all ranks, sorted by thread, then by time.
     pub calls: Vec<MpiCall<'a>>,
-    /// The range of `calls` of each thread.
+    /// The range of indices in `calls` that each thread has.
     pub threads: HashMap<Thread, Range<usize>>,
     pub spans: Vec<Span<'a>>,
-    /// What ranks send and receive for partitions and windows.
+    /// The events by which ranks tell each other the state of a partitioned message or a window.
     pub signals: Vec<&'a TraceEvent<'a>>,
-    /// The steps of proxies.
+    /// The events of the steps that proxies carried out.
     pub steps: Vec<&'a TraceEvent<'a>>,
-    /// The time from the first to the last event.
+    /// The times of the first and of the last event.
     pub period: Range<f64>,
 }
 
 impl<'a> TraceParts<'a> {
-    /// The parts of a trace. Fails if it has no MPI call.
+    /// Sorts the events of a trace into its parts. Fails if the trace has no MPI call.
     pub fn of(trace: &'a Trace<'a>) -> Result<TraceParts<'a>, String> {
         let (mut start, mut end) = (f64::INFINITY, 0.0_f64);
         for event in trace.events.iter().filter(|event| !matches!(&*event.ph, "M" | "C")) {
@@ -87,7 +87,8 @@ impl<'a> TraceParts<'a> {
         Ok(TraceParts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
     }
 
-    /// The index of the thread's call in which a time lies.
+    /// Returns the index of that call of a thread in which `time` lies; None if the thread was outside MPI
+    /// then.
     pub fn around(&self, thread: Thread, time: f64) -> Option<usize> {
         let range = self.threads.get(&thread)?.clone();
         let before = self.calls[range.clone()].partition_point(|call| call.from <= time);
@@ -96,19 +97,19 @@ impl<'a> TraceParts<'a> {
     }
 }
 
-/// A call from its event. A call that never ended lasts until the end of the trace.
+/// Makes a call from its event. A call that never ended lasts until `end`, the end of the trace.
 fn call<'a>(event: &'a TraceEvent<'a>, end: f64) -> MpiCall<'a> {
     let until = if event.ph == "B" { end } else { event.ts + event.dur };
     let thread = (event.pid, event.tid);
     MpiCall { thread, from: event.ts, until, name: &event.name, site: &event.args.site, waited: 0.0 }
 }
 
-/// A number of us in words.
+/// Returns a time in us as text with a suitable unit.
 pub fn time(us: f64) -> String {
     spaced((1000.0 * us).round() as u64, Unit::Nanoseconds)
 }
 
-/// The purpose of a function, which is a colour of the timeline.
+/// The purpose of an MPI function, which decides its colour in the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
     Message,
@@ -129,7 +130,7 @@ impl FunctionKind {
         (FunctionKind::Other, "other calls"),
     ];
 
-    /// The kind of a function, by its name.
+    /// Returns the kind of the function with this name.
     pub fn of(function: &str) -> FunctionKind {
         let base = base(function);
         let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
@@ -157,7 +158,7 @@ impl FunctionKind {
     }
 }
 
-/// The name in small letters, without the I of nonblocking functions.
+/// Returns a function's name in small letters, without `MPI_` and the I of nonblocking functions.
 pub fn base(function: &str) -> String {
     let name = function.strip_prefix("MPI_").unwrap_or(function);
     match name.as_bytes() {

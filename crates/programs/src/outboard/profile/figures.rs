@@ -9,50 +9,51 @@ use super::calls::{TraceParts, base};
 use super::trace::Trace;
 use super::waits::{Wait, Why};
 
-/// All figures. Times are in us.
+/// All numbers of a profile, as the page and `--json` show them. Times are in us.
 #[derive(Serialize)]
 pub struct Figures {
     pub command: String,
     pub version: String,
     pub hosts: Vec<String>,
     pub events: usize,
-    /// The time from the first event to the last.
+    /// How long it took from the first event to the last.
     pub lasted_us: f64,
     pub ranks: Vec<RankTimes>,
     pub functions: Vec<FunctionRow>,
     pub traffic: Vec<Traffic>,
     pub waits: Vec<Pair>,
     pub late: Vec<Late>,
-    /// Ranks without a call of MPI_Finalize: their part of the trace ends before the program.
+    /// The ranks without a call of MPI_Finalize: their part of the trace ends before the program did.
     pub cut_off: Vec<u64>,
 }
 
-/// A rank's time from its first call in the trace to its last, without MPI_Finalize; the sum over its
-/// threads.
+/// How a rank spent the time from its first call in the trace to its last, without MPI_Finalize, added up
+/// over its threads.
 #[derive(Serialize)]
 pub struct RankTimes {
     pub rank: u64,
     pub in_mpi_us: f64,
     pub outside_us: f64,
-    /// How long it waited in MPI for partners that had not started.
+    /// How long the rank waited in MPI for partners that had not started their part.
     pub waited_us: f64,
 }
 
-/// The calls of a function at one place of the program.
+/// The calls of one function at one place of the program, on all ranks.
 #[derive(Default, Serialize)]
 pub struct FunctionRow {
     pub function: String,
-    /// A file of code and an offset in it; empty if the site is not known.
+    /// The place of the calls: a file of code and an offset in it. Empty if it is not known.
     pub site: String,
     pub calls: u64,
     pub ranks: usize,
-    /// The bytes of the messages and collectives that it started.
+    /// The bytes of the messages and collectives that these calls started.
     pub bytes: u64,
     pub us: f64,
     pub longest_us: f64,
     pub waited_us: f64,
-    /// The times of the ranks that spent the least and the most.
+    /// The time in these calls on the rank that spent the least in them.
     pub least_us: f64,
+    /// The time in these calls on the rank that spent the most in them.
     pub most_us: f64,
 }
 
@@ -65,7 +66,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// How long one rank waited for another.
+/// How long one rank waited for another in all its calls together.
 #[derive(Serialize)]
 pub struct Pair {
     pub rank: u64,
@@ -73,14 +74,14 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// The waits of one kind for a rank at one place.
+/// The waits of one kind in which one call site of a rank waited for one call site of a late rank.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,
     pub late: u64,
-    /// The place where the late rank started.
+    /// The place at which the late rank started its part.
     pub late_site: String,
-    /// The rank that waited, and where.
+    /// The rank that waited.
     pub rank: u64,
     pub function: String,
     pub site: String,
@@ -111,7 +112,7 @@ impl Figures {
         }
     }
 
-    /// The mean and the greatest time outside MPI.
+    /// Returns the mean and the greatest time that a rank spent outside MPI, in us.
     pub fn outside_us(&self) -> (f64, f64) {
         let outside = || self.ranks.iter().map(|rank| rank.outside_us);
         (outside().sum::<f64>() / self.ranks.len() as f64, outside().fold(0.0, f64::max))
@@ -143,7 +144,7 @@ fn ranks(parts: &TraceParts) -> Vec<RankTimes> {
     ranks.into_values().collect()
 }
 
-/// The functions with their sites, the longest first.
+/// Returns a row for each function and call site, the one with the longest time first.
 fn functions(parts: &TraceParts) -> Vec<FunctionRow> {
     let mut bytes: HashMap<(String, &str), u64> = HashMap::new();
     for span in &parts.spans {
@@ -202,7 +203,7 @@ fn pairs(parts: &TraceParts, waits: &[Wait]) -> Vec<Pair> {
     pairs.into_iter().map(|((rank, late), us)| Pair { rank, late, us }).collect()
 }
 
-/// The waits for late ranks, the longest first.
+/// Returns a row for each pair of call sites of which one waited for the other, the longest wait first.
 fn late(parts: &TraceParts, waits: &[Wait]) -> Vec<Late> {
     let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
     for wait in waits {

@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-/// Whether both names lead to the same file.
+/// Whether two paths lead to the same file.
 fn same(a: &Path, b: &Path) -> bool {
     matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }
@@ -86,7 +86,7 @@ mod tests {
         json!({"ph": "X", "cat": "call", "name": name, "pid": pid, "tid": 1, "ts": from, "dur": dur, "args": {"site": format!("/bin/a+0x{pid}")}})
     }
 
-    /// The span of a message's end or of a collective; `args` decides which.
+    /// Returns the two events of a span (one end of a message, or a collective); `args` decides which it is.
     fn span(pid: u64, name: &str, times: [f64; 2], args: Value) -> [Value; 2] {
         let id = format!("{pid}.{name}.{}", times[0]);
         let cat = match () {
@@ -119,8 +119,9 @@ mod tests {
         look(&Figures::of(&trace, &parts, &waits), &parts, &waits)
     }
 
-    /// Rank 0 waits 30 us for rank 1's send, rank 1 waits 10 us for rank 0's receive, and rank 0 waits 40 us
-    /// for rank 1 in a collective of both. One call lies in another, and the last of rank 1 never ends.
+    /// Returns a trace in which rank 0 waits 30 us for rank 1's send, rank 1 waits 10 us for rank 0's
+    /// receive, and rank 0 waits 40 us for rank 1 in a collective. One call lies in another, and rank 1's
+    /// last never ends.
     fn events() -> Vec<Value> {
         let mut events = vec![
             call(0, "MPI_Recv", 100.0, 50.0),
@@ -195,7 +196,8 @@ mod tests {
         });
     }
 
-    /// Collectives of 3 ranks in which a rank needs only some of the others; ranks 0 and 2 are late.
+    /// Returns a trace of collectives of 3 ranks in which a rank needs only some of the others; ranks 0 and 2
+    /// are late.
     fn rooted() -> Vec<Value> {
         let mut events = Vec::new();
         // In a broadcast and a scan rank 1 needs rank 0, and rank 0 needs none. In a reduction to rank 1 only

@@ -11,18 +11,19 @@ use telemetry::chrome::FIRST_PROXY_PID;
 use super::calls::{FunctionKind, TraceParts, time};
 use super::waits::Wait;
 
-/// The number of slices.
+/// The number of equal slices into which the time axis is cut.
 const SLICES: usize = 360;
-/// The most lanes of ranks, and rows of the heat maps.
+/// The most groups of ranks, each of which is a lane of the timeline and a row of the heat maps.
 const GROUPS_MAX: usize = 32;
-/// The most lanes of proxies.
+/// The most proxies that have a lane in the timeline.
 const PROXIES_MAX: usize = 16;
-/// The most arrows, for the longest waits.
+/// The most arrows in the timeline: the longest waits have them.
 const ARROWS_MAX: usize = 40;
 /// The height of a lane in the picture's own units, of which 3 are a gap.
 const LANE: f64 = 23.0;
 
-/// The colours by the number of a layer: the kinds, waiting, steps of proxies.
+/// The style sheet of the timeline. Class l0 is the colour of layer 0, and so on: the kinds of functions,
+/// then waiting, then steps of proxies.
 pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:var(--a);background:var(--a)}.l2{fill:var(--b);background:var(--b)}.l3{fill:var(--c);background:var(--c)}\
 .l4{fill:var(--d);background:var(--d)}.l5{fill:var(--limit);background:var(--limit)}.l6,.late{fill:var(--miss);background:var(--miss)}.l7{fill:var(--weak);background:var(--weak)}\
 .outside{background:var(--rule)}.bars{width:50%;min-width:9em}.wide{width:100%}.bars i{margin:0}\
@@ -31,20 +32,21 @@ pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:va
 .lanes line{stroke:var(--ink);stroke-width:1;vector-effect:non-scaling-stroke}.axis{grid-column:2;display:flex;justify-content:space-between;color:var(--weak);font-size:12px}\
 .key{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.5em 0}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;vertical-align:-.1em}";
 
-/// The layer of waiting, after the layers of the kinds.
+/// The number of the layer of waiting, which follows the layers of the kinds of functions.
 const WAITING: usize = FunctionKind::ALL.len();
+/// The number of the layer of steps that proxies carry out.
 const STEPS: usize = WAITING + 1;
 const LAYERS: usize = STEPS + 1;
 
-/// Ranks taken together, so that at most `GROUPS_MAX` groups are shown.
+/// The ranks of a trace, divided into at most `GROUPS_MAX` groups of neighbours.
 pub struct Groups {
     ranks: Vec<u64>,
-    /// How many ranks a group has.
+    /// How many ranks a group has; the last one may have fewer.
     pub size: usize,
 }
 
 impl Groups {
-    /// The groups of `ranks`, which are sorted, and at least one.
+    /// Divides `ranks`, which are sorted and at least one, into groups.
     pub fn of(ranks: Vec<u64>) -> Groups {
         let size = ranks.len().div_ceil(GROUPS_MAX);
         Groups { ranks, size }
@@ -54,12 +56,12 @@ impl Groups {
         self.ranks.len().div_ceil(self.size)
     }
 
-    /// The group of a rank, or None if the trace has no such rank.
+    /// Returns the index of a rank's group, or None if the trace has no such rank.
     pub fn find(&self, rank: u64) -> Option<usize> {
         Some(self.ranks.binary_search(&rank).ok()? / self.size)
     }
 
-    /// The group of a rank that the trace has.
+    /// Returns the index of a rank's group, for a rank of which the trace has a call.
     pub fn index(&self, rank: u64) -> usize {
         self.find(rank).expect("it has made a call")
     }
@@ -129,7 +131,7 @@ pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
     )
 }
 
-/// Adds the time between `from` and `until` (in slices) to a layer.
+/// Adds the time between `from` and `until`, both counted in slices, to one layer of a lane.
 fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     let last = slices.len() as f64;
     let (from, until) = (from.clamp(0.0, last), until.clamp(0.0, last));
@@ -141,7 +143,7 @@ fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     }
 }
 
-/// A lane: a path for each layer. `scale` is the value of a full slice.
+/// Returns lane number `at` as SVG, with a path for each layer. `scale` is the sum that fills a slice.
 fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     let floor = at as f64 * LANE + LANE - 3.0;
     let mut paths = vec![String::new(); LAYERS];
@@ -161,7 +163,8 @@ fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     paths.map(|(layer, path)| format!("<path class=l{layer} d=\"{path}\"/>")).collect()
 }
 
-/// Lines of the longest waits, from the start of the late rank to the end of the call that waited.
+/// Returns the longest waits as lines in SVG, from where the late rank started to the end of the call that
+/// waited for it.
 fn arrows(parts: &TraceParts, waits: &[Wait], groups: &Groups, width: f64) -> String {
     let middle = |rank: u64| groups.index(rank) as f64 * LANE + (LANE - 3.0) / 2.0;
     let at = |time: f64| (time - parts.period.start) / width;

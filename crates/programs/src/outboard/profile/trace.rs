@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// A whole trace file.
+/// A whole trace file: its events, and what it says about the job.
 #[derive(Deserialize)]
 pub struct Trace<'a> {
     #[serde(rename = "traceEvents", borrow)]
@@ -24,7 +24,8 @@ pub struct TraceFacts {
     pub hosts: Vec<String>,
 }
 
-/// One event. Fields that its kind does not have are empty or 0.
+/// One event of a trace, with the names of Chrome's format. Fields that its kind does not have are empty or
+/// 0.
 #[derive(Deserialize)]
 pub struct TraceEvent<'a> {
     #[serde(borrow)]
@@ -47,14 +48,14 @@ pub struct TraceEvent<'a> {
     pub args: EventArguments<'a>,
 }
 
-/// The identity that both halves of a span have.
+/// The identity of a span, which its two events (start and end) have in common.
 #[derive(Default, Deserialize)]
 pub struct Id<'a> {
     #[serde(borrow, default)]
     pub local: Cow<'a, str>,
 }
 
-/// The arguments of calls, collectives, messages, epochs and steps.
+/// What the events of calls, collectives, messages, epochs and steps say about themselves.
 #[derive(Default, Deserialize)]
 pub struct EventArguments<'a> {
     #[serde(borrow, default)]
@@ -66,10 +67,11 @@ pub struct EventArguments<'a> {
     #[serde(default)]
     pub bytes: u64,
     pub peer: Option<u64>,
-    /// The root of a collective, and in `place` the rank of a scan's member in its comm.
+    /// The root of a collective, or None if it has none.
     pub root: Option<u64>,
+    /// In a scan, the rank of this member in its comm; else None.
     pub place: Option<u64>,
-    /// The ranks that a rank needs in a neighborhood collective.
+    /// The ranks from which this rank receives in a neighborhood collective.
     #[serde(default)]
     pub sources: Box<[u64]>,
     #[serde(borrow, default)]
@@ -80,10 +82,10 @@ pub struct EventArguments<'a> {
     pub number: u64,
 }
 
-/// The latest plausible time in us: no monotonic clock has run for 30 years.
+/// The latest time in us that is believed: no monotonic clock has run for 30 years.
 const TIME_MAX: f64 = 1e15;
 
-/// The trace in `text`, or a sentence that says why it is none.
+/// Reads the trace in `text`. An error is a sentence that says why the text is no trace.
 pub fn parse(text: &str) -> Result<Trace<'_>, String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| match error.is_eof() {
         true => format!("the file is cut off: {error}"),

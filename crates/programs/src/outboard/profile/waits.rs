@@ -15,51 +15,54 @@ use serde::Serialize;
 use super::calls::{Span, Thread, TraceParts, base};
 use super::trace::TraceEvent;
 
-/// The role of the late rank.
+/// The role of the late rank: why another rank had to wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     Sender,
     Receiver,
-    /// The last rank to enter a collective, of those that the waiting rank needs.
+    /// The late rank entered a collective last, of those that the waiting rank needs.
     Collective,
-    /// A target, with its post.
+    /// The late rank is the target of a window, and had not posted its exposure.
     Target,
-    /// An origin, with its completion.
+    /// The late rank is an origin of a window, and had not completed its access.
     Origin,
-    /// The rank that held the lock until then.
+    /// The late rank held the lock of a window until then.
     Holder,
 }
 
-/// A wait in a call.
+/// A wait in an MPI call for a late rank.
 #[derive(Clone)]
 pub struct Wait<'a> {
-    /// The index of the call.
+    /// The index, in `TraceParts::calls`, of the call that waited.
     pub call: usize,
     pub why: Why,
-    /// The rank that came late, when it started, and where.
+    /// The rank that came late.
     pub late: u64,
+    /// When the late rank started its part, in us.
     pub began: f64,
+    /// The place of the program at which the late rank started its part.
     pub late_site: &'a str,
-    /// How long the wait took.
+    /// How long the wait took, in us.
     pub us: f64,
 }
 
-/// Which members of a collective a member needs before it can end.
+/// The members of a collective that a member needs before its own call can end.
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
     All,
-    /// The root, which needs no other.
+    /// Every member needs the root, which itself needs no other.
     Root,
-    /// All, but only the root needs them.
+    /// Only the root needs others, and it needs all of them.
     AllAtRoot,
-    /// The members of lower ranks.
+    /// A member needs the members of lower ranks.
     Below,
-    /// The member's sources among its neighbours.
+    /// A member needs its sources among its neighbours.
     Sources,
 }
 
-/// What a member of the collective with this name (in small letters) needs; None if that is not known.
+/// Returns what a member of the collective with this name (in small letters) needs; None if that is not
+/// known.
 fn need(base: &str) -> Option<Need> {
     Some(match base {
         "barrier"
@@ -85,10 +88,11 @@ fn need(base: &str) -> Option<Need> {
     })
 }
 
-/// Context, sender, receiver, tag and number of a message.
+/// What identifies a message: its context, its sender, its receiver, its tag and its number.
 type MessageKey<'a> = (&'a str, u64, u64, i64, u64);
 
-/// A rank that is needed, from when on, and where it was then.
+/// A rank that another one needs: its number, when it started its part (in us), and at which place of the
+/// program.
 #[derive(Clone, Copy)]
 struct Partner<'a> {
     rank: u64,
@@ -96,7 +100,7 @@ struct Partner<'a> {
     site: &'a str,
 }
 
-/// All waits, the longest first. Also writes into each call how long it waited.
+/// Finds all waits, and returns them, the longest first. Also writes into each call how long it waited.
 pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
     let mut found = WaitSearch { parts, last: HashMap::new() };
     found.messages();
@@ -109,14 +113,14 @@ pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
     waits
 }
 
-/// The last partner of each call, by the call's index.
+/// A search for waits: for each call that waits, by its index, `last` has the wait for its last partner.
 struct WaitSearch<'s, 'a> {
     parts: &'s TraceParts<'a>,
     last: HashMap<usize, Wait<'a>>,
 }
 
 impl<'a> WaitSearch<'_, 'a> {
-    /// Notes that a call of `thread` had at `until` what needed `partner`.
+    /// Notes that an operation, which a call of `thread` completed at `until`, needed `partner`.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
         // A part that completed before its partner started did not need it.
@@ -129,7 +133,7 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// The partner that did something at a time, at the place of the call around it.
+    /// Returns the partner whose part began at the time `began`, in the call that this thread made then.
     fn at(&self, thread: Thread, began: f64) -> Partner<'a> {
         let site = self.parts.around(thread, began).map_or("", |call| self.parts.calls[call].site);
         Partner { rank: thread.0, began, site }
@@ -193,7 +197,7 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Waits of starts for posts, and of MPI_Win_wait for completions.
+    /// Finds the waits of MPI_Win_start for posts, and of MPI_Win_wait for completions.
     fn signals(&mut self) {
         let parts = self.parts;
         let sent = |event: &&&TraceEvent| ["post", "complete"].contains(&&*event.name);
@@ -213,7 +217,8 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Waits for locks that others held when they were requested: an epoch begins when the lock is granted.
+    /// Finds the waits for locks that others held when they were requested: an epoch begins when the lock is
+    /// granted.
     fn locks(&mut self) {
         let parts = self.parts;
         // The epochs of each window and target by their ends; those of MPI_Win_lock_all are of all targets.
@@ -250,7 +255,7 @@ impl<'a> WaitSearch<'_, 'a> {
     }
 }
 
-/// The span that started last.
+/// Returns the span that started last, or None without any span.
 fn latest<'s, 'a>(spans: impl Iterator<Item = &'s Span<'a>>) -> Option<&'s Span<'a>>
 where
     'a: 's,
@@ -262,18 +267,18 @@ fn thread(span: &Span) -> Thread {
     (span.event.pid, span.event.tid)
 }
 
-/// When the span ended; 0 if it did not.
+/// Returns when a span ended, in us; 0 if it did not end.
 fn end(span: &Span) -> f64 {
     span.until.unwrap_or(0.0)
 }
 
-/// The rank of a span, when it started it, and where.
+/// Returns the rank of a span as a partner, with the time and place at which it started the span.
 fn partner_of<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
-/// What both ends of a message or a signal have alike. None for a receive whose message the trace does not
-/// name.
+/// Returns what both ends of a message or signal have in common; `sends` says whether `event` is the
+/// sender's. None for a receive whose message the trace does not name.
 fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
@@ -281,7 +286,8 @@ fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     Some((&args.context, from, to, args.tag, args.number))
 }
 
-/// The spans of each collective whose needs are known; they have the same context, name and number.
+/// Returns each collective whose needs are known, with its spans on all ranks: they have the same context,
+/// name and number.
 fn collectives<'s, 'a>(parts: &'s TraceParts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
     let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {

@@ -11,22 +11,23 @@ use std::process::{Command, Stdio};
 use super::times::{CELLS, Forced, READ, median};
 use crate::outboard::bench::peers::Player;
 
-/// Ways whose times differ by less than this factor are equally good.
+/// The factor below which two times count as equal, so that either way is right.
 const EQUAL: f64 = 1.05;
 
-/// The results by pattern and length, in the order in which the program prints them.
+/// What one job prints: a line for each pattern and length, in the order of the program.
 type JobLines = Vec<((String, u64), JobLine)>;
 
-/// What a job reports for one pattern and length.
+/// What a job prints for one pattern and length of messages.
 #[derive(Clone, Copy)]
 struct JobLine {
-    /// The part of the bytes that was read, after 64 messages.
+    /// Which part of the bytes (0 to 1) receivers read from the sender's memory, after 64 messages.
     read: f64,
-    /// The median time of a message.
+    /// The median time of a message, in us.
     us: f64,
 }
 
-/// Runs `jobs` jobs with a fresh cache each, and forced ones between them.
+/// Runs `jobs` jobs that choose by themselves, each with a fresh cache, and between them jobs whose choice is
+/// forced. Returns a table of both.
 pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -> Result<String, String> {
     let player = ourselves()?;
     let mut found: [Vec<JobLines>; 3] = Default::default();
@@ -42,7 +43,7 @@ pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -
     Ok(told(&auto, [&cells, &read]))
 }
 
-/// Runs one job.
+/// Runs one job of bench/choice.c with the variables `forced`, and returns what it prints.
 fn run(player: &Player, forced: Forced) -> Result<JobLines, String> {
     let cache = std::env::temp_dir().join(format!("outboard-choice-{}", std::process::id()));
     let mut command = Command::new(&player.launch[0]);
@@ -68,7 +69,7 @@ fn line(text: &str) -> Option<((String, u64), JobLine)> {
     Some((key, JobLine { read: value["read"].as_f64()?, us: value["us"].as_f64()? }))
 }
 
-/// A line for each pattern and length, and the last one for all.
+/// Returns the table: a line for each pattern and length, and a last one for all jobs.
 fn told(auto: &[JobLines], forced: [&[JobLines]; 2]) -> String {
     let by_key = |jobs: &[JobLines]| {
         let mut lines: BTreeMap<(String, u64), Vec<JobLine>> = BTreeMap::new();

@@ -11,10 +11,11 @@ use crate::outboard::bench::peers;
 const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
 const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
 
-/// A collective, and the run that measures it.
+/// The name of a collective, and the command line of bench/ that measures it.
 type MeasuredRun = (&'static str, String);
 
-/// The rows of the library, in place of those that the table has.
+/// Measures the library that OUTBOARD_CCL names against the usual way. Returns the values of its rows in the
+/// table; for other numbers of ranks they keep what `known` has.
 pub(super) fn rows(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     known: &[(usize, u64)],
@@ -37,7 +38,7 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// What jobs choose now beside the library and the usual way.
+/// Returns a table of what jobs choose now beside the library and the usual way, for each number of ranks.
 pub(super) fn compare(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     (ranks, only): (&[u32], &[String]),
@@ -53,7 +54,7 @@ pub(super) fn compare(
     ranks.iter().map(one).collect()
 }
 
-/// The library, and the collectives that are measured, each with its run.
+/// Returns the name of the library, and the collectives that are measured, each with its command line.
 fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     if settings.ccl == "off" {
@@ -74,8 +75,8 @@ fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     Ok((settings.ccl.clone(), measures.collect()))
 }
 
-/// The least length from which on the second player was clearly faster at all lengths, in the unit of
-/// `Call::bytes`; a block of bench/ is one rank's.
+/// Returns the least length from which on the second player was clearly faster at all lengths, in the unit of
+/// `Call::bytes` (a block of bench/ is one rank's). None if the longest was not faster.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));

@@ -51,21 +51,21 @@ pub struct Tune {
     only: Vec<String>,
 }
 
-/// A number of ranks for which tables have bounds.
+/// Returns a number of ranks for which tables have bounds: 2, 4, 8, ... Fails for any other number.
 fn power(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number: &u32| number.is_power_of_two() && *number >= 2);
     number.ok_or_else(|| format!("{text} is none of 2, 4, 8, ..."))
 }
 
-/// The rounds for a table, which takes half a minute.
+/// How many rounds each choice is measured to make a table, which takes half a minute.
 const ROUNDS: u32 = 3;
-/// How many jobs show what they choose by themselves.
+/// How many jobs `--compare` runs to see what they choose by themselves.
 const JOBS: u32 = 20;
-/// The rounds of a comparison: with three, noise alone puts a third of the ratios beyond 1.05
-/// (docs/measured/choices.md).
+/// How many rounds each choice is measured for a comparison: with three, noise alone puts a third of the
+/// ratios beyond 1.05 (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
-/// The setting with which a schedule carries out the call, over `CELLS` or `READ`.
+/// The setting that has a schedule carry out an alltoall, so that its messages go as `CELLS` or `READ` force.
 const SCHEDULE: (&str, &str) = ("OUTBOARD_ALLTOALL", "linear");
 
 const LATENCY: (&str, &str) = ("latency", "p2p latency -m 16384:4194304 -i 1000:200");
@@ -105,7 +105,7 @@ impl Tune {
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
 
-    /// The numbers of --ranks, or all powers of two up to the cores.
+    /// Returns the numbers of `--ranks`, or without them all powers of two up to the cores.
     fn ranks(&self) -> Result<Vec<u32>, String> {
         let cores = cpus::cores()?.len().max(2) as u32;
         let all = (1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores);
@@ -113,7 +113,8 @@ impl Tune {
     }
 }
 
-/// The rows of messages, and of collectives by the ranks.
+/// Measures messages, and collectives that ranks carry out themselves. Returns the rows of the table and
+/// their values.
 fn messages(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     rounds: u32,
@@ -141,7 +142,8 @@ fn messages(
     Ok(values)
 }
 
-/// The longest block that the receiver does not read, if reading is faster for longer blocks.
+/// Returns the longest block that the receiver should not read, if `read` has all longer ones; `row` has the
+/// value for the case that reading is never faster.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
     match read.below(MOST) {
@@ -150,7 +152,7 @@ fn bound(row: usize, read: Sizes) -> u64 {
     }
 }
 
-/// Two cpus of different cores for each distance that exists on this machine.
+/// Returns two cpus for each distance that exists on this machine. Fails if there is only one cpu.
 fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     let cores = cpus::cores()?;
     let first = cores[0][0];
@@ -167,7 +169,7 @@ fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     Ok(pairs)
 }
 
-/// Calls a function; the processes that it starts run on these cpus.
+/// Calls `what`, and returns its result; the processes that it starts run on these cpus.
 fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let told = |error| format!("cannot run on cpus {cpus:?}: {error}");
     let before = sys::cpu::allowed().map_err(told)?;
@@ -177,14 +179,14 @@ fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done
 }
 
-/// The lengths at which the second player was clearly faster than the first.
+/// Returns the lengths at which the second player was clearly faster than the first in the measure `name`.
 fn faster(times: &Times, name: &str) -> Sizes {
     let is_read = |both: &[f64]| is_faster(thousandths(both[1]), thousandths(both[0]));
     let bits = times.iter().filter(|((measure, _), both)| *measure == name && is_read(both));
     Sizes::of_bits(bits.fold(0, |all, ((_, bytes), _)| all | 1 << class_of(*bytes)))
 }
 
-/// The present choice beside both forced choices.
+/// Returns a table of what jobs choose now beside both forced choices.
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];
     let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, (2, rounds))?;

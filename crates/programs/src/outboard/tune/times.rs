@@ -7,29 +7,31 @@ use std::time::Duration;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
-/// The variables of a player.
+/// The environment variables by which a player differs from others, as names and values.
 pub(super) type Forced = &'static [(&'static str, &'static str)];
 
-/// All messages go through cells.
+/// The variables with which all messages go through cells.
 pub(super) const CELLS: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cells"),
     ("OUTBOARD_INLINE_BYTES_MAX", "1GiB"),
 ];
-/// The receiver reads all messages.
+/// The variables with which the receiver reads all messages from the sender's memory.
 pub(super) const READ: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cma"),
     ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
     ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
 ];
-/// The best round of each player, by measure and bytes: other programs of the machine only add time.
+/// For each measure and length in bytes, the least time of each player in any round: other programs of the
+/// machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
-/// A run that takes longer hangs, even on a machine that others load.
+/// How long a run may take: one that takes longer hangs, even on a machine that others load.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Measures each run with each player.
+/// Measures each of `measures` with each of `players`, which also get the variables `more`, for so many ranks
+/// and rounds. Returns the least times.
 pub(super) fn measured(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     players: &[Forced],
@@ -64,19 +66,20 @@ pub(super) fn measured(
     Ok(times)
 }
 
-/// The median; infinite if there are no times.
+/// Returns the median of times; infinite if there are none.
 pub(super) fn median(times: impl Iterator<Item = f64>) -> f64 {
     let mut times: Vec<f64> = times.collect();
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
-/// A time in thousandths, as `is_faster` takes it.
+/// Returns a time in thousandths of its unit, as `is_faster` takes it.
 pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
 }
 
-/// The first player beside two whose choice is forced, by the best of both.
+/// Returns a table of the first player's times beside those of two players whose choice is forced, and beside
+/// the better of both.
 pub(super) fn beside(times: &Times, forced: [&str; 2]) -> String {
     let mut text = format!(
         "{:<20} {:>8} {:>10} {:>10} {:>10}  auto/best\n",
