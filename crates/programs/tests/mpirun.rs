@@ -24,7 +24,8 @@ fn rank() -> String {
     folder.join("rank").to_str().unwrap().to_string()
 }
 
-/// Runs `mpirun` with the words of `line`. RANK stands for the test program; `script` is one more word.
+/// Runs `mpirun` with the words of `line`, where RANK stands for the test program, and `script` as one more
+/// word. Returns the process's output, also as text: standard output, standard error.
 fn run(line: &str, script: Option<&str>) -> (Output, String, String) {
     let words = line.split_whitespace().map(|word| if word == "RANK" { rank() } else { word.to_string() });
     let output = mpirun().args(words).args(script).output().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard-proxy`: see `programs::proxy`.
+//! `outboard-proxy`: a process that carries out collectives for the ranks of a job (`programs::proxy`).
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

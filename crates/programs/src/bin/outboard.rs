@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard`: see `programs::outboard`.
+//! `outboard`: shows settings, running jobs and schedules, and measures performance (`programs::outboard`).
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

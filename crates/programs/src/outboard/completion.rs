@@ -51,7 +51,7 @@ impl Known {
 }
 
 impl Completion {
-    /// The script for one shell; empty if files were written instead.
+    /// Returns the script for one shell; empty if files were written instead, for all shells.
     pub fn run(&self, outboard: Command) -> Result<String, String> {
         let mut programs = programs(outboard);
         if let Some(to) = &self.to {

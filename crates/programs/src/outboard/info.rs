@@ -10,7 +10,8 @@ use settings::{Setting, TABLE};
 use telemetry::{Counter, Unit};
 use tuning::{VECTOR_COPIES, ValueKind, ValueSource};
 
-/// `MPI_Name 0|1` per line: the functions of the standard ABI, and whether they are implemented. Generated.
+/// The functions of the standard ABI, one a line: `MPI_Name 1` for a function that is implemented, `MPI_Name
+/// 0` for another. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
 /// Print version, paths, machine, settings, counters and MPI functions.
@@ -41,7 +42,7 @@ pub struct InfoCommand {
 }
 
 impl InfoCommand {
-    /// The text to print.
+    /// Returns the text to print: the part that the options name, or an overview.
     pub fn run(&self) -> Result<String, String> {
         let all = !self.settings && !self.counters && !self.functions && !self.tuning && !self.fabric;
         let network = self.fabric.then(|| super::fabric::find(self.address)).transpose()?;

@@ -2,7 +2,7 @@
 //! What the pages of `outboard bench` and `outboard profile` have in common: each is one file that needs no
 //! network, in the reader's light or dark theme, readable on a phone.
 
-/// The colours of both themes, and the style of text and tables.
+/// The style sheet that all pages have: the colours of both themes, and the style of text and tables.
 const STYLE: &str = ":root{color-scheme:light dark;--ink:#1d1d1f;--paper:#fff;--weak:#66666b;--rule:#ddd;--box:#f3f3f5;--ours:#0b57d0;--a:#b8651b;\
 --b:#2c8049;--c:#93489f;--d:#8a7a12;--limit:#767679;--met:#17692f;--miss:#b3261e}\
 @media(prefers-color-scheme:dark){:root{--ink:#e8e8ea;--paper:#16171a;--weak:#a0a0a8;--rule:#3a3b40;--box:#222328;--ours:#6aa5ff;--a:#e0a060;--b:#6fc08c;\

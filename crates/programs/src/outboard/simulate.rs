@@ -258,8 +258,9 @@ impl SimulatedCall {
         )
     }
 
-    /// The times of the communication by ranks and by proxies, and of a computation that takes as long as the
-    /// communication by ranks: ranks communicate after it, proxies during it. `auto` takes the shorter one.
+    /// Returns a line of the table: the times of the communication by ranks and by proxies, and with a
+    /// computation as long as the communication by ranks. Ranks communicate after it, proxies during it;
+    /// `auto` takes the shorter time.
     fn overlap(&self, proxies: Proxies) -> String {
         let algorithm = self.algorithm(true);
         let ranks = self.time(algorithm, &self.network);
@@ -281,8 +282,8 @@ impl SimulatedCall {
         )
     }
 
-    /// The shortest time of this computation with communication by proxies during it, and the algorithm that
-    /// takes it: the chosen one or, on a DPU, a linear one or one over nodes.
+    /// Returns the best algorithm, and the time in ps of a computation of `work_ps` during which proxies
+    /// communicate by it: the best of `algorithm` and, on a DPU, of the linear ones and those over nodes.
     fn beside(
         &self,
         algorithm: Option<Algorithm>,

@@ -40,7 +40,7 @@ struct Sample {
     pages: Vec<ProcessCounts>,
 }
 
-/// The counters of a process since the job's start.
+/// The counters of a rank or proxy since the job's start, and its processor time.
 struct ProcessCounts {
     /// The values of the counters, in the order of [`Counter::ALL`].
     values: Vec<u64>,
@@ -49,7 +49,8 @@ struct ProcessCounts {
 }
 
 impl Top {
-    /// Prints jobs once, or shows them until the user ends it.
+    /// Prints the running jobs once, or shows them until the user ends it. Returns the text to print, if any
+    /// is left.
     pub fn run(&self) -> Result<String, String> {
         if self.json {
             let jobs: Vec<Value> = running(self.job)?.iter().map(described).collect();
@@ -307,7 +308,8 @@ fn described(job: &RunningJob) -> Value {
     json!({"job": job.pid, "ranks": ranks.collect::<Vec<_>>(), "proxies": proxies.collect::<Vec<_>>()})
 }
 
-/// The terminal while `top` uses it: keys arrive at once and are not shown. Drop restores it.
+/// The terminal while `top` uses it: keys arrive at once and are not shown. The end of the value (`drop`)
+/// restores the terminal.
 struct Screen {
     before: Option<Termios>,
 }

@@ -22,12 +22,12 @@ const LONGEST: Duration = Duration::from_millis(500);
 /// The factor by which each pause is longer than the one before.
 const GROWTH: f64 = 1.3;
 
-/// A process that may use another MPI.
+/// A process of this job of which it is not known yet whether it uses another MPI.
 pub struct Suspect {
-    /// The rank of the process in the segment.
+    /// The process number of the rank in the segment.
     pub rank: u32,
     pub pid: i32,
-    /// The program, as the command line names it.
+    /// The program's name, as the command line has it.
     pub program: String,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The hidden first argument that makes `mpirun` the guardian.
+/// The first argument, hidden from users, that makes `mpirun` the guardian.
 pub const WORD: &str = "--guard-job-of";
 /// The environment variable with the job's id, which all processes of a job inherit.
 pub const JOB_ID: &str = "OUTBOARD_JOB_ID";
@@ -27,7 +27,7 @@ pub struct Guardian {
 }
 
 impl Guardian {
-    /// Starts the guardian of the job with this id.
+    /// Starts the guardian process of the job with this id. Returns a handle to it.
     pub fn start(id: &str) -> std::io::Result<Guardian> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).arg(id);

@@ -40,7 +40,7 @@ pub(super) enum JobProcess {
     Proxy(u32),
 }
 
-/// The processes of one MPI_COMM_WORLD, as long as it has process numbers in the segment.
+/// What this agent knows of one MPI_COMM_WORLD, as long as that has process numbers in the segment.
 pub(super) struct LocalWorld {
     /// The world's first rank in the segment.
     pub first: u32,
@@ -82,15 +82,15 @@ pub struct AgentJob {
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<LocalWorld>,
-    /// The first ranks of spawned worlds whose processes have not all come to MPI_Init.
+    /// The spawned worlds whose processes here have not all come to MPI_Init, by their first ranks.
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
     pub(super) host: String,
-    /// The ranks of the first world that run here.
+    /// The ranks of the first world that run on this host.
     pub(super) here: Vec<u32>,
     pub(super) upstream: Upstream,
     pub(super) guardian: Option<Guardian>,
-    /// Whether this process had children before the job.
+    /// Whether this process had children before the job: a shell's, if that became `mpirun` by `exec`.
     pub(super) had_children: bool,
     /// The cores that this job has claimed, so that other jobs keep off them; None for a program that ran
     /// before `mpirun`.

@@ -21,8 +21,8 @@ use crate::mpirun::place::cpus::{self, Core, CorePlan, Want};
 use crate::mpirun::wire::frame::Start;
 
 impl AgentJob {
-    /// Makes the job's memory on this host. Returns the job, of which nothing runs yet, and the cores of each
-    /// process.
+    /// Makes the job's memory on this host, and plans its cores. Returns the job, of which nothing runs yet,
+    /// and the plan.
     pub fn prepare(
         start: &Start,
         upstream: Upstream,
@@ -123,7 +123,8 @@ fn address(start: &Start) -> String {
     start.nodes[start.node as usize].address.clone().or_else(by_ssh).unwrap_or_default()
 }
 
-/// Decides which process runs where: on cores that no other job has, if there are enough.
+/// Decides which process runs on which cores: on those that no other job has, if there are enough. Claims
+/// them, and returns the plan.
 fn plan_cores(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<CorePlan, Refusal> {
     let free = claims.free();
     let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starts ranks and proxies: their environment, streams and cpus.
+//! Starts the processes of ranks and proxies with their environment variables, standard streams and cpus.
 
 use std::ffi::OsString;
 use std::hash::BuildHasher;
@@ -145,7 +145,7 @@ impl Setup {
         }
     }
 
-    /// Starts one proxy.
+    /// Starts proxy number `proxy` of this host on these cpus, and returns its process.
     pub fn start_proxy(&self, proxy: u32, cpus: &[usize]) -> Result<Child, Refusal> {
         let path = beside_us("outboard-proxy");
         let mut command = Command::new(&path);

@@ -16,7 +16,7 @@ use crate::mpirun::command::say::Refusal;
 use crate::mpirun::wire::frame::{self, Arrivals, ToAgent, ToRoot};
 use crate::mpirun::wire::uplink::{PULSE, STANDSTILL, Uplink, input};
 
-/// An agent's connection to the root, and what has been reported over it.
+/// An agent's connection to the root, and what each side has told the other over it.
 pub struct Upstream {
     pub(super) uplink: Arc<dyn Uplink>,
     /// The queue of frames from the root, each with the number of this agent's node.
@@ -138,7 +138,7 @@ impl Upstream {
         Ok(Upstream { remote, ..Upstream::here(uplink, inbox) })
     }
 
-    /// Whether the root is in this process, so that its streams are ours.
+    /// Whether the root is in this process, so that this process has the standard streams of the job.
     pub fn is_here(&self) -> bool {
         self.remote.is_none()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds the file of a program.
+//! Finds the file of a program that the user or MPI_Comm_spawn names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The variables and settings that the whole job obeys.
+//! The environment variables and settings that `mpirun` itself obeys for the whole job.
 
 use settings::Settings;
 

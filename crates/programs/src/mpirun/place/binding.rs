@@ -17,7 +17,7 @@ pub struct Bind {
     pub cores: u32,
 }
 
-/// The order in which ranks get cores (`--map-by`).
+/// The order in which ranks get cores, and how many each gets (`--map-by`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {

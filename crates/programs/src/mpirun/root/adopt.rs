@@ -25,7 +25,7 @@ pub const WORD: &str = "--launch-for";
 /// The first argument of the launcher proper, which the process with [`WORD`] starts.
 const AGAIN: &str = "--launch-for-now";
 
-/// Runs the launcher, if `word` asks for it. Returns its exit code, else None.
+/// Runs the launcher for the program `pid`, if the first word asks for it. Returns the exit code, else None.
 pub fn serve(word: &str, pid: &str) -> Option<u8> {
     match word {
         WORD => Some(match detach(pid) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agents, as the root sees them.
+//! What the root knows of each agent, and how it sends frames to it.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -24,7 +24,8 @@ pub(super) struct Agent {
     pub(super) started: Instant,
     /// Whether the user has been told that the agent starts slowly.
     pub(super) is_called_slow: bool,
-    /// Whether frames go to the agent at once. `Start` is the first of them.
+    /// Whether `send` sends frames at once, instead of keeping them in `waiting`. The first frame sent is
+    /// `Start`.
     is_open: bool,
     /// Whether the agent has reported that its ranks are stopped (Ctrl-Z).
     pub(super) is_stopped: bool,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root does when time has passed: pulses, silent hosts, and --timeout.
+//! What the root does as time passes: it sends pulses, gives up silent hosts, and ends the job after
+//! --timeout.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -80,7 +81,8 @@ impl Root {
         }
     }
 
-    /// Prints the hosts that a launcher has not reached so far; once for each agent.
+    /// Tells the user which hosts have had no agent for [`SLOW`] since their command was started, each host
+    /// once.
     fn print_slow_hosts(&mut self, now: Instant) {
         let slow = |agent: &&mut Agent| {
             !agent.has_started && !agent.is_called_slow && now.duration_since(agent.started) > SLOW

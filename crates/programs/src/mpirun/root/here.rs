@@ -38,8 +38,8 @@ impl Root {
         Upstream::here(Arc::new(QueueUplink { listener: self.listener.clone(), node: 0 }), inbox)
     }
 
-    /// Has the agent of this process act, and receives its frames, until neither has anything left; takes it
-    /// away when it is over.
+    /// Lets the agent of this process act and receives its frames, until neither has anything left to do. An
+    /// agent that is over is taken away.
     pub(super) fn step_here(&mut self) {
         while let Some(job) = &mut self.here {
             let has_obeyed = job.step();

@@ -101,8 +101,8 @@ impl Root {
     }
 }
 
-/// A host's address at which the other hosts find it. The inner error says why the address is not known here:
-/// a name may exist in the configuration of ssh only. The outer error ends the job.
+/// Returns the address at which other hosts find the host `name`. The inner error says why the address is not
+/// known here: a name may exist in the configuration of ssh only. The outer error ends the job.
 fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, String> {
     let own = sys::host::name();
     if placement.nodes.iter().all(|name| hosts::is_here(name, &own))

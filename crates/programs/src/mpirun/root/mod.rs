@@ -366,8 +366,9 @@ impl Root {
         later.into_iter().for_each(|(other, event)| self.take_event(other, event));
     }
 
-    /// Takes the last lines of an agent's command, which may come later than its end; a process that it left
-    /// may hold the stream open. Returns the other events that came meanwhile.
+    /// Takes the last lines that an agent's command wrote to standard error: they may come later than its
+    /// end, and a process that it left may hold the stream open. Returns the other events that came
+    /// meanwhile.
     fn take_last_lines(&mut self, index: usize) -> Vec<(usize, AgentEvent)> {
         let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
         while !self.agents[index].lines_ended

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A world, as the root sees it.
+//! What the root knows of one world: the nodes of its ranks, and what these have reported.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

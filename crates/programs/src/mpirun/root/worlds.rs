@@ -87,9 +87,9 @@ impl Root {
         firsts.max().unwrap_or(0)
     }
 
-    /// The hosts on which the info of a program wants it, and how ranks are dealt out to them: the keys
-    /// `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode`, `map_by` as users of MPICH
-    /// and Open MPI write them.
+    /// Returns the hosts on which a program's info wants it, and the order in which ranks are dealt out to
+    /// them. The keys are `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode` and
+    /// `map_by`, as users of MPICH and Open MPI write them.
     fn wanted(&self, spawn: &Spawn, info: &[(String, String)]) -> Result<(Hosts, Deal)> {
         let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
         let wrong = |key: &str, why: String| Error::new(Class::Spawn, format!("the info key {key}: {why}"));
@@ -153,7 +153,7 @@ impl Root {
         self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
     }
 
-    /// Fails the spawns for which an agent was started that could not start; nothing else ends. Returns
+    /// Fails the spawns that need the agent of node `node`, which could not start; nothing else ends. Returns
     /// whether there were any.
     pub(super) fn fails_spawns(&mut self, node: usize, sentence: &str) -> bool {
         let waiting: Vec<(u32, bool)> = self
@@ -217,7 +217,7 @@ impl Root {
         }
     }
 
-    /// Frees the numbers of spawned worlds that have ended in order, and with which no living rank is
+    /// Frees the process numbers of spawned worlds that have ended in order, and with which no living rank is
     /// connected.
     fn forget_ended(&mut self) {
         let stays = |world: &SpreadWorld| {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
 
-/// How many bytes of standard input may be on the way to the ranks.
+/// How many bytes of standard input may have been sent to the agents and not yet taken by the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Returns the standard input of a rank: our own one, if it is the job's (`is_ours`) and no other rank reads

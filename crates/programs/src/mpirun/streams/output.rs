@@ -305,7 +305,8 @@ impl Pump {
         write(stream, &lines, &*self.uplink);
     }
 
-    /// Shows the unfinished lines of quiet streams without labels: they may be prompts.
+    /// Writes the unfinished lines of streams without labels, when no stream has had bytes for a while: they
+    /// may be prompts.
     fn show_unfinished(&mut self) {
         for stream in
             self.streams.iter_mut().filter(|stream| stream.is_unlabelled() && !stream.unfinished.is_empty())

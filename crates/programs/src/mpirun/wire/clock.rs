@@ -5,8 +5,8 @@
 
 /// How many questions for its clock a host gets in one row. Only the fastest answer of a row counts.
 const ASKED: u32 = 12;
-/// The largest believable difference in speed between two clocks. A larger one is an error of the
-/// measurement.
+/// The largest difference in speed between two clocks that is believed: 1 ms a second. A larger one is an
+/// error of the measurement.
 const DRIFT_MAX: f64 = 1e-3;
 
 /// A host's answer to the question for its clock. Its offset is wrong by at most half of `took`, the time
@@ -14,7 +14,7 @@ const DRIFT_MAX: f64 = 1e-3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Answer {
     took: u64,
-    /// The root's time in the middle between question and answer.
+    /// The root's time halfway between question and answer, in ns.
     at: u64,
     /// How much must be added to a time of the host to get the root's time.
     offset: i64,
@@ -73,7 +73,8 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// A row of answers by a clock that is behind by `behind`; `ways` are the times to the host and back.
+    /// Gives `clock` a row of answers from a host whose clock is behind by `behind`; `ways` are how long
+    /// question and answer travelled.
     fn row(clock: &mut Clock, at: u64, behind: u64, ways: &[(u64, u64)]) {
         clock.start();
         let mut asks = true;

@@ -22,11 +22,11 @@ use super::statistics::Counted;
 use super::trace::TracePart;
 use crate::mpirun::command::arguments::{Global, RankProgram};
 
-/// The longest frame, in bytes.
+/// The most bytes of a frame.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// The first bytes of an agent's greeting; the number of the agent's build follows.
 const MAGIC: [u8; 16] = *b"\0outboard-agent\n";
-/// A greeting's length in bytes.
+/// The length of a greeting in bytes.
 pub const GREETING_BYTES: usize = MAGIC.len() + 8;
 
 /// Returns the greeting of an agent: [`MAGIC`] and the number of its build in 8 bytes.
@@ -45,7 +45,7 @@ pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     Some((at, u64::from_le_bytes(build)))
 }
 
-/// What an agent needs to know to start its part of the job.
+/// What an agent needs to know to start its part of the job: the content of the first frame.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The number of the node that gets this frame.
@@ -64,7 +64,7 @@ pub struct Start {
     pub environment: Vec<(OsString, OsString)>,
     /// The folder in which `mpirun` was started.
     pub directory: PathBuf,
-    /// The options for the whole job.
+    /// The options of the command line for the whole job.
     pub global: Global,
     /// The programs of the command line, in the order of their ranks.
     pub programs: Vec<RankProgram>,
@@ -103,7 +103,7 @@ pub struct JobNode {
 pub struct NewWorld {
     /// The id of the world: the first world is 0, the first that is spawned 1, and so on.
     pub id: u64,
-    /// The world's first rank in the segment.
+    /// The process number in the segment of the world's first rank.
     pub first: u32,
     /// The node of each rank of the world.
     pub node_of: Vec<u32>,
@@ -117,12 +117,12 @@ pub struct NewWorld {
     pub nodes: u32,
 }
 
-/// How many ranks have arrived at the gates of MPI_Init and MPI_Finalize.
+/// How many ranks of a world have come to MPI_Init and to MPI_Finalize, in which ranks wait for all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// Ranks that have come to MPI_Init.
+    /// How many ranks have come to MPI_Init.
     pub born: u32,
-    /// Ranks that have come to MPI_Finalize.
+    /// How many ranks have come to MPI_Finalize.
     pub leaving: u32,
 }
 
@@ -182,29 +182,31 @@ pub enum ToAgent {
     StartWorld(Box<NewWorld>),
     /// The answer to the request of rank `rank`, in bytes as `launcher::answer` writes it.
     Answer { rank: u32, bytes: Vec<u8> },
-    /// End your ranks of a world that has failed to start.
+    /// End your ranks of the spawned world that begins at `first`: it has failed to start.
     UndoWorld { first: u32 },
     /// The worlds with which the world that begins at `first` is connected on other nodes.
     Connected { first: u32, to: Vec<u32> },
-    /// Ports that other nodes have closed.
+    /// The numbers of ports that other nodes have closed.
     PortsClosed(Vec<u64>),
     /// No rank of the world that begins at `first` lives on any node any more.
     Over { first: u32 },
     /// A piece of standard input for the ranks that read it; an empty one is its end.
     Input(Vec<u8>),
-    /// SIGUSR1: report what the ranks wait for. Another signal: send it to them.
+    /// This signal has come to `mpirun`. SIGUSR1: report what your ranks wait for. Any other: send it to your
+    /// ranks.
     Signal(i32),
     /// Ctrl-Z: stop all ranks and proxies, and answer `Stopped`.
     Stop,
     /// Let stopped ranks and proxies continue.
     Continue,
-    /// End your ranks of these worlds by this signal; `code` is the job's exit code.
+    /// End your ranks of the worlds that begin at `worlds` by the signal `signal`; `code` is the job's exit
+    /// code.
     EndWorlds { worlds: Vec<u32>, signal: i32, code: u8 },
-    /// End the agent. Ranks that still live are ended by this signal; 0 if no rank lives.
+    /// End yourself, and by the signal `signal` your ranks that still live. The signal is 0 if no rank lives.
     EndJob { signal: i32, code: u8 },
     /// Answer with your clock. `sent` is the root's time when it asked.
     Clock { sent: u64 },
-    /// A pulse: the root lives.
+    /// A pulse, which says that the root lives.
     Alive,
 }
 
@@ -239,33 +241,34 @@ pub enum ToRoot {
     FailedToStart { first: u32, sentence: String },
     /// The worlds with which the world that begins at `first` is connected on this node.
     Connected { first: u32, to: Vec<u32> },
-    /// Ports that this node has closed.
+    /// The numbers of ports that this node has closed.
     PortsClosed(Vec<u64>),
-    /// What the processes of a world have counted on this node, if the user wants it.
+    /// The counters of the processes on this node, at the end of the world that begins at `first`, if the
+    /// user wants them.
     Counted { first: u32, counted: Counted },
-    /// What a process of this node has recorded for the trace.
+    /// The records of one process of this node for the trace, if the user wants it.
     Traced(TracePart),
     /// No rank of the world that begins at `first` lives on this node any more. `is_broken` says whether some
     /// rank left other than by MPI_Finalize.
     Over { first: u32, is_broken: bool },
     /// Bytes that ranks have printed, mostly whole lines, and the stream to which they go.
     Output(OutputStream, Vec<u8>),
-    /// A line of the agent's own, for the user.
+    /// A sentence of the agent's own, which the root prints for the user.
     Print(String),
-    /// All ranks and proxies are stopped.
+    /// All ranks and proxies of this node are stopped, as `Stop` asked.
     Stopped,
     /// How many bytes of standard input the ranks of this node have taken.
     Taken(u32),
-    /// Why these worlds must end (all, if the list is empty), and the job's exit code. The agent already ends
-    /// the worlds of the list on its node.
+    /// The worlds that begin at `worlds` must end (all worlds, if the list is empty) for the reason in
+    /// `sentence`, and `code` is the job's exit code. The agent already ends those of the list on its node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
     /// The agent's last frame: nothing of the job is left on this node. `code` is the exit code of the node's
     /// first failure, or 0.
     Done { code: u8 },
-    /// The answer to the question of time `sent`: `there` is the time of this node. `back` is 0; the root's
-    /// reader sets it to the root's time on arrival.
+    /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time. The agent sends 0 as
+    /// `back`; the root's reader puts the root's time on arrival there.
     Clock { sent: u64, there: u64, back: u64 },
-    /// A pulse: the agent lives.
+    /// A pulse, which says that the agent lives.
     Alive,
 }
 

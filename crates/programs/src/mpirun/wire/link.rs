@@ -25,10 +25,10 @@ use crate::mpirun::command::say::Refusal;
 /// greeting.
 const NOISE_BYTES_KEPT: usize = 4 << 10;
 
-/// Something that happened to an agent.
+/// Something that happened to an agent, as a thread that reads from it reports it.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum AgentEvent {
-    /// The agent has started. The number is that of its build.
+    /// The agent has started, and is of the build with this number.
     Greeted(u64),
     /// The agent has sent a frame.
     Frame(ToRoot),
@@ -36,7 +36,8 @@ pub enum AgentEvent {
     Line(String),
     /// The standard error of the agent's command has ended.
     LinesEnded,
-    /// The agent sends nothing more. The text says what became of its command.
+    /// The connection to the agent has ended. The text says what became of its command, such as "ended with
+    /// code 1".
     Closed(String),
 }
 

@@ -39,7 +39,7 @@ impl PipeUplink {
         Ok(PipeUplink(Mutex::new(output.into())))
     }
 
-    /// Sends the greeting, which comes before all frames.
+    /// Sends the agent's greeting, by which the root knows that frames follow.
     pub fn greet(&self) -> std::io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame::greeting())
     }

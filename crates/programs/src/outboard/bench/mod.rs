@@ -74,7 +74,7 @@ enum Set {
 }
 
 impl Bench {
-    /// The text to print.
+    /// Measures what the command line asks for, or reads an earlier measurement. Returns the text to print.
     pub fn run(self) -> Result<String, String> {
         if let Some(folder) = self.to.as_ref().filter(|_| !self.render.is_empty()) {
             let tables = self.render.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;

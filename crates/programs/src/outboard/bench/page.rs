@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page of results: a table and plots for every measure, in one file that needs no network.
+//! The page of the results of `outboard bench`: a table and plots for every measure, in one file that needs
+//! no network.
 
 use std::fmt::Write;
 
@@ -10,8 +11,8 @@ use super::measure::Measure;
 use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
 use super::rounds::{BenchRow, BenchTable};
 
-/// The colours of a plot are placeholders. The style replaces them by the theme's: Outboard strong, peers
-/// weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
+/// The style sheet of the page. It replaces the placeholder colours of plots by the theme's: Outboard strong,
+/// peers weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
 const STYLE: &str = ".met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}.limit{color:var(--weak)}\
 .measure{display:flex;flex-wrap:wrap;gap:.5em 2em;align-items:flex-start}.measure>svg{flex:1 1 320px;min-width:0;max-width:560px;height:auto}\
 .measure>table{flex:1 1 300px;font-size:13px;margin:0;line-height:1.1}.goals table{width:100%}.gain{width:40%;min-width:3.5em}.gain i{display:block;height:.8em;\
@@ -190,7 +191,7 @@ fn goals(number: usize, table: &BenchTable) -> String {
     )
 }
 
-/// A line of a plot: its placeholder colour and its points.
+/// A line of a plot: its placeholder colour, and the coordinates of its points.
 type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
 /// Returns a plot of the medians by message size, with a line for each MPI and each limit.

@@ -52,7 +52,7 @@ impl fmt::Display for PeerMpi {
 pub struct Player {
     /// The name of the MPI as in `--vs`; Outboard's own is "outboard".
     pub name: String,
-    /// The version of its wheel, or of this program.
+    /// The version of the MPI's wheel or, for an Outboard, of its program.
     pub version: String,
     /// The launcher, and its arguments before `-n`, one a word.
     pub launch: Vec<String>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The runs: in each round of a measure each MPI runs once, then the loops that bound it.
+//! Runs the benchmarks: in each round of a measure each MPI runs once, then the loops that bound it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::measure::{Measure, WALL};
 use super::peers::Player;
 
-/// Everything that was measured.
+/// Everything that was measured: the rows of the table, the MPIs, the failures and the conditions.
 pub struct BenchTable {
     /// The name and version of each MPI; Outboard is the first.
     pub players: Vec<(String, String)>,
@@ -58,11 +58,12 @@ pub struct Conditions {
     pub steal_s: Option<f64>,
 }
 
-/// How many idle cores a measure of two ranks needs, less a few tenths, since a load average falls slowly.
+/// How many cores must be idle for a verdict: two for a measure of two ranks, less a few tenths, since a load
+/// average falls slowly.
 const CORES_NEEDED: f64 = 1.5;
-/// The highest load of an idle machine.
+/// The highest load average at which a machine counts as idle, however few cores it has.
 const LOAD_OF_NOTHING: f64 = 0.3;
-/// The least number of rounds for a verdict.
+/// How many rounds are needed for a verdict on goals.
 const ROUNDS_FOR_VERDICT: u32 = 5;
 
 impl BenchTable {
@@ -78,7 +79,7 @@ impl BenchTable {
     }
 }
 
-/// One measure at one message size.
+/// A row of the table: one measure at one message size.
 pub struct BenchRow {
     pub measure: Measure,
     pub bytes: u64,
@@ -90,7 +91,7 @@ pub struct BenchRow {
     pub has_verdict: bool,
 }
 
-/// What runs in a measure: an MPI, or a loop of bench/limits.c.
+/// Something that runs once in each round of a measure: an MPI with a benchmark, or a loop of bench/limits.c.
 struct Runner<'a> {
     /// The name of the MPI or loop in the progress bar and in failures.
     name: &'a str,

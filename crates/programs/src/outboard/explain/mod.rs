@@ -42,7 +42,7 @@ pub struct Explain {
 }
 
 impl Explain {
-    /// The text to print.
+    /// Reads the trace that the command line names. Returns the text or JSON to print.
     pub fn run(&self) -> Result<String, String> {
         let path = Path::new(&self.what);
         let text = match self.what.parse() {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// The calls of one site, function, comm and size class (powers of two).
+/// The calls with the same site, function, comm and size class (powers of two).
 #[derive(Debug, Default)]
 pub struct SiteRow {
     /// The place of the calls: a file of code and an offset in it (`file+0xOFFSET`). Empty if it is not
@@ -22,17 +22,18 @@ pub struct SiteRow {
     pub is_message: bool,
     /// The keys of the calls; a collective of all ranks is one call.
     pub calls: BTreeSet<CallKey>,
-    /// How the calls were carried out, the most frequent way first.
+    /// The ways in which the calls were carried out (by whom, with which algorithm and why), the most
+    /// frequent way first.
     pub ways: Vec<CarrierCalls>,
     /// The keys of the calls that have not completed on some rank.
     pub under_way: BTreeSet<CallKey>,
 }
 
-/// What identifies a call. For a collective, the same on all ranks: its name with its number, and the context
-/// of its comm. For a message: its rank and record.
+/// The key of a call. For a collective it is the same on all ranks: its name with its number, and the context
+/// of its comm. For one end of a message it is its identity in the trace, and nothing.
 pub type CallKey = (String, String);
 
-/// The calls that were carried out in one way.
+/// The calls of a row that were carried out in one way: by whom, with which algorithm, and why.
 #[derive(Clone, Debug, Default)]
 pub struct CarrierCalls {
     pub by: String,
@@ -68,8 +69,8 @@ impl SiteRow {
     }
 }
 
-/// The mean time in ns of the calls that `by` carried out, and how many there are: of all calls of the row's
-/// function, comm and size class, at all sites. None if there are none.
+/// Returns the mean time in ns of the calls that `by` carried out, and how many there are: of all calls with
+/// the function, comm and size class of `row`, at all sites. None if there are none.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);

@@ -9,7 +9,7 @@ use std::fs::File;
 use addr2line::Loader;
 use object::{Object, ObjectSegment, ReadCache};
 
-/// A place where a program called MPI.
+/// A place where a program called MPI, with the names that debug information gives it.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
     /// The file of code and the offset in it, as in the trace: `file+0xOFFSET`.

@@ -24,14 +24,15 @@ pub struct MpiCall<'a> {
     pub waited: f64,
 }
 
-/// A collective, an end of a message or an epoch of a window, from its start to its completion.
+/// An operation that may last longer than a call: a collective, one end of a message, or an epoch of a
+/// window.
 pub struct Span<'a> {
     pub event: &'a TraceEvent<'a>,
     /// The time of the completion in us, or None if it did not complete.
     pub until: Option<f64>,
 }
 
-/// The parts of a trace from which a profile is made. Times are in us.
+/// The events of a trace, sorted into the kinds from which a profile is made. Times are in us.
 pub struct TraceParts<'a> {
     /// The MPI calls of all ranks, sorted by thread, then by time.
     pub calls: Vec<MpiCall<'a>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The figures of a profile: sums over ranks, functions with their call sites, and pairs of ranks.
+//! The numbers of a profile: times of ranks, functions with their call sites, and pairs of ranks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -57,7 +57,7 @@ pub struct FunctionRow {
     pub most_us: f64,
 }
 
-/// The messages from one rank to another.
+/// How many messages, and how many bytes in them, one rank sent to another.
 #[derive(Serialize)]
 pub struct Traffic {
     pub from: u64,

@@ -36,7 +36,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// The text to print.
+    /// Makes the profile of a trace, and writes its page. Returns the text or JSON to print.
     pub fn run(&self) -> Result<String, String> {
         let named = |error: String| format!("{}: {error}", self.trace.display());
         let text = read(&self.trace).map_err(named)?;

@@ -15,7 +15,7 @@ pub struct Trace<'a> {
     pub about: TraceFacts,
 }
 
-/// What the file says about the job.
+/// What a trace file says about the job: its command, its hosts, and the version of Outboard.
 #[derive(Default, Deserialize)]
 pub struct TraceFacts {
     pub command: Option<String>,

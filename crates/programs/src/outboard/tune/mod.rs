@@ -75,7 +75,7 @@ const ALLTOALL: (&str, &str) = ("alltoall", "coll alltoall -m 16384:1048576 -i 5
 const ALLREDUCE: (&str, &str) = ("allreduce", "coll allreduce -m 16384:4194304 -i 500:100");
 
 impl Tune {
-    /// The text to print.
+    /// Measures, and writes the table or compares choices. Returns the text to print.
     pub fn run(self) -> Result<String, String> {
         let cache = settings::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);

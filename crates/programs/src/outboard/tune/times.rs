@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The times of players. A player here is Outboard with variables that force a choice.
+//! Measures times for `outboard tune`. A player here is Outboard with variables that force a choice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
