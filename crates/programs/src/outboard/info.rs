@@ -10,8 +10,8 @@ use settings::{Setting, TABLE};
 use telemetry::{Counter, Unit};
 use tuning::{VECTOR_COPIES, ValueKind, ValueSource};
 
-/// The functions of the standard ABI, one a line: `MPI_Name 1` for a function that is implemented, `MPI_Name
-/// 0` for another. Generated.
+/// The functions of the standard ABI, one a line. The name is followed by 1 if the function is implemented,
+/// else by 0. Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
 /// Print version, paths, machine, settings, counters and MPI functions.

@@ -19,8 +19,8 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes the pages; those of programs come from the descriptions of their command lines. Returns an
-    /// empty text.
+    /// Writes all manual pages; those of programs are made from clap's descriptions of their command lines.
+    /// Returns an empty text.
     pub fn run(&self, outboard: clap::Command) -> Result<String, String> {
         let write = || -> std::io::Result<()> {
             let (programs, other) = (self.to.join("man1"), self.to.join("man7"));

@@ -105,7 +105,7 @@ pub struct AgentJob {
     /// The pid and handle of the program for which this `mpirun` was started: rank 0, but not our child. None
     /// if `mpirun` has started the ranks itself.
     pub(super) adopted: Option<(i32, ProcessHandle)>,
-    /// How many process numbers of the segment, from 0 on, have ever had a rank.
+    /// One more than the highest process number that this host has ever given to a rank.
     pub(super) used: u32,
     /// The exit code of this host's first failure, or None if nothing has failed.
     pub(super) failed: Option<u8>,

@@ -83,7 +83,7 @@ pub(super) struct ReportedWorld {
     pub(super) arrived: Arrivals,
     /// How many ranks of the world have arrived on all other hosts, as the root has said last.
     pub(super) elsewhere: Arrivals,
-    /// The worlds with which it is connected on this host, as last reported.
+    /// The worlds with which the world is connected on this host, by their first ranks, as last reported.
     pub(super) connected: Vec<u32>,
     /// Whether the root has been told that no rank of the world lives here any more.
     pub(super) is_over: bool,

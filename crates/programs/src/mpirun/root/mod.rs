@@ -316,7 +316,7 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents except one.
+    /// Sends a frame to all agents except the one of this index.
     fn send_others(&mut self, index: usize, frame: &ToAgent) {
         let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
         others.for_each(|(_, agent)| agent.send(frame.clone()));
@@ -331,7 +331,7 @@ impl Root {
         }
     }
 
-    /// Notes that nothing of the job is left on the agent's node.
+    /// Notes that the agent of this index has ended the job on its node, with the exit code `code`.
     fn agent_done(&mut self, index: usize, code: u8) {
         self.agents[index].done = Some(code);
         let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);
@@ -349,7 +349,8 @@ impl Root {
         }
     }
 
-    /// Notes that an agent sends nothing more. If it has not ended well, the job ends.
+    /// Notes that the connection to an agent has ended; `ended` says what became of its command. If the agent
+    /// has not ended well, the job ends.
     fn closed(&mut self, index: usize, ended: &str) {
         let agent = &mut self.agents[index];
         let was_closed = std::mem::replace(&mut agent.is_closed, true);

@@ -58,7 +58,7 @@ pub struct Start {
     /// The node of each rank of the first world.
     pub node_of: Vec<u32>,
     /// A random number that all packets between hosts of this job carry, so that packets of others are
-    /// refused.
+    /// refused; 0 if the job has this machine only.
     pub secret: u64,
     /// The environment variables of `mpirun`, as names and values.
     pub environment: Vec<(OsString, OsString)>,
@@ -68,10 +68,10 @@ pub struct Start {
     pub global: Global,
     /// The programs of the command line, in the order of their ranks.
     pub programs: Vec<RankProgram>,
-    /// The job's random number, the same on all hosts, or None if there is only one host.
+    /// The job's random number, the same on all hosts, or None if the job has this machine only.
     pub job: Option<u64>,
     /// The values in the root's table of tuning for collective libraries (`Tuning::libraries`): all hosts
-    /// must use the same. None if there is only one host.
+    /// must use the same. None if the job has this machine only.
     pub libraries: Option<Vec<u64>>,
     /// The value of MPI_UNIVERSE_SIZE, or None if it is the number of ranks.
     pub universe: Option<u32>,
@@ -89,7 +89,7 @@ impl Start {
     }
 }
 
-/// A host of the job.
+/// One host of the job, as every agent must know it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNode {
     /// The host's name, as the user wrote it.
@@ -204,7 +204,7 @@ pub enum ToAgent {
     EndWorlds { worlds: Vec<u32>, signal: i32, code: u8 },
     /// End yourself, and by the signal `signal` your ranks that still live. The signal is 0 if no rank lives.
     EndJob { signal: i32, code: u8 },
-    /// Answer with your clock. `sent` is the root's time when it asked.
+    /// Answer with the time of your clock, at once. `sent` is the root's time when it asked.
     Clock { sent: u64 },
     /// A pulse, which says that the root lives.
     Alive,
@@ -262,8 +262,8 @@ pub enum ToRoot {
     /// The worlds that begin at `worlds` must end (all worlds, if the list is empty) for the reason in
     /// `sentence`, and `code` is the job's exit code. The agent already ends those of the list on its node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// The agent's last frame: nothing of the job is left on this node. `code` is the exit code of the node's
-    /// first failure, or 0.
+    /// The agent's last frame: the job has ended on this node. `code` is the exit code of the node's first
+    /// failure, or 0 without one.
     Done { code: u8 },
     /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time. The agent sends 0 as
     /// `back`; the root's reader puts the root's time on arrival there.

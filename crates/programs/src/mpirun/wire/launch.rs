@@ -151,8 +151,8 @@ fn quoted(path: &Path) -> OsString {
 mod tests {
     use super::*;
 
-    /// Goal: each host is reached once, by one command, and no process starts more commands than the fan-out.
-    /// Method: the tree of 1 to 300 hosts, followed as relays do.
+    /// Goal: the tree of commands reaches each host once, and no process starts more commands than the
+    /// fan-out. Method: the trees for 1 to 300 hosts, followed as relays do.
     #[test]
     fn a_tree_reaches_each_host_once() {
         fn follow(launch: &AgentCommand, members: &[AgentHost], reached: &mut Vec<u32>) -> usize {

@@ -21,8 +21,8 @@ pub struct TracePart {
     records: Option<Vec<u8>>,
 }
 
-/// Reads and removes the files beside `file` in which this segment's processes kept their records. Only the
-/// first `used` ranks of the segment were ever used. Proxies are numbered after those of the nodes before.
+/// Reads and removes the files beside `file` in which this segment's processes kept their records. No rank
+/// from `used` on was ever used. Proxies are numbered after those of the nodes before.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<ProcessName> =

@@ -158,7 +158,7 @@ pub fn play(
     Ok(table)
 }
 
-/// The values of a measure by the size of messages, then by the index of a runner, then by round.
+/// The values of one measure, by message size, then by the index of the runner, then by round.
 struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
     /// The values of one message size before anything has run: None for each runner and round.
@@ -191,8 +191,8 @@ impl Cells {
         failures
     }
 
-    /// Runs one runner once. The error names the failed run, with the end of its output. A failed run is not
-    /// tried again: it would most likely fail again, after as long a time.
+    /// Runs one MPI or loop once. The error has the name of the failed run and the end of its output. A
+    /// failed run is not tried again: it would most likely fail again, after as long a time.
     fn fill(
         &mut self,
         runner: &mut Runner,

@@ -30,7 +30,7 @@ pub struct SiteRow {
 }
 
 /// The key of a call. For a collective it is the same on all ranks: its name with its number, and the context
-/// of its comm. For one end of a message it is its identity in the trace, and nothing.
+/// of its comm. For one end of a message it is its identity in the trace, and an empty text.
 pub type CallKey = (String, String);
 
 /// The calls of a row that were carried out in one way: by whom, with which algorithm, and why.

@@ -217,8 +217,8 @@ mod tests {
         events
     }
 
-    /// Each call of rank 1 or 2 waits for what rank 0 does late, in ten ways; the second half of each pair is
-    /// a call that needs no rank, or has what it needs.
+    /// Goal: calls wait for exactly the ranks that they need. Method: calls of ranks 1 and 2 that wait for
+    /// what rank 0 does late, in ten ways; the second of each pair needs no rank, or has what it needs.
     #[test]
     fn partitions_windows_and_rooted_collectives_wait_for_whom_they_need() {
         let mut events = Vec::new();

@@ -75,8 +75,8 @@ impl Groups {
     }
 }
 
-/// A lane of the chart: for each slice of the time axis, how much of the slice each layer takes. A lane adds
-/// up its ranks and threads, so the sum may exceed 1.
+/// The content of a lane of the timeline: for each slice of time, the share that each layer takes. A lane
+/// adds up its ranks and threads, so the sum may exceed 1.
 type Slices = Vec<[f64; LAYERS]>;
 
 pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
