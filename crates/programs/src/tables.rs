@@ -18,7 +18,7 @@ pub struct FoundTuning {
     pub tuning: Tuning,
     /// The file of the table that has the values, or None if they are the built-in ones.
     pub path: Option<PathBuf>,
-    /// What is wrong with a table that was ignored because no setting names it; None if nothing.
+    /// What is wrong with a table that was ignored because no setting names it; None if nothing is wrong.
     pub complaint: Option<String>,
 }
 

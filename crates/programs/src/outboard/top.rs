@@ -308,8 +308,7 @@ fn described(job: &RunningJob) -> Value {
     json!({"job": job.pid, "ranks": ranks.collect::<Vec<_>>(), "proxies": proxies.collect::<Vec<_>>()})
 }
 
-/// The terminal while `top` uses it: keys arrive at once and are not shown. The end of the value (`drop`)
-/// restores the terminal.
+/// The terminal while `top` uses it: keys arrive at once and are not shown. Drop restores it.
 struct Screen {
     before: Option<Termios>,
 }

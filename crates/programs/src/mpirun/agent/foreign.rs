@@ -27,7 +27,7 @@ pub struct Suspect {
     /// The process number of the rank in the segment.
     pub rank: u32,
     pub pid: i32,
-    /// The program's name, as the command line has it.
+    /// The program, as the command line names it.
     pub program: String,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The first argument, hidden from users, that makes `mpirun` the guardian.
+/// The hidden first argument that makes `mpirun` the guardian.
 pub const WORD: &str = "--guard-job-of";
 /// The environment variable with the job's id, which all processes of a job inherit.
 pub const JOB_ID: &str = "OUTBOARD_JOB_ID";

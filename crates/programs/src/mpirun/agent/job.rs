@@ -52,8 +52,8 @@ pub(super) struct LocalWorld {
     pub kill_at: Option<Instant>,
     /// The first rank that ended well without ever joining the job, or None if all joined.
     pub never_joined: Option<u32>,
-    /// Whether some rank left other than by MPI_Finalize. Its shared memory cannot be trusted then, and its
-    /// process number is never used again.
+    /// Whether some rank left other than by MPI_Finalize. That rank's shared memory cannot be trusted then,
+    /// and its process number is never used again.
     pub broken: bool,
     /// Whether a rank of this spawned world ended before all its ranks had come to MPI_Init. Then only
     /// MPI_Comm_spawn fails, and the job goes on.
@@ -86,7 +86,7 @@ pub struct AgentJob {
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
     pub(super) host: String,
-    /// The ranks of the first world that run on this host.
+    /// The ranks of the first world that run here.
     pub(super) here: Vec<u32>,
     pub(super) upstream: Upstream,
     pub(super) guardian: Option<Guardian>,
@@ -109,7 +109,7 @@ pub struct AgentJob {
     pub(super) used: u32,
     /// The exit code of this host's first failure, or None if nothing has failed.
     pub(super) failed: Option<u8>,
-    /// How many processes of our cgroup the kernel had killed for want of memory before the job began.
+    /// How many processes of our cgroup the kernel had killed for want of memory before the job.
     pub(super) oom_kills: u64,
 }
 

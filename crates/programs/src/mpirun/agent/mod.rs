@@ -41,7 +41,7 @@ use super::wire::uplink::{PipeUplink, Uplink, input};
 use job::AgentJob;
 use upstream::Upstream;
 
-/// The first argument, hidden from users, of an agent's second step; the descriptor of a [`Start`] follows.
+/// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
 const AGAIN: &str = "--agent-with";
 /// Environment variables that belong to a host or a login: an agent keeps its own instead of those of
 /// `mpirun`.

@@ -13,7 +13,7 @@ use crate::mpirun::wire::frame::{Arrivals, NewWorld, ToAgent, ToRoot};
 use crate::mpirun::wire::statistics::Counted;
 
 impl AgentJob {
-    /// Does what the frames say that have come from the root. Returns whether there were any.
+    /// Takes and obeys all frames from the root. Returns whether there were any.
     pub(super) fn receive_frames(&mut self) -> bool {
         let (frames, is_lost) = self.upstream.receive();
         let has_received = !frames.is_empty();

@@ -27,7 +27,7 @@ use crate::mpirun::place::cpus;
 use crate::mpirun::wire::frame::{NewWorld, ToRoot};
 
 impl AgentJob {
-    /// Takes the requests that living ranks of this host have written, and passes them on to the root.
+    /// Takes all requests of the living ranks, and passes them on to the root.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
             let state = &self.page(rank).ask.state;

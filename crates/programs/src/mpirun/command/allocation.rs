@@ -20,8 +20,7 @@ const HOST_FILES: [&str; 4] = [
 /// Environment variables that hold the command to use, instead of ssh, to start processes on other hosts.
 const LAUNCHERS: [&str; 4] =
     ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"];
-/// Environment variables that hold further options for `ssh`. Kubeflow sets them, since a pod starts before
-/// its sshd.
+/// Variables that hold more options of `ssh`. Kubeflow sets them, since a pod starts before its sshd.
 const SSH_OPTIONS: [&str; 5] = [
     "HYDRA_LAUNCH_EXTRA_ARGS",
     "HYDRA_LAUNCHER_EXTRA_ARGS",

@@ -10,7 +10,7 @@ pub fn say(sentence: &str) {
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
-/// The reason why a program could not be started, with the exit code that a shell would give.
+/// Why a program could not be started, with the exit code that a shell would give.
 #[derive(Debug)]
 pub struct Refusal {
     /// The exit code: 127 if the program was not found, 126 if it is not executable, 1 for any other reason.

@@ -15,7 +15,7 @@ pub struct CorePlan {
     pub ranks: Vec<Vec<usize>>,
     /// The cpus of each proxy of this host.
     pub proxies: Vec<Vec<usize>>,
-    /// Whether every process has a cpu that no other one needs, so that it may spin while it waits.
+    /// Whether every process has a cpu that no other one needs, so that a wait may spin.
     pub spin: bool,
     /// The cpus that the plan gives to some process.
     pub taken: Vec<usize>,

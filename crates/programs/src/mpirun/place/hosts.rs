@@ -131,7 +131,7 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
     Ok(Hosts(names.into_iter().map(|name| Host { name, slots }).collect()))
 }
 
-/// In which order ranks are dealt out to hosts.
+/// How ranks are dealt out to hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
     /// Every host's slots are filled before the next one's; when all are full, dealing starts again.

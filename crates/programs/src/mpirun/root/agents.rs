@@ -22,7 +22,7 @@ pub(super) struct Agent {
     pub(super) has_started: bool,
     /// When the command that starts the agent was started.
     pub(super) started: Instant,
-    /// Whether the user has been told that the agent has not started for a while.
+    /// Whether the user has been told that the agent starts slowly.
     pub(super) is_called_slow: bool,
     /// Whether `send` sends frames at once, instead of keeping them in `waiting`. The first frame sent is
     /// `Start`.

@@ -331,7 +331,7 @@ impl Root {
         }
     }
 
-    /// Notes that the agent of this index has ended the job on its node, with the exit code `code`.
+    /// Notes that nothing of the job is left on the agent's node.
     fn agent_done(&mut self, index: usize, code: u8) {
         self.agents[index].done = Some(code);
         let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);

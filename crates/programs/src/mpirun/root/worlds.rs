@@ -217,7 +217,7 @@ impl Root {
         }
     }
 
-    /// Frees the process numbers of spawned worlds that have ended in order, and with which no living rank is
+    /// Frees the numbers of spawned worlds that have ended in order, and with which no living rank is
     /// connected.
     fn forget_ended(&mut self) {
         let stays = |world: &SpreadWorld| {

@@ -45,7 +45,7 @@ pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     Some((at, u64::from_le_bytes(build)))
 }
 
-/// What an agent needs to know to start its part of the job: the content of the first frame.
+/// What an agent needs to know to start its part of the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The number of the node that gets this frame.
@@ -89,7 +89,7 @@ impl Start {
     }
 }
 
-/// One host of the job, as every agent must know it.
+/// A host of the job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNode {
     /// The host's name, as the user wrote it.
@@ -204,9 +204,9 @@ pub enum ToAgent {
     EndWorlds { worlds: Vec<u32>, signal: i32, code: u8 },
     /// End yourself, and by the signal `signal` your ranks that still live. The signal is 0 if no rank lives.
     EndJob { signal: i32, code: u8 },
-    /// Answer with the time of your clock, at once. `sent` is the root's time when it asked.
+    /// Answer with your clock. `sent` is the root's time when it asked.
     Clock { sent: u64 },
-    /// A pulse, which says that the root lives.
+    /// A pulse: the root lives.
     Alive,
 }
 
@@ -262,13 +262,13 @@ pub enum ToRoot {
     /// The worlds that begin at `worlds` must end (all worlds, if the list is empty) for the reason in
     /// `sentence`, and `code` is the job's exit code. The agent already ends those of the list on its node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// The agent's last frame: the job has ended on this node. `code` is the exit code of the node's first
-    /// failure, or 0 without one.
+    /// The agent's last frame: nothing of the job is left on this node. `code` is the exit code of the node's
+    /// first failure, or 0.
     Done { code: u8 },
     /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time. The agent sends 0 as
     /// `back`; the root's reader puts the root's time on arrival there.
     Clock { sent: u64, there: u64, back: u64 },
-    /// A pulse, which says that the agent lives.
+    /// A pulse: the agent lives.
     Alive,
 }
 

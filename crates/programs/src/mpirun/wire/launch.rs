@@ -16,7 +16,7 @@ use crate::mpirun::command::allocation;
 use crate::mpirun::command::arguments::{Global, Launcher};
 use crate::mpirun::place::hosts;
 
-/// The first argument, hidden from users, that makes `mpirun` an agent.
+/// The hidden first argument of an agent.
 pub const AGENT: &str = "--agent";
 /// The most commands (ssh, rsh or srun) that one process starts, unless OUTBOARD_LAUNCH_FANOUT says
 /// otherwise.
@@ -31,14 +31,14 @@ pub struct AgentHost {
     pub name: String,
 }
 
-/// The first argument, hidden from users, that makes `mpirun` a relay.
+/// The hidden first argument of a relay.
 pub const RELAY: &str = "--relay";
 
 /// The work of a relay: the hosts that it reaches, and the command by which it reaches them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Relay {
     pub launch: AgentCommand,
-    /// The hosts that the relay reaches. The first of them is the relay's own.
+    /// The hosts to reach. The first is the relay's own.
     pub members: Vec<AgentHost>,
 }
 

@@ -191,7 +191,7 @@ fn goals(number: usize, table: &BenchTable) -> String {
     )
 }
 
-/// A line of a plot: its placeholder colour, and the coordinates of its points.
+/// A line of a plot: its placeholder colour and its points.
 type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
 /// Returns a plot of the medians by message size, with a line for each MPI and each limit.

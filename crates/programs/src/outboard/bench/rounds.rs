@@ -58,8 +58,7 @@ pub struct Conditions {
     pub steal_s: Option<f64>,
 }
 
-/// How many cores must be idle for a verdict: two for a measure of two ranks, less a few tenths, since a load
-/// average falls slowly.
+/// How many idle cores a measure of two ranks needs, less a few tenths, since a load average falls slowly.
 const CORES_NEEDED: f64 = 1.5;
 /// The highest load average at which a machine counts as idle, however few cores it has.
 const LOAD_OF_NOTHING: f64 = 0.3;
@@ -158,7 +157,7 @@ pub fn play(
     Ok(table)
 }
 
-/// The values of one measure, by message size, then by the index of the runner, then by round.
+/// The values of a measure by the size of messages, then by the index of a runner, then by round.
 struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
     /// The values of one message size before anything has run: None for each runner and round.
@@ -191,8 +190,8 @@ impl Cells {
         failures
     }
 
-    /// Runs one MPI or loop once. The error has the name of the failed run and the end of its output. A
-    /// failed run is not tried again: it would most likely fail again, after as long a time.
+    /// Runs one runner once. The error names the failed run, with the end of its output. A failed run is not
+    /// tried again: it would most likely fail again, after as long a time.
     fn fill(
         &mut self,
         runner: &mut Runner,

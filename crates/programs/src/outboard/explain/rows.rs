@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// The calls with the same site, function, comm and size class (powers of two).
+/// The calls of one site, function, comm and size class (powers of two).
 #[derive(Debug, Default)]
 pub struct SiteRow {
     /// The place of the calls: a file of code and an offset in it (`file+0xOFFSET`). Empty if it is not
@@ -69,8 +69,8 @@ impl SiteRow {
     }
 }
 
-/// Returns the mean time in ns of the calls that `by` carried out, and how many there are: of all calls with
-/// the function, comm and size class of `row`, at all sites. None if there are none.
+/// The mean time in ns of the calls that `by` carried out, and how many there are: of all calls of the row's
+/// function, comm and size class, at all sites. None if there are none.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);

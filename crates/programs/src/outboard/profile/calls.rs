@@ -32,7 +32,7 @@ pub struct Span<'a> {
     pub until: Option<f64>,
 }
 
-/// The events of a trace, sorted into the kinds from which a profile is made. Times are in us.
+/// The parts of a trace from which a profile is made. Times are in us.
 pub struct TraceParts<'a> {
     /// The MPI calls of all ranks, sorted by thread, then by time.
     pub calls: Vec<MpiCall<'a>>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The numbers of a profile: times of ranks, functions with their call sites, and pairs of ranks.
+//! The figures of a profile: sums over ranks, functions with their call sites, and pairs of ranks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

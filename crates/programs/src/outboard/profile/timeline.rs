@@ -19,7 +19,7 @@ const GROUPS_MAX: usize = 32;
 const PROXIES_MAX: usize = 16;
 /// The most arrows in the timeline: the longest waits have them.
 const ARROWS_MAX: usize = 40;
-/// The height of a lane in units of the picture (pixels), of which 3 are the gap below it.
+/// The height of a lane in the picture's own units, of which 3 are a gap.
 const LANE: f64 = 23.0;
 
 /// The style sheet of the timeline. Class l0 is the colour of layer 0, and so on: the kinds of functions,
@@ -75,8 +75,8 @@ impl Groups {
     }
 }
 
-/// The content of a lane of the timeline: for each slice of time, the share that each layer takes. A lane
-/// adds up its ranks and threads, so the sum may exceed 1.
+/// A lane of the chart: for each slice of the time axis, how much of the slice each layer takes. A lane adds
+/// up its ranks and threads, so the sum may exceed 1.
 type Slices = Vec<[f64; LAYERS]>;
 
 pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {

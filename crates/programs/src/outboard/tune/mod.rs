@@ -59,7 +59,7 @@ fn power(text: &str) -> Result<u32, String> {
 
 /// How many rounds each choice is measured to make a table, which takes half a minute.
 const ROUNDS: u32 = 3;
-/// How many jobs `--compare` runs to see what they choose by themselves.
+/// How many jobs show what they choose by themselves.
 const JOBS: u32 = 20;
 /// How many rounds each choice is measured for a comparison: with three, noise alone puts a third of the
 /// ratios beyond 1.05 (docs/measured/choices.md).
