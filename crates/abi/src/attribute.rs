@@ -9,7 +9,7 @@ use objects::{Attribute, AttributeValue, Attributes, HandleKind, Keyval, Registe
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The attributes of a duplicate of an object, as the copy callbacks return them.
+/// Returns the attributes for a duplicate of `object`: what the copy callback of each attribute returns.
 pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<Attributes> {
     let mut copies = Attributes::default();
     for attribute in attributes(guard, kind, object)?.all() {
@@ -24,7 +24,7 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> R
 
 /// Deletes all attributes of an object that is about to be freed, the latest first.
 ///
-/// Errors: a delete callback refuses; its attribute and those not deleted yet stay.
+/// Errors: a delete callback fails. Its attribute, and all that are not deleted yet, stay.
 pub(crate) fn delete_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
@@ -92,7 +92,8 @@ fn find(process: &Process, on: HandleKind, number: i32) -> Result<Arc<Keyval>> {
     Ok(keyval.clone())
 }
 
-/// Sets an attribute of the program.
+/// Sets the value of `object` for the program's keyval `number`. A value that was set before is deleted
+/// first.
 pub(crate) fn set(
     guard: &mut Guard,
     on: HandleKind,
@@ -125,7 +126,7 @@ pub(crate) fn get(
     }
 }
 
-/// The value of an attribute of the program.
+/// Returns the value of `object` for the program's keyval `number`, or None if no value is set.
 pub(crate) fn found(
     guard: &mut Guard,
     on: HandleKind,
@@ -157,7 +158,8 @@ fn attributes(process: &mut Process, on: HandleKind, object: Handle) -> Result<&
     }
 }
 
-/// The address of a predefined attribute's value, or for MPI_WIN_BASE the value itself.
+/// Returns the address of the value of a comm's or window's predefined attribute, or for MPI_WIN_BASE the
+/// value itself.
 pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
     match predefined(guard, object, keyval)? {
         Some(value) => Ok(value),
@@ -165,8 +167,8 @@ pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -
     }
 }
 
-/// The address of a comm's predefined attribute's value (MPI 5.0, section 9.1.2), or None if the keyval is
-/// the program's.
+/// Returns the address of the value of a comm's predefined attribute (MPI 5.0, section 9.1.2), or None if
+/// comms have no predefined attribute with this keyval.
 pub(crate) fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
     if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {
         return Ok(None);

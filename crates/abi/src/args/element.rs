@@ -8,7 +8,7 @@ use objects::constants;
 /// The form of a `T` in the memory of another shim's programs. Programs of the standard's shim use our form.
 #[derive(Debug)]
 pub struct ShimForm<T> {
-    /// The distance from one element of an array to the next.
+    /// The distance in bytes from one element of an array to the next.
     pub bytes: usize,
     /// Reads the element at an address. By the contract of `args/mod.rs` there is one.
     pub load: unsafe fn(usize) -> T,
@@ -51,7 +51,7 @@ impl<T: Copy> Pointer<T> {
         self.store(at, value);
         Ok(())
     }
-    /// The first `many` elements, each converted by `turn`.
+    /// Returns the first `many` elements, each converted by `turn`.
     #[inline]
     fn read<U>(self, many: usize, turn: impl Fn(T) -> U) -> Result<Vec<U>> {
         if many > 0 {
@@ -59,7 +59,7 @@ impl<T: Copy> Pointer<T> {
         }
         Ok((0..many).map(|at| turn(self.load(at))).collect())
     }
-    /// Like `get`, once `check` has succeeded.
+    /// Reads element `at`. The caller has made sure by `check` that the pointer is not null.
     #[inline(always)]
     fn load(self, at: usize) -> T {
         let Some(form) = self.form else {
@@ -71,8 +71,8 @@ impl<T: Copy> Pointer<T> {
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (form.load)(self.address.wrapping_add(at * form.bytes)) }
     }
-    /// The element itself, to be changed at once, or None if it is not in our form. To be called after
-    /// `check`.
+    /// Returns a reference to element `at`, to be used at once, or None if elements are in another shim's
+    /// form. The caller has made sure by `check` that the pointer is not null.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
@@ -80,7 +80,7 @@ impl<T: Copy> Pointer<T> {
         // callers; the memory is the library's until the call returns.
         self.form.is_none().then(|| unsafe { &mut *pointer })
     }
-    /// Like `set`, once `check` has succeeded.
+    /// Writes element `at`. The caller has made sure by `check` that the pointer is not null.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
         let Some(form) = self.form else {
@@ -94,17 +94,17 @@ impl<T: Copy> Pointer<T> {
     }
 }
 
-/// A pointer to a result.
+/// A pointer parameter to which the library writes one result.
 #[derive(Clone, Copy, Debug)]
 pub struct Out<T: Copy + 'static>(pub(super) Pointer<T>);
 
 impl<T: Copy> Out<T> {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Out<T> {
         Out(Pointer { address, name, form: None })
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has results in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
         Out(Pointer { address, name, form: Some(form) })
@@ -127,7 +127,7 @@ impl<T: Copy> Out<T> {
     pub fn set(self, value: T) -> Result<()> {
         self.0.set(0, value)
     }
-    /// The value before the call, for parameters that go in and out.
+    /// Returns the value that the program passed, for parameters that go in and out.
     #[inline]
     pub fn get(self) -> Result<T> {
         self.0.get(0)
@@ -139,12 +139,12 @@ impl<T: Copy> Out<T> {
 pub struct In<T: Copy + 'static>(Pointer<T>);
 
 impl<T: Copy> In<T> {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> In<T> {
         In(Pointer { address, name, form: None })
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has elements in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> In<T> {
         In(Pointer { address, name, form: Some(form) })
@@ -173,12 +173,12 @@ impl<T: Copy> In<T> {
 pub struct Array<T: Copy + 'static>(pub(super) Pointer<T>);
 
 impl<T: Copy> Array<T> {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Array<T> {
         Array(Pointer { address, name, form: None })
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has elements in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Array<T> {
         Array(Pointer { address, name, form: Some(form) })
@@ -218,19 +218,19 @@ impl<T: Copy> Array<T> {
 /// Counts or displacements: C ints in a function, MPI_Count or MPI_Aint in its `_c` form.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
-    /// 32 bits each.
+    /// The elements are C ints: the function has no suffix `_c`.
     Ints(In<i32>),
-    /// 64 bits each.
+    /// The elements are MPI_Counts or MPI_Aints: the function has the suffix `_c`.
     Longs(In<i64>),
 }
 
 impl Counts {
-    /// The parameter `name` of the form without `_c`.
+    /// Wraps the array parameter `name` of a function without the suffix `_c`.
     #[inline]
     pub fn ints(address: usize, name: &'static str) -> Counts {
         Counts::Ints(In::new(address, name))
     }
-    /// The parameter `name` of the `_c` form.
+    /// Wraps the array parameter `name` of a function with the suffix `_c`.
     #[inline]
     pub fn longs(address: usize, name: &'static str) -> Counts {
         Counts::Longs(In::new(address, name))
@@ -250,7 +250,7 @@ impl Counts {
             Counts::Longs(array) => array.read(many),
         }
     }
-    /// Whether this is the form without `_c`, which constructors of datatypes record.
+    /// Whether the function has no suffix `_c`, which constructors of datatypes record.
     pub fn is_int(self) -> bool {
         matches!(self, Counts::Ints(_))
     }
@@ -259,24 +259,25 @@ impl Counts {
 /// A pointer to a count: a C int in a function, an MPI_Count in its `_c` form.
 #[derive(Clone, Copy, Debug)]
 pub enum OutCount {
-    /// 32 bits.
+    /// The count is a C int: the function has no suffix `_c`.
     Int(Out<i32>),
-    /// 64 bits.
+    /// The count is an MPI_Count: the function has the suffix `_c`.
     Long(Out<i64>),
 }
 
 impl OutCount {
-    /// The parameter `name` of the form without `_c`.
+    /// Wraps the parameter `name` of a function without the suffix `_c`.
     #[inline]
     pub fn int(address: usize, name: &'static str) -> OutCount {
         OutCount::Int(Out::new(address, name))
     }
-    /// The parameter `name` of the `_c` form.
+    /// Wraps the parameter `name` of a function with the suffix `_c`.
     #[inline]
     pub fn long(address: usize, name: &'static str) -> OutCount {
         OutCount::Long(Out::new(address, name))
     }
-    /// Stores a count. Returns MPI_ERR_VALUE_TOO_LARGE if it does not fit.
+    /// Stores a count. Returns MPI_ERR_VALUE_TOO_LARGE if the program's variable is an int that cannot hold
+    /// the count.
     pub fn set(self, value: i64) -> Result<()> {
         match self {
             OutCount::Long(out) => out.set(value),
@@ -296,7 +297,7 @@ impl OutCount {
             }
         }
     }
-    /// The value before the call.
+    /// Returns the count that the program passed.
     pub fn get(self) -> Result<i64> {
         match self {
             OutCount::Int(out) => out.get().map(i64::from),
@@ -310,7 +311,7 @@ impl OutCount {
             OutCount::Long(out) => out.check(),
         }
     }
-    /// Whether this is the form without `_c`.
+    /// Whether the function has no suffix `_c`.
     pub fn is_int(self) -> bool {
         matches!(self, OutCount::Int(_))
     }

@@ -16,7 +16,7 @@ use sys::Span;
 /// More bytes than any process has: addresses have at most 57 bits, and the upper half is the kernel's.
 pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
-/// A buffer for one call: `elements` elements of a layout, `bytes` bytes of data.
+/// Claims a buffer of the program for one call: `elements` elements of a layout, `bytes` bytes of data.
 ///
 /// Errors: the address is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is valid where the datatype's
 /// offsets are addresses.
@@ -48,7 +48,7 @@ pub(crate) fn claim_buffer(
 }
 
 impl Address {
-    /// A contiguous buffer of `bytes` bytes, or None if the address cannot be one.
+    /// Returns the `bytes` bytes at this address, or None if no buffer of the program can lie there.
     #[inline]
     pub(crate) fn contiguous(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
@@ -61,9 +61,9 @@ impl Address {
         Some(unsafe { Span::claim(self.0, bytes) })
     }
 
-    /// The address of `count` elements `bytes` further on.
+    /// Returns the address that lies `bytes` bytes further on, where a block of `count` elements begins.
     ///
-    /// Errors: this is MPI_IN_PLACE; the result is 2^63 or more.
+    /// Errors: the block is not empty, and this address is MPI_IN_PLACE, or the result is 2^63 or more.
     pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
         let there = Address(self.0.wrapping_add_signed(bytes as isize));
         if count > 0 && self.is_in_place() {
@@ -75,7 +75,8 @@ impl Address {
         Ok(there)
     }
 
-    /// Memory for buffered sends, or MPI_BUFFER_AUTOMATIC.
+    /// Returns the `bytes` bytes here, which the program attaches for buffered sends, or the value for
+    /// MPI_BUFFER_AUTOMATIC.
     pub(crate) fn attached(self, bytes: usize) -> Result<AttachedBuffer> {
         if self.0 == constants::BUFFER_AUTOMATIC {
             return Ok(AttachedBuffer::Automatic);
@@ -89,14 +90,15 @@ impl Address {
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores an address at this address. Some parameters are a `void *` that stands for a `void **`.
+    /// Stores `address` in the program's variable at this address, for parameters that are declared `void *`
+    /// but point to a pointer.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }
 }
 
 impl Address {
-    /// The memory of `bytes` bytes here, which a window exposes.
+    /// Returns the `bytes` bytes at this address, which a window exposes.
     pub(crate) fn exposed(self, bytes: u64) -> Span {
         // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or
         // detaches them (contract of this file; MPI 5.0, sections 12.2.1 and 12.2.4).

@@ -42,7 +42,7 @@ impl Address {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback(pub usize);
 
-/// A count, which must not be negative.
+/// Returns the value of the count parameter `name`, or MPI_ERR_COUNT if it is negative.
 #[inline]
 pub fn count(value: i64, name: &str) -> Result<usize> {
     match usize::try_from(value) {
@@ -51,7 +51,7 @@ pub fn count(value: i64, name: &str) -> Result<usize> {
     }
 }
 
-/// The length of an argument array, which must not be negative.
+/// Returns the value of the parameter `name`, the length of an array, or MPI_ERR_ARG if it is negative.
 #[inline]
 pub fn length(value: impl Into<i64>, name: &str) -> Result<usize> {
     let value = value.into();

@@ -33,11 +33,11 @@ impl Status {
     /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// The data bytes.
+    /// Returns how many bytes of data the operation moved.
     pub fn bytes(&self) -> u64 {
         u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
     }
-    /// Sets the data bytes.
+    /// Sets how many bytes of data the operation moved.
     pub fn set_bytes(&mut self, bytes: u64) {
         self.hidden[0] = bytes as u32 as i32;
         self.hidden[1] = (bytes >> 32) as u32 as i32;
@@ -67,7 +67,7 @@ macro_rules! ignored {
     };
 }
 
-/// The target of these pointers while no Fortran library is loaded.
+/// The target of the pointer variables below while no Fortran library is loaded.
 static NO_STATUS: Status = Status::EMPTY;
 
 ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
@@ -87,16 +87,16 @@ pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
 pub struct StatusIn(In<Status>);
 
 impl StatusIn {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     pub fn new(address: usize, name: &'static str) -> StatusIn {
         StatusIn(In::new(address, name))
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusIn {
         StatusIn(In::in_form(address, name, form))
     }
-    /// The status.
+    /// Returns the status that the program passed.
     pub fn get(self) -> Result<Status> {
         self.0.get(0)
     }
@@ -107,12 +107,12 @@ impl StatusIn {
 pub struct StatusOut(Out<Status>);
 
 impl StatusOut {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> StatusOut {
         StatusOut(Out::new(address, name))
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusOut {
         StatusOut(Out::in_form(address, name, form))
@@ -147,12 +147,12 @@ impl StatusOut {
 pub struct Statuses(Array<Status>);
 
 impl Statuses {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a pointer with the value `address`.
     #[inline]
     pub fn new(address: usize, name: &'static str) -> Statuses {
         Statuses(Array::new(address, name))
     }
-    /// The parameter `name` of another shim.
+    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> Statuses {
         Statuses(Array::in_form(address, name, form))

@@ -12,7 +12,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a C string at `address`.
     pub fn new(address: usize, name: &'static str) -> Text {
         Text { address, name }
     }
@@ -24,7 +24,7 @@ impl Text {
     pub fn read(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
-    /// The bytes of the string.
+    /// Returns the bytes of the string, without the final zero.
     pub fn bytes(self) -> Result<Vec<u8>> {
         if self.address == 0 {
             return null(self.name);
@@ -57,11 +57,11 @@ pub struct TextOut {
 }
 
 impl TextOut {
-    /// The parameter `name`.
+    /// Wraps the parameter `name`, a buffer at `address`.
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// The parameter `name` of another shim, whose programs provide only `bytes_max` bytes.
+    /// Wraps the parameter `name` of another shim, whose programs provide a buffer of only `bytes_max` bytes.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }

@@ -58,7 +58,7 @@ pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result
     Ok(())
 }
 
-/// An object's name, truncated to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
+/// Reads the name that the program gives an object, truncated to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
 pub(crate) fn object_name(text: Text) -> Result<String> {
     let mut name = text.read()?;
     let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
@@ -148,7 +148,7 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
     enter(guard, comm, new, newcomm)
 }
 
-/// A comm of its parent's kind: an intercommunicator if there is a remote group.
+/// Makes a comm of the same kind as its parent: an intercommunicator if there is a remote group.
 fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
     match remote {
         Some(remote) => Comm::between(context, local, remote, ""),
@@ -184,8 +184,8 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     }
 }
 
-/// The remote group of MPI_Comm_create's new comm: the processes in the other side's new group, in that
-/// group's order.
+/// Returns the remote group of the intercommunicator that MPI_Comm_create makes: the group that the other
+/// side passes. Returns None if `comm` is an intracommunicator.
 fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
     if guard.objects.comm(comm)?.remote.is_none() {
         return Ok(None);
@@ -224,7 +224,7 @@ pub fn comm_create_group(
     enter(guard, comm, Comm::new(context, group, ""), newcomm)
 }
 
-/// The comm, which must be an intracommunicator.
+/// Returns the comm, or MPI_ERR_COMM if it is an intercommunicator.
 pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     let found = guard.objects.comm(comm)?;
     if found.remote.is_some() {
@@ -233,12 +233,12 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     Ok(found)
 }
 
-/// A group of the processes `peers`.
+/// Makes a group of the processes with the ranks `peers` in the job.
 pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
     Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.me))
 }
 
-/// A group whose members must all be in the comm's local group.
+/// Returns a group, or MPI_ERR_GROUP if one of its members is not in the comm's local group.
 fn members(guard: &Guard, comm: Handle, group: Handle) -> Result<Arc<Group>> {
     let parent = guard.objects.comm(comm)?;
     let group = guard.objects.group(group)?;
@@ -316,7 +316,8 @@ fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Han
     enter_part(guard, comm, color, &words, newcomm)
 }
 
-/// Makes the comm of the processes with this color. `words` holds the color and the key of every member.
+/// Makes the comm of all members of `comm` that pass the color `color`. `words` holds the color and the key
+/// of every member.
 fn enter_part(
     guard: &mut Guard,
     comm: Handle,

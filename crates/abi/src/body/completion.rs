@@ -66,7 +66,7 @@ pub(super) fn finish_one(
     retired.store(guard, status)
 }
 
-/// The index of a request among many, and how it ended. None if no request is active.
+/// The first of many requests that is complete: its index, and how it ended. None if no request is active.
 pub(super) type FirstDone = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
@@ -97,7 +97,7 @@ pub(super) fn finish_some(
     finish_many(guard, requests, done.into_iter(), statuses)
 }
 
-/// Retires the requests with the indices `done`, which are all complete.
+/// Ends the requests with the indices `done`, which are all complete, and stores their statuses.
 #[rustfmt::skip]
 pub(super) fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
@@ -127,8 +127,8 @@ impl EndedRequests {
         EndedRequests { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
-    /// Retires the requests in order, from the first that has not ended to index `end`. Returns None at the
-    /// first request that is not complete.
+    /// Ends the requests in order, from the first that has not ended up to index `end`. Returns None as soon
+    /// as one of them is not complete.
     #[inline(never)] // A wait calls it in several places.
     pub(super) fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
         while self.count < end {
@@ -141,7 +141,7 @@ impl EndedRequests {
         Some(Ok(()))
     }
 
-    /// Retires the request at `index`, if it is complete.
+    /// Ends the request at `index` if it is complete. Returns whether it was.
     #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
@@ -192,7 +192,7 @@ impl EndedRequests {
 }
 
 impl Process {
-    /// How a request ended, or None if it is not complete. The request stays.
+    /// Returns how a request ended, or None if it is not complete. The request is not freed.
     pub(super) fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
@@ -209,7 +209,8 @@ impl Process {
         Ok(Some(completion))
     }
 
-    /// Like `look`, but also ends the request: frees it, or makes it inactive if it is persistent.
+    /// Returns how a request ended, or None if it is not complete. A complete request is freed, or becomes
+    /// inactive if it is persistent.
     #[inline(always)] // Else its result is copied several times.
     pub(super) fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
         if handle == constants::REQUEST_NULL {
@@ -263,13 +264,14 @@ impl Process {
         Some((receive.rank, tag, bytes))
     }
 
-    /// Retires the first request that is active and complete. `Some(None)`: no request is active.
+    /// Retires the first request that is active and complete. Returns None if no active request is complete,
+    /// and `Some(None)` if no request is active.
     pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<FirstDone>> {
         self.first_active(handles, |process, handle| process.retire(handle))
     }
 
-    /// The first active request for which `ask` returns a value, with its index. `Some(None)`: no request is
-    /// active.
+    /// Finds the first active request for which `ask` returns a value. Returns its index and the value, None
+    /// if there is no such request, or `Some(None)` if no request is active.
     #[inline(always)]
     pub(super) fn first_active<T>(
         &mut self,
@@ -289,8 +291,8 @@ impl Process {
         Ok(if active { None } else { Some(None) })
     }
 
-    /// The indices of the active requests that are complete, or None if no active request is. `Some(None)`:
-    /// no request is active.
+    /// Returns the indices of the active requests that are complete. Returns None if no active request is
+    /// complete, and `Some(None)` if no request is active.
     pub(super) fn peek_some(&mut self, handles: &[Handle]) -> Result<Option<Option<Vec<usize>>>> {
         let (mut active, mut done) = (false, Vec::new());
         for (at, handle) in handles.iter().enumerate() {

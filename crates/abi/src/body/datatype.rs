@@ -431,7 +431,8 @@ pub fn type_get_contents_c(
     Ok(())
 }
 
-/// How a datatype was made, if the forms without `_c` can describe that.
+/// Returns how a datatype was made, or MPI_ERR_TYPE if only the functions with the suffix `_c` can describe
+/// that.
 fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
     if !recipe.counts().is_empty() {
@@ -471,8 +472,8 @@ pub fn type_create_f90_integer(guard: &mut Guard, r: i32, newtype: Out<Handle>) 
     fortran(guard, datatype::f90_integer(r)?, newtype)
 }
 
-/// The handle of a predefined Fortran datatype. Such datatypes are never freed, so the same arguments give
-/// the same handle (MPI 5.0, section 19.1.5).
+/// Stores the handle of a predefined Fortran datatype. Such datatypes are never freed, so the same arguments
+/// give the same handle (MPI 5.0, section 19.1.5).
 fn fortran(guard: &mut Guard, new: Arc<Datatype>, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let same = |entry: &TypeEntry| {

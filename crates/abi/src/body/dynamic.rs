@@ -63,7 +63,7 @@ pub fn comm_spawn_multiple(
     spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
 }
 
-/// One program of a spawn call. Only the root's arguments count.
+/// Checks a spawn call's arguments for one program. Called on the root, since only its arguments count.
 fn program(
     guard: &mut Guard,
     command: Text,
@@ -190,7 +190,8 @@ pub fn comm_connect(
     })
 }
 
-/// Makes an intercommunicator. The roots find each other by `find`, then send the result to their members.
+/// Makes an intercommunicator of two groups. Each root calls `find`, which connects to the other root, and
+/// sends the number and the group that `find` returns to the members of its own group.
 fn connect_roots(
     guard: &mut Guard,
     root: i32,
@@ -274,7 +275,7 @@ fn broadcast_result(
     guard.broadcast_from_root(comm, root as u32, found)
 }
 
-/// An intercommunicator between a comm's group and `remote`.
+/// Makes an intercommunicator between the group of `comm` and the processes `remote`.
 fn between(
     guard: &mut Guard,
     comm: Handle,

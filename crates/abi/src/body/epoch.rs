@@ -84,7 +84,7 @@ pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     flag.set(i32::from(completed.is_some()))
 }
 
-/// The ranks of a group's members in the window.
+/// Returns the rank in the window of each member of a group.
 fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
     let (objects, job) = guard.parts();
     let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;

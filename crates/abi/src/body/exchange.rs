@@ -11,7 +11,7 @@ use error::{Class, Result, fail};
 use p2p::Mode;
 use sys::Block;
 
-/// Gathers the words of all members, by rank; on an intercommunicator, in the order of `Comm::everybody`.
+/// Gathers the words of all members, by rank. On an intercommunicator the order is that of `Comm::all_peers`.
 /// Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = Block::of(&to_bytes(words));
@@ -20,7 +20,7 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
     Ok(to_words(&all.to_vec()))
 }
 
-/// Carries out a collective of the library itself.
+/// Carries out a collective that the library makes for its own use, and waits for it.
 fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
     let work = planned.blocking().start(guard)?;
     guard.finish(work).error.map_or(Ok(()), Err)
@@ -38,7 +38,8 @@ pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]
     Ok(words.concat())
 }
 
-/// Fails unless all fingerprints are `mine`. Each has its index in `Comm::everybody`.
+/// Fails unless the fingerprints of all members are `mine`. Each comes with its member's index in
+/// `Comm::all_peers`.
 pub(crate) fn check_fingerprints(
     guard: &Guard,
     comm: Handle,
@@ -72,7 +73,8 @@ pub(crate) fn exchange_words(
     Ok(recv.iter().map(|bytes| to_words(&bytes.to_vec())).collect())
 }
 
-/// Exchanges words with another process that does the same. Only such exchanges use `context`.
+/// Exchanges words with the process `peer`, which makes the same call, and returns its words. Only such
+/// exchanges use `context`.
 pub(crate) fn swap_words(
     guard: &mut Guard,
     context: u64,

@@ -94,7 +94,8 @@ pub fn allreduce(
     allreduce::try_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
-/// The origin's buffer, or None if the target has another count or datatype.
+/// Returns the buffer at an operation's origin, or None if it is not contiguous, or if count or datatype at
+/// the target differ.
 #[inline(always)]
 fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64, Handle)) -> Option<Span> {
     if origin == target { process.span(address, origin.0, origin.1) } else { None }

@@ -83,7 +83,8 @@ fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>
     Ok(counter)
 }
 
-/// Checks what this rank alone can check before a file is opened.
+/// Checks the arguments of MPI_File_open, as far as this rank alone can check them. Returns the path and the
+/// hints.
 fn check_open(
     guard: &mut Guard,
     filename: Text,
@@ -117,8 +118,8 @@ fn agree_on_open(
     Ok((path, hints))
 }
 
-/// Opens the file on all ranks. Returns its storage, the offset of its shared pointer in rank 0's arena, and
-/// the pointer's first value.
+/// Opens the file on all ranks. Returns its storage, the offset of its shared file pointer in rank 0's arena,
+/// and the first value of that pointer.
 fn open_on_all(
     guard: &mut Guard,
     members: &mut coll::Members,
@@ -274,13 +275,13 @@ pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> 
     adopt(guard, fh, hints, all[0])
 }
 
-/// The host of each of these processes.
+/// Returns the number of the host of each of the processes `peers`.
 fn hosts(guard: &mut Guard, peers: &[u32]) -> Vec<u32> {
     let segment = guard.job().membership.segment;
     peers.iter().map(|peer| segment.node_of(*peer)).collect()
 }
 
-/// The hints of a file with those of an info added.
+/// Returns the hints of a file, with the hints of an info added.
 fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     let info = guard.objects.info_or_empty(info)?;
     let mut hints = Hints::clone(&guard.job().files.get(fh)?.hints);
@@ -460,7 +461,7 @@ impl Guard {
         Ok(i64::from_ne_bytes(old.to_vec().try_into().expect("8 bytes")))
     }
 
-    /// The shared file pointer.
+    /// Returns the value of a file's shared file pointer. Like `advance_shared`, may wait for rank 0's host.
     pub(crate) fn position_shared(&mut self, fh: Handle) -> Result<i64> {
         self.advance_shared(fh, 0)
     }

@@ -15,7 +15,7 @@ use io::{
     SplitAccess,
 };
 
-/// An access of this rank alone.
+/// Returns the arguments of an access that this rank makes alone.
 fn individual(
     at: At,
     way: Direction,
@@ -27,7 +27,7 @@ fn individual(
     AccessArguments { fh, at, way, all: false, buf, count, datatype }
 }
 
-/// An access in which all ranks of the file take part.
+/// Returns the arguments of an access in which all ranks of the file take part.
 fn collective(
     at: At,
     way: Direction,
@@ -78,7 +78,8 @@ fn start_split(
     Ok(())
 }
 
-/// Waits for a split collective access.
+/// Waits for the file's split collective access, which the function `name` with the suffix `_begin` has
+/// started.
 fn end_split(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let split = match file.split.take_if(|split| split.name == name) {

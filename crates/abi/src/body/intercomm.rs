@@ -40,8 +40,8 @@ pub fn intercomm_create(
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// The exchange of a leader with the other leader. Returns the remote group, the context that the other side
-/// proposes (two words), and this side's fingerprint.
+/// Exchanges groups and contexts with the leader of the other side. Returns the remote group, the context
+/// that the other side proposes (two words), and this side's fingerprint.
 fn exchange_with_leader(
     guard: &mut Guard,
     group: &Group,

@@ -13,11 +13,11 @@ use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
 use rma::{Direction, Swap, TargetRange, Update, Window};
 
-/// The origin's side of an operation.
+/// The origin's side of an operation: buffer, count, datatype.
 #[derive(Clone, Copy)]
 struct Origin(Address, i64, Handle);
 
-/// The target's side: rank, displacement, count, datatype.
+/// The target's side of an operation: rank, displacement, count, datatype.
 #[derive(Clone, Copy)]
 struct AtTarget(i32, i64, i64, Handle);
 
@@ -198,7 +198,7 @@ fn move_bytes(
     Ok(())
 }
 
-/// Carries out the accumulates. Those with `result` also fetch the target's old value.
+/// Carries out the accumulate functions. If there is a `result`, also fetches the target's old value into it.
 #[inline(always)]
 fn update(
     guard: &mut Guard,
@@ -264,7 +264,7 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     }
 }
 
-/// The range of an operation at its target, and the datatype there.
+/// Returns the range of memory that an operation uses at its target, and the datatype of that range.
 #[inline(always)]
 fn range_of(
     objects: &Objects,
@@ -278,8 +278,8 @@ fn range_of(
     Ok((TargetRange { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// The buffer of an operation at its origin. Count and datatype are mostly equal to the target's, which are
-/// checked already.
+/// Returns the buffer of an operation at its origin. Its count and datatype are checked only if they differ
+/// from the target's, which `range` has.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,
@@ -302,7 +302,8 @@ fn too_many<T>(elements: usize, datatype: Handle) -> Result<T> {
     fail!(Class::Count, "{elements} elements of {datatype} are more than 2^63 bytes")
 }
 
-/// The one predefined datatype of all elements (MPI 5.0, section 12.3.4).
+/// Returns the predefined datatype that all elements of a datatype have, or MPI_ERR_TYPE if they differ (MPI
+/// 5.0, section 12.3.4).
 #[inline]
 fn element(datatype: &Datatype) -> Result<Basic> {
     match datatype.element() {
@@ -321,7 +322,8 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     }
 }
 
-/// Stores the request of the latest operation at a rank. It is complete if the rank is on this host.
+/// Stores a request for the operation that this process started last at the target `rank`. The request is
+/// complete already if the target is on this host.
 fn finish(guard: &mut Guard, win: Handle, rank: i32, request: Out<Handle>) -> Result<()> {
     let Win { window, comm, .. } = guard.job().windows.get_mut(win)?;
     let (ended, comm) = (window.ended(rank), *comm);

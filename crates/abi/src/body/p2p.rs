@@ -162,7 +162,7 @@ pub fn sendrecv_replace(
     received(guard.finish(work), status)
 }
 
-/// Ends a blocking receive.
+/// Stores the status of a blocking receive, and returns its error.
 #[inline(always)]
 fn received(completion: Completion, status: StatusOut) -> Result<()> {
     if device::on() {
@@ -189,7 +189,8 @@ fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// Sends and receives, and waits for both. The status is the receive's; the error is the send's if both fail.
+/// Sends and receives, and waits for both. Returns the receive's status. If both fail, returns the send's
+/// error.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     if telemetry::timed() {
         let both = start_send_receive(guard, send, recv, None)?;
@@ -243,7 +244,7 @@ fn replace(
 }
 
 impl Process {
-    /// The arguments of a send, checked.
+    /// Checks the arguments of a send, and returns them in the form in which the library uses them.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // MPI_Send's, and the mode.
     #[rustfmt::skip]
@@ -263,7 +264,7 @@ impl Process {
         Ok(Send { mode, context: comm.context, peer, tag, buffer: Unfilled::new(buffer) })
     }
 
-    /// The arguments of a receive, checked.
+    /// Checks the arguments of a receive, and returns them in the form in which the library uses them.
     #[inline(always)]
     #[rustfmt::skip]
     pub(crate) fn incoming(
@@ -279,7 +280,7 @@ impl Process {
     }
 }
 
-/// The source and tag of a receive or a probe, checked.
+/// Checks the source and the tag of a receive or a probe. The tag that is returned is None for MPI_ANY_TAG.
 #[inline(always)]
 pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(ReceiveSource, Option<i32>)> {
     let source = match source {
@@ -307,7 +308,8 @@ impl Send {
     }
 }
 
-/// Whether a peer may open the device memory of a message itself.
+/// Whether the receiver may read a message from the sender's device memory itself: it is on this host, and
+/// the message is long.
 #[cold]
 fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {
@@ -319,7 +321,7 @@ fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> R
 }
 
 impl Receive {
-    /// Receives the message. No request is needed if it is the next packet of its source.
+    /// Waits for the message. Makes no request if the message is the next packet from its source.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
         if telemetry::timed() {

@@ -119,7 +119,8 @@ pub fn pack_external_size(
     size.set(external_bytes(&described, incount, datatype)? as i64)
 }
 
-/// The `bytes` bytes at `position` of a packed buffer of `size` bytes, and the position after them.
+/// Returns the `bytes` bytes at `position` in a packed buffer of `size` bytes, and the position after these
+/// bytes.
 fn packed_range(
     address: Address,
     size: i64,

@@ -177,7 +177,7 @@ fn make(
     guard.enter_persistent(handle, recipe, request)
 }
 
-/// A request's recipe, without its stand-ins.
+/// Returns the recipe of a persistent request, without the memory that stands in for its buffers.
 fn recipe(job: &mut JobState, request: Handle) -> Result<Option<&Recipe>> {
     Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::inner))
 }
@@ -192,7 +192,7 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     }
 }
 
-/// Sends partitions. If one of them may not be sent, none is sent.
+/// Sends the partitions of MPI_Pready and its like. If one of them may not be sent, none is sent.
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;

@@ -144,7 +144,7 @@ struct ProbeArguments {
 }
 
 impl ProbeArguments {
-    /// The probe's description in a deadlock report.
+    /// Describes the probe for the report of what this process waits for.
     fn operation(&self) -> p2p::OperationReport {
         let (context, peer) = (Some(self.context), self.source.peer());
         p2p::OperationReport { what: p2p::OperationState::Posted, context, peer, tag: self.tag, bytes: 0 }
@@ -176,7 +176,7 @@ impl ProbeArguments {
 }
 
 impl Process {
-    /// The arguments of a probe, checked.
+    /// Checks the arguments of a probe, and returns them in the form in which the library uses them.
     fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<ProbeArguments> {
         let comm = self.objects.comm(handle)?;
         let (source, tag) = envelope(comm, source, tag)?;

@@ -193,8 +193,8 @@ pub fn request_get_status_some(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// Stores the status of a request that stays. Only errors of a generalized request's functions are returned
-/// now.
+/// Stores the status for MPI_Request_get_status and its like, which do not free the request. Returns only the
+/// errors of a generalized request's functions.
 fn report(guard: &mut Guard, completion: Completion, store: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);

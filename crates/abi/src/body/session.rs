@@ -227,13 +227,14 @@ pub fn intercomm_create_from_groups(
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
 
-/// Words of a context that no process has. They distinguish a leader's temporary comm, and an
-/// intercommunicator, from a comm that the program makes of the same processes.
+/// The word that distinguishes the context of a leader's temporary comm from that of a comm that the program
+/// makes of the same processes. It is the number of no process.
 const LEADER: u64 = u64::MAX - 2;
+/// The word that distinguishes the context of an intercommunicator from that of a comm of the same processes.
 const BETWEEN: u64 = u64::MAX;
 
-/// The context of the next comm of these processes with this tag. A process is its rank and its generation,
-/// since the rank of a spawned process that has ended may be given to another.
+/// Returns the context of the next comm that the processes `peers` make with the tag `tag`. A process is its
+/// rank and its generation, since the rank of a spawned process that has ended may be given to another.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));
@@ -258,7 +259,7 @@ fn enter(
     newcomm.set(objects.enter_comm(new)?)
 }
 
-/// The group, which must contain this process.
+/// Returns the group, or MPI_ERR_GROUP if this process is not in it.
 fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     let group = guard.objects.group(handle)?;
     if group.rank.is_none() {
@@ -267,7 +268,7 @@ fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     Ok(group.clone())
 }
 
-/// The tag as words of a context.
+/// Returns the words that stand for a string tag when a context is computed.
 fn tag_words(stringtag: Text) -> Result<Vec<u64>> {
     let tag = stringtag.read()?;
     if tag.len() >= c::MAX_STRINGTAG_LEN as usize {

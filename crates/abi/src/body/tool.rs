@@ -124,7 +124,7 @@ pub(super) fn cvars() -> Vec<&'static Setting> {
     TABLE.iter().filter(|setting| !setting.internal).collect()
 }
 
-/// The value of a setting in the form that a tool gets.
+/// The value of a setting as a tool reads it. A choice is its index among the setting's choices.
 enum SettingValue {
     Number(u64),
     Choice(i32),
@@ -214,7 +214,7 @@ pub fn t_cvar_write(guard: &mut Guard, handle: Address, _buf: Address) -> Result
     wrong(c::T_ERR_CVAR_SET_NEVER, "settings are read from the environment once, and cannot be changed")
 }
 
-/// The handle that a variable of the program holds.
+/// Returns the handle that the program's variable at the address `variable` holds.
 pub(super) fn handle_in(variable: Address) -> Result<Address> {
     Ok(Address(Out::<usize>::new(variable.0, "handle").get()?))
 }

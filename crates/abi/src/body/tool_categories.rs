@@ -113,7 +113,7 @@ pub fn t_category_changed(_: &mut Guard, update_number: Out<i32>) -> Result<()> 
     store_unless_null(update_number, 0)
 }
 
-/// Stores as many indices as the program's array holds.
+/// Stores the first of the indices `all` in the program's array, which has room for `len`.
 fn list(all: &[i32], len: i32, indices: Array<i32>) -> Result<()> {
     indices.write(&all[..all.len().min(len.max(0) as usize)])
 }
@@ -173,7 +173,8 @@ pub fn t_event_handle_alloc(
     find::<()>(&[], event_index).map(|_| ())
 }
 
-/// The answer to every registration and every instance of an event, since there are no events.
+/// Returns the error of all calls that name a registration or an instance of an event, since there are no
+/// events.
 fn no_event() -> Result<()> {
     wrong(c::T_ERR_INVALID_HANDLE, "there are no events, so this is not a handle of one")
 }

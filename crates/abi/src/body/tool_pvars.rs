@@ -12,8 +12,8 @@ use objects::constants as c;
 use slab::Slab;
 use telemetry::{Counter, Unit};
 
-/// The class of a counter, by its unit. A counter that can also fall is a level, which always runs and cannot
-/// be set.
+/// Returns the MPI_T class of a counter: that of its unit, or, for a counter that can also fall, a level. A
+/// level always runs and cannot be set.
 fn class_of(counter: Counter) -> i32 {
     match (counter, counter.unit()) {
         (Counter::InstancesLive, _) => c::T_PVAR_CLASS_LEVEL,
@@ -168,8 +168,8 @@ fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pva
     }
 }
 
-/// Changes a variable, or all variables of the session except levels. A change of one level fails with the
-/// code `refusal`.
+/// Calls `change` for a variable, or for all variables of the session except levels. Fails with the code
+/// `refusal` if the one variable is a level.
 #[rustfmt::skip]
 fn each(
     guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),

@@ -258,7 +258,7 @@ pub fn dist_graph_create(
     enter_ordered(guard, comm_old, size, order, Topology::DistGraph(graph), comm_dist_graph)
 }
 
-/// The weights of the edges, or None for MPI_UNWEIGHTED.
+/// Reads the weights of `edges` edges. Returns None for MPI_UNWEIGHTED.
 fn weights(given: In<i32>, edges: usize) -> Result<Option<Vec<i32>>> {
     if given.is(c::UNWEIGHTED) {
         return Ok(None);
@@ -336,8 +336,9 @@ fn enter_with(
     enter(guard, parent, new, newcomm)
 }
 
-/// The rank for each node of the topology. None unless the program allows reordering, all processes are bound
-/// to cores, and another order brings neighbours together. Collective if the program allows reordering.
+/// Returns the rank that takes each node of the topology, or None if the ranks keep their order: reordering
+/// is not allowed, not all processes are bound to cores, or no other order brings neighbours together.
+/// Collective if the program allows reordering.
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
@@ -367,7 +368,7 @@ fn core() -> Option<[i64; 3]> {
     Some([package, within("L3Cache").unwrap_or(package), within("Core")?])
 }
 
-/// The edges that all members specify together. Collective.
+/// Gathers the edges of all members, of which each member specifies some. Collective.
 fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[GraphEdge]) -> Result<Vec<GraphEdge>> {
     let words: Vec<i64> =
         mine.iter().flat_map(|edge| [edge.0.into(), edge.1.into(), edge.2 as i64]).collect();
@@ -376,8 +377,8 @@ fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[GraphEdge]) -> Result<V
     Ok(all.chunks_exact(3).map(|edge| (edge[0] as u32, edge[1] as u32, edge[2] as u64)).collect())
 }
 
-/// Sends every edge to the processes of its two nodes. Several edges between two nodes have the same order at
-/// both. Collective.
+/// Sends every edge to the processes of its two nodes, and returns the edges at this process's node. Several
+/// edges between two nodes have the same order at both. Collective.
 #[rustfmt::skip]
 fn deliver(
     guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[GraphEdge], weighted: bool,
@@ -404,7 +405,8 @@ fn deliver(
     Ok(graph)
 }
 
-/// Sends each node's lists to the process that gets the node. Collective.
+/// Sends the neighbours and weights of each node to the process that gets the node, and returns those of this
+/// process's node. Collective.
 fn move_to(guard: &mut Guard, comm: Handle, order: &[u32], graph: &DistGraph) -> Result<DistGraph> {
     let rank = guard.objects.comm(comm)?.rank;
     let (into, out_of) = graph.weights.clone().unwrap_or_default();
@@ -451,7 +453,7 @@ fn dist_graph(guard: &Guard, comm: Handle) -> Result<&DistGraph> {
     }
 }
 
-/// A rank of a topology.
+/// Returns `rank` as a node's number, or MPI_ERR_RANK if the topology has no such node.
 fn node(rank: i32, size: u32) -> Result<u32> {
     match u32::try_from(rank) {
         Ok(node) if node < size => Ok(node),
@@ -524,8 +526,8 @@ fn balanced(number: u64, parts: usize) -> Vec<u64> {
     found
 }
 
-/// Finds `parts` factors in rising order, each as large as possible, within `range`, or within `spread` of
-/// the first one.
+/// Finds `parts` factors of `number` in rising order. All lie within `range`, or, without a range, exceed the
+/// first by at most `spread`. Each is as large as possible, the first before the others.
 fn rising(
     number: u64,
     parts: usize,

@@ -105,7 +105,8 @@ const HINTS: [(&str, &str); 6] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
-/// The hints of a new window: the program's, if the standard defines them for windows, else defaults.
+/// Returns the hints of a new window: for each hint that the standard defines, the program's value or the
+/// default.
 fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     let mut info = Info::default();
     for (key, value) in HINTS {
@@ -178,7 +179,8 @@ fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
     }
 }
 
-/// Makes the window of `create` on its comm. Collective.
+/// Makes a window whose fences use `comm`: the members exchange what each exposes, and map the others'
+/// memory. Collective.
 fn build(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<Win> {
     let (bytes, scattered) = match &arguments {
         Ok(arguments) => (arguments.bytes, arguments.info.get("alloc_shared_noncontig") == Some("true")),
@@ -258,8 +260,8 @@ fn open(
     Window::new(&mut job.rma, (flavor, *context), (*rank, &group.peers[..]), exposures, memory)
 }
 
-/// `Guard::all_succeed`, except that a member that could take part gets MPI_ERR_OTHER, whatever the other
-/// member's error was.
+/// Exchanges outcomes like `Guard::all_succeed`, but returns MPI_ERR_OTHER on a member whose own outcome is
+/// good, whatever the error of the other member is.
 fn all_take_part<const WORDS: usize, T>(
     guard: &mut Guard,
     comm: Handle,
@@ -275,7 +277,8 @@ fn all_take_part<const WORDS: usize, T>(
     })
 }
 
-/// One member's share of a new window.
+/// What one member brings into a new window: its arguments, what it exposes, and the memory that it
+/// allocated.
 struct WindowShare {
     arguments: NewWindow,
     exposure: Exposure,
