@@ -136,7 +136,8 @@ fn anytime(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     (shim::get().code)(process::anytime(name, On::Nothing, |_| Err(error)))
 }
 
-/// The name of this process's backend. It may be asked before MPI_Init.
+/// Returns the name of the backend for devices in this process, or None if there is none. May be called
+/// before MPI_Init.
 fn backend() -> Option<&'static str> {
     settings::load().and_then(staging::start).ok()?;
     device::name()

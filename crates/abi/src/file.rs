@@ -44,7 +44,8 @@ pub(crate) struct AccessArguments {
 }
 
 impl Guard {
-    /// The layout of a datatype in the file, in a data representation.
+    /// Returns a datatype with the layout that `datatype` has in a file of the data representation
+    /// `representation`.
     pub(crate) fn in_file(
         &mut self,
         representation: &Representation,
@@ -73,8 +74,8 @@ impl Guard {
         }
     }
 
-    /// Starts an access. Its outcome is in bytes of the program's memory. `blocking`: whether the caller only
-    /// waits for it.
+    /// Starts an access to a file. Its outcome is how many bytes of the program's memory were read or
+    /// written. `blocking`: whether the caller only waits for the access.
     pub(crate) fn start_access(
         &mut self,
         arguments: AccessArguments,
@@ -135,7 +136,8 @@ impl Guard {
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
 
-    /// The queue of a file's blocking accesses, for one more access.
+    /// Returns the queue for one more blocking access to a file, or None while there have been too few
+    /// accesses to open it.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
         let JobState { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;
@@ -145,8 +147,8 @@ impl Guard {
         Ok(number)
     }
 
-    /// The offset of an access of `bytes` bytes in the file, and the length by which its pointer advances,
-    /// both in etypes. The offset of an ordered access is not known yet.
+    /// Returns the offset at which an access of `bytes` bytes begins, and by how much its file pointer
+    /// advances, both in etypes. For an ordered access the offset is not known yet, and 0 is returned.
     fn position(&mut self, arguments: AccessArguments, bytes: u64) -> Result<(i64, i64)> {
         let file = self.job().files.get_mut(arguments.fh)?;
         let etypes = file.etypes(bytes)?;

@@ -37,8 +37,8 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
-/// Whether a message is the library's own about a connection. A failed attempt leaves such messages, and the
-/// program has got its error.
+/// Whether a context is that of the library's own messages by which groups connect. A failed attempt leaves
+/// such messages, and the program has got an error for it.
 fn is_of_port(context: u64) -> bool {
     [PORT_CONTEXT, CONNECT_CONTEXT].contains(&context)
 }
@@ -82,7 +82,7 @@ fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &HandleTable<T>) {
     lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
 }
 
-/// The comm of a context, in words.
+/// Returns the words that name the comm of a context in a line of the report.
 fn comm_of(guard: &Guard, context: u64) -> String {
     let comms = &guard.objects.comms;
     let named = [objects::constants::COMM_WORLD, objects::constants::COMM_SELF];
@@ -98,7 +98,7 @@ fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }:
     format!("message of {bytes} bytes from rank {source_peer}, tag {tag}, {comm}, was never received")
 }
 
-/// The line for a point-to-point operation that has not ended.
+/// Returns the report's line for a point-to-point operation that has not ended.
 fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     match pending {
         PendingOperation::Receive { pattern, capacity } => {
@@ -118,7 +118,8 @@ fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     }
 }
 
-/// The line for a request that was not completed or freed, or None if its receive is reported already.
+/// Returns the report's line for a request that was not completed or freed, or None if the request's send or
+/// receive has a line already.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.

@@ -17,7 +17,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
 use transport::shm::{Allocator, Arena};
 
-/// The allocator that divides the pool.
+/// The allocator that divides the pool. None while no pool has been offered.
 static ALLOCATOR: Mutex<Option<Allocator>> = Mutex::new(None);
 static POOL: OnceLock<Pool> = OnceLock::new();
 /// Whether this process is a child that the rank forked.
@@ -76,12 +76,14 @@ fn lock() -> PoolGuard {
 }
 
 thread_local! {
-    /// The lock, held from before a fork of this thread to after it, and borrowed while this thread divides
-    /// the pool. There is no destructor, because the last destructor of a thread may free memory.
+    /// The guard of `ALLOCATOR` from before a fork of this thread to after it. The cell is borrowed while
+    /// this thread divides the pool. There is no destructor, because the last destructor of a thread may free
+    /// memory.
     static HELD: RefCell<Option<ManuallyDrop<PoolGuard>>> = const { RefCell::new(None) };
 }
 
-/// Calls `divide`, or returns None for allocations that `divide` makes itself as its tables grow.
+/// Calls `divide` with the allocator. Returns None if there is no allocator, or if this is called inside
+/// `divide` itself, whose tables grow by allocations.
 fn with_allocator<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     HELD.with(|held| match held.try_borrow_mut().ok()?.as_mut() {
         Some(allocator) => allocator.as_mut().map(divide),
@@ -140,8 +142,8 @@ unsafe extern "C" fn before_fork() {
     HELD.set(Some(ManuallyDrop::new(lock())));
 }
 
-/// Releases the lock in the parent. `before_fork` takes it so that the child does not find it held by a
-/// thread that the child does not have.
+/// Releases the lock of `ALLOCATOR` in the parent. `before_fork` takes it so that the child does not find it
+/// held by a thread that the child does not have.
 unsafe extern "C" fn after_fork() {
     HELD.take().map(ManuallyDrop::into_inner);
 }

@@ -12,11 +12,12 @@ pub use objects::HandleKind;
 use objects::{AttributeValue, RegisteredKeyval, constants as c};
 use std::sync::Arc;
 
-/// The forms in which a language keeps an attribute, by MPICH's numbers.
+/// MPICH's number for a language whose attributes are integers as wide as an address.
 const ADDRESS: i32 = 1;
+/// MPICH's number for a language whose attributes are C ints.
 const INTEGER: i32 = 3;
 
-/// MPI_Comm_set_attr and its like, for a language.
+/// Sets an attribute of an object (MPI_Comm_set_attr and its like) to `bits`, in the form of `language`.
 pub fn set_attribute(
     guard: &mut Guard,
     on: HandleKind,
@@ -33,8 +34,8 @@ pub fn set_attribute(
     attribute::set(guard, on, object, keyval, value)
 }
 
-/// MPI_Comm_get_attr and its like, for a language. Fortran gets the value of a predefined attribute, C the
-/// value's address.
+/// Stores an attribute of an object (MPI_Comm_get_attr and its like) in the form of `language`. Fortran gets
+/// the value of a predefined attribute, C the value's address.
 pub fn get_attribute(
     guard: &mut Guard,
     on: HandleKind,

@@ -37,7 +37,7 @@ impl<'a> From<&'a mut Members> for Among<'a> {
 }
 
 impl Guard {
-    /// Exchanges words: returns those of all members, in order of rank. Collective.
+    /// Sends `words` to all members, and returns the words of each member, in the order of ranks. Collective.
     pub(crate) fn gather_from_all<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -46,7 +46,8 @@ impl Guard {
         among.into().gather(self, words)
     }
 
-    /// Returns this member's value, and the `words` of all members' values. Collective.
+    /// Succeeds if the outcome of every member is a value. Returns this member's value, and what each
+    /// member's function `words` makes of its value, in the order of ranks. Collective.
     ///
     /// Errors: the outcome of some member is an error.
     pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
@@ -77,8 +78,8 @@ impl Guard {
         ))
     }
 
-    /// Sends the bytes that the member `root` has found to all members; only the root passes them.
-    /// Collective.
+    /// Sends the bytes `found` of the member `root` to all members, and returns them. On the other members
+    /// `found` is None. Collective.
     ///
     /// Errors: the root's error, on all members.
     pub(crate) fn broadcast_from_root<'a>(
@@ -153,8 +154,8 @@ impl Among<'_> {
     }
 }
 
-/// An outcome as two words: 0 or the error's code; the number of bytes of the value, or of the error's
-/// message.
+/// Converts an outcome into two words. For a value they are 0 and `bytes`. For an error they are its code and
+/// the length of its message.
 fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     match outcome {
         Ok(_) => [0, bytes as u64],
@@ -162,7 +163,7 @@ fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     }
 }
 
-/// The error of another member.
+/// Makes the error of another member from its code and its message.
 fn remote_error(code: u64, sentence: String) -> Error {
     match Class::numbered(code as i32) {
         Some(class) => Error::new(class, sentence),

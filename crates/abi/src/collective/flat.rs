@@ -29,7 +29,8 @@ impl FlatMember {
         FlatMember { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
     }
 
-    /// The state of the comm's slots for a call.
+    /// Returns the state of the comm's slots, and, if they are attached, how they would move the data of a
+    /// call.
     #[inline(always)]
     pub(super) fn slots(&self, coll: &Coll, call_facts: &CallFacts) -> Slots {
         match self.flat {
@@ -40,8 +41,8 @@ impl FlatMember {
     }
 }
 
-/// Leaves the slots of a comm that is freed, its queue, its communicator of a collective library, and its
-/// streams.
+/// Leaves what a comm that is freed uses: its slots, its queue, its communicator of a collective library, and
+/// its streams.
 pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
     if let FlatState::Attached(set) = comm.flat {
         job.coll.leave(set);
@@ -93,8 +94,8 @@ impl Guard {
         Ok(true)
     }
 
-    /// Makes a call with a count for each member. A block that is too long for slots goes by a schedule of
-    /// its own.
+    /// Carries out a collective that has a count for each member by slots. Returns false if a schedule must
+    /// carry it out. A block that is too long for slots goes by a schedule of its own.
     fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
         let outcome = self.flat_round(set, &mut vector);

@@ -19,7 +19,7 @@ use schedule::algorithm::Collective;
 use telemetry::Counter;
 
 impl Guard {
-    /// What the library offers for a call, or None if none is loaded.
+    /// Returns what the collective library offers for a call, or None if no library is loaded.
     pub(super) fn library(
         &mut self,
         planned: &Planned,
@@ -39,7 +39,8 @@ impl Guard {
         }))
     }
 
-    /// Starts a collective by the library.
+    /// Starts a collective by the collective library. The first such call on a comm makes the library's
+    /// communicator.
     ///
     /// Errors: a buffer is refused, or no communicator can be made.
     pub(super) fn by_library(&mut self, planned: &Planned) -> Result<Work> {
@@ -52,9 +53,10 @@ impl Guard {
         Ok(self.start_by_library(context, steps))
     }
 
-    /// The steps of a persistent collective that the library takes. Members may start their requests in any
-    /// order, so each request gets a communicator of its own, with the context `context`. It is made now,
-    /// which waits for the other members, as an initialization may (MPI 5.0, section 6.13).
+    /// Returns the steps of a persistent collective that the collective library carries out. Members may
+    /// start their requests in any order, so each request gets a communicator of its own, with the context
+    /// `context`. The communicator is made now, which waits for the other members, as an initialization may
+    /// (MPI 5.0, section 6.13).
     ///
     /// Errors: a buffer is refused, or the communicator cannot be made.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {
@@ -66,7 +68,8 @@ impl Guard {
         steps.inspect_err(|_| self.job().communicators.leave(context))
     }
 
-    /// The steps of a call. Stand-ins for its buffers belong to the running call.
+    /// Returns the library's steps for a collective. The memory that stands in for its buffers goes to the
+    /// list of the running MPI call (`staging.rs`).
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<LibraryStep>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut buffers =
@@ -81,13 +84,13 @@ impl Guard {
 }
 
 impl Process {
-    /// Starts steps of the communicator with the context `context`.
+    /// Starts the steps of a collective on the library's communicator with the context `context`.
     pub(crate) fn start_by_library(&mut self, context: u64, steps: Vec<LibraryStep>) -> Work {
         telemetry::count(Counter::CclCalls, 1);
         Work::Library(Box::new(self.job().communicators.start(context, steps)))
     }
 
-    /// Starts to make a communicator for a comm, with the context `context`.
+    /// Starts to make a communicator of the collective library for a comm, with the context `context`.
     fn make(&mut self, library: &'static Library, comm: Handle, context: u64) -> Result<()> {
         let (rank, size) = (self.objects.comm(comm)?.rank, self.objects.comm(comm)?.size());
         let membership = self.job().membership;
@@ -104,7 +107,8 @@ impl Process {
     }
 }
 
-/// The library's type and operator for a reduction, and the bytes of an element, or None if it lacks them.
+/// Returns the collective library's type and operator for a reduction, and the bytes of an element. Returns
+/// None if the library lacks the type or the operator.
 fn operation(call: &Call) -> Option<(ccl::ElementKind, ccl::Op, usize)> {
     use ccl::{ElementKind, Op};
     let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return None };
@@ -130,24 +134,25 @@ fn operation(call: &Call) -> Option<(ccl::ElementKind, ccl::Op, usize)> {
     Some((kind, op, basic.size()))
 }
 
-/// Finds an address for each buffer in the memory that the library takes.
+/// Finds for each buffer of a call an address in memory that the library accepts, and keeps the stand-ins
+/// that it makes for that.
 struct LibraryBuffers {
     on_device: bool,
     staged: Vec<Staged>,
 }
 
 impl LibraryBuffers {
-    /// The address of bytes that the library reads.
+    /// Returns an address at which the library may read the bytes of `buffer`.
     fn read(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, true, false)
     }
 
-    /// The address of bytes that the library writes.
+    /// Returns an address at which the library may write the bytes of `buffer`.
     fn write(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, false, true)
     }
 
-    /// The address of bytes that the library reads and writes.
+    /// Returns an address at which the library may read and write the bytes of `buffer`.
     fn update(&mut self, buffer: &Buffer) -> Result<usize> {
         self.find(buffer, true, true)
     }
@@ -165,7 +170,8 @@ impl LibraryBuffers {
         self.stand_in_for(buffer, is_read, is_written)
     }
 
-    /// The address of a stand-in for the buffer, never the program's own memory.
+    /// Makes a stand-in for `buffer`, even where the library accepts the program's memory. Returns the
+    /// stand-in's address.
     fn stand_in_for(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {
@@ -179,7 +185,7 @@ impl LibraryBuffers {
     }
 }
 
-/// A call at rank `rank` of `size`, from which the steps are made.
+/// A collective as rank `rank` of `size` ranks calls it. `steps` makes the library's steps from it.
 struct Stepped<'a> {
     call: &'a Call,
     rank: u32,
@@ -207,7 +213,8 @@ impl Stepped<'_> {
         self.call.root == self.rank
     }
 
-    /// The rank whose block is already in its final position, if the call is in place.
+    /// Returns this rank if the call is in place, since its block then lies in its final position already.
+    /// Else returns None.
     fn without(&self) -> Option<u32> {
         self.call.in_place.then_some(self.rank)
     }
@@ -330,7 +337,7 @@ impl Stepped<'_> {
     }
 }
 
-/// A whole part as one message to or from `peer`.
+/// Makes one message to or from `peer` of the only buffer of `part`, or no message if that is empty.
 fn single(
     part: &CallBuffer,
     peer: u32,
@@ -342,7 +349,8 @@ fn single(
     }
 }
 
-/// The blocks of a part as messages to or from each rank except `without`.
+/// Makes a message of each block of `part`, to or from the block's rank. Leaves out empty blocks and that of
+/// `without`.
 fn blocks(
     part: &CallBuffer,
     size: u32,

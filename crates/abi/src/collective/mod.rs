@@ -31,7 +31,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(crate) struct Typed(pub Address, pub i64, pub Handle);
 
-/// A buffer with a count and a displacement in elements for each rank.
+/// A buffer with a count and a displacement in elements for each rank, and one datatype.
 pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
 
 /// A buffer with a count, a displacement in bytes and a datatype for each rank.
@@ -58,7 +58,7 @@ struct Position {
 
 /// The part of a rank in a rooted collective (MPI 5.0, section 6.2.3).
 struct RootRole {
-    /// The root's place in `Members::peers`.
+    /// The root's index in `Members::peers`.
     root: u32,
     is_root: bool,
     /// Whether the rank exchanges data with the root. On an intracommunicator the root does so, too.
@@ -263,8 +263,8 @@ impl Process {
         }
     }
 
-    /// Whether the buffer is MPI_IN_PLACE. An intercommunicator does not accept that (MPI 5.0, section
-    /// 6.2.3).
+    /// Whether the buffer is MPI_IN_PLACE. Fails if it is and `comm` is an intercommunicator (MPI 5.0,
+    /// section 6.2.3).
     #[inline]
     fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
         if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
@@ -322,7 +322,7 @@ impl Process {
     }
 }
 
-/// The part of a rank of an intercommunicator in a rooted collective.
+/// Returns the part of this rank in a rooted collective on an intercommunicator, from the argument `root`.
 #[cold]
 fn role_between(comm: &Comm, root: i32) -> Result<RootRole> {
     let (local, partners) = comm.index_ranges();

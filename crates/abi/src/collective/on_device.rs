@@ -48,7 +48,7 @@ impl Guard {
     }
 }
 
-/// The reduction for kernels, or None if kernels cannot carry out the call.
+/// Returns the reduction that kernels of a device compute for a call, or None if there is no kernel for it.
 fn reduction(call: &Call) -> Option<KernelReduction> {
     use Collective::*;
     let is_reduction = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
@@ -57,7 +57,8 @@ fn reduction(call: &Call) -> Option<KernelReduction> {
     (is_reduction && reduction.kernel().is_some()).then_some(reduction)
 }
 
-/// This rank's share, or None if its buffers are not suitable.
+/// Returns this rank's part in a reduction on devices, or None if its buffers have gaps, or if the result
+/// would overwrite what other ranks read.
 fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> Option<DeviceShare> {
     use Collective::*;
     let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
@@ -83,7 +84,8 @@ fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> O
     Some(DeviceShare { reduction, rank, pieces, input, sum, whole, aside: None })
 }
 
-/// The share with the extra memory that it needs in place, or None if the device has no memory for it.
+/// Adds to the share the memory for this rank's operand that a reduction in place needs. Returns None if the
+/// device has no memory for it.
 fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     let (offset, bytes) = share.pieces[share.rank];
     let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();
@@ -94,7 +96,7 @@ fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     Some(DeviceShare { aside, ..share })
 }
 
-/// The program's memory, or None if it has gaps.
+/// Returns the program's memory for a buffer, or None if that memory has gaps.
 fn user(buffer: &Buffer) -> Option<Span> {
     staging::user_of(buffer).contiguous()
 }

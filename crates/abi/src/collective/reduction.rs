@@ -104,14 +104,14 @@ impl Process {
 enum Elements<'a> {
     /// Each rank that receives gets all elements.
     Whole(i64),
-    /// A number of elements for each of so many ranks.
+    /// Each rank receives equally many elements: how many, and the number of ranks.
     Equal(i64, usize),
-    /// The number of elements for each rank.
+    /// Each rank receives a block of its own: how many elements each block has.
     Blocks(&'a [i64]),
 }
 
 impl Elements<'_> {
-    /// The elements of the whole vector, and the elements that this rank receives.
+    /// Returns how many elements the whole vector has, and how many of them the rank `rank` receives.
     fn totals(self, rank: usize) -> Result<(i64, i64)> {
         let (least, total, received) = match self {
             Elements::Whole(count) => (count, Some(count), count),
@@ -128,7 +128,7 @@ impl Elements<'_> {
         Ok((total, received))
     }
 
-    /// The elements of each block; one block if the vector is not divided.
+    /// Returns how many elements each block has. A vector that is not divided is one block.
     fn counts(self) -> Vec<i64> {
         match self {
             Elements::Whole(count) => vec![count],
@@ -160,7 +160,7 @@ struct ReductionArguments<'a> {
 }
 
 impl<'a> ReductionArguments<'a> {
-    /// A reduction without a root.
+    /// Makes the arguments of a reduction without a root: every rank gives a vector, and gets a result.
     #[inline(always)]
     fn of(
         collective: Collective,
@@ -181,9 +181,9 @@ struct CheckedReduction<'a> {
     root: u32,
     elements: Elements<'a>,
     data: Reduced,
-    /// The elements of the whole vector, and the elements that this rank receives. None if this rank gives or
-    /// gets nothing.
+    /// How many elements the whole vector has. None if this rank gives no vector.
     sent: Option<i64>,
+    /// How many elements of the result this rank receives. None if it gets no result.
     received: Option<i64>,
     in_place: bool,
     is_inter: bool,
@@ -275,8 +275,8 @@ impl Process {
         }
     }
 
-    /// Plans a reduction of elements with gaps, or by an operator of the program. The result is in a box, so
-    /// that the plans of the other path are not moved.
+    /// Plans a reduction of elements with gaps, or by an operator of the program. The plan is in a box, so
+    /// that the plans of `in_buffers` need not be moved.
     #[inline(never)]
     fn in_images(
         &self,
@@ -329,7 +329,8 @@ impl Process {
     }
 }
 
-/// The type on which a predefined operator works.
+/// Returns the basic type of the elements to which a predefined operator is applied. Fails if the operator is
+/// not defined for it.
 #[inline]
 fn basic_for(op: PredefinedOp, handle: Handle, datatype: &Datatype) -> Result<Basic> {
     let Some(basic) = datatype.basic() else {

@@ -20,12 +20,12 @@ struct Chosen {
     carrier: Carrier,
     why: Why,
     collective: Collective,
-    /// This rank, and its slots.
+    /// This rank as a member of the comm, which may have slots.
     member: FlatMember,
     slots: Slots,
 }
 
-/// What a carrier has made of a call.
+/// What a carrier has done with a call.
 enum StartedCall {
     /// The call is over.
     Over,
@@ -190,7 +190,8 @@ impl Guard {
     }
 }
 
-/// The state of a queue's slots for a call.
+/// Returns whether a comm's queue is open, and, if it is, how the slots of the queue would move the data of a
+/// call.
 #[inline(always)]
 fn slots_of(queue: QueueState, coll: &Coll, call_facts: &CallFacts) -> Slots {
     match queue {
@@ -257,8 +258,8 @@ impl Planned {
         if self.as_one { members.as_one() } else { members }
     }
 
-    /// A persistent request's recipe. Members may start their requests in different orders, so each request
-    /// has a context of its own, in which its starts are counted (MPI 5.0, section 6.13).
+    /// Makes the recipe of a persistent request. Members may start their requests in different orders, so
+    /// each request has a context of its own, in which its starts are counted (MPI 5.0, section 6.13).
     fn recipe(self, process: &mut Process) -> Result<(Handle, Recipe)> {
         let comm = process.objects.comms.get_mut(self.comm)?;
         let mut members = next_members(comm, false);
@@ -271,7 +272,8 @@ impl Planned {
         ))
     }
 
-    /// Starts the recipe once more.
+    /// Starts a persistent collective once more: in its queue if the queue takes the call, else by a
+    /// schedule.
     pub(crate) fn start_again(
         &self,
         members: &mut Members,
@@ -297,9 +299,9 @@ impl Planned {
         self.clone().start_among(members, process)
     }
 
-    /// Starts the call by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 an exchange of
-    /// statements goes first and takes that number. Both numbers are taken now, because other collectives may
-    /// start before the exchange is over.
+    /// Starts the call by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 the members
+    /// first compare their arguments in an exchange, which takes that number. The call then takes the next
+    /// one at once, because other collectives may start before the exchange is over.
     fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
@@ -324,8 +326,8 @@ impl Planned {
     }
 }
 
-/// The queue for one more call, or None before there have been enough calls. All members open it at the same
-/// call, by a collective among `members`.
+/// Returns the number of the queue for one more call, or None while there have been too few calls to open
+/// one. All members open the queue at the same call, by a collective among `members`.
 pub(crate) fn queue_when_due(
     queue: &mut QueueState,
     coll: &mut Coll,
@@ -343,7 +345,7 @@ pub(crate) fn queue_when_due(
     Ok(Some(number))
 }
 
-/// The members of a comm, with the next collective's number.
+/// Counts one more collective on a comm. Returns the comm's members with the number of that collective.
 pub(super) fn next_members(comm: &mut Comm, blocking: bool) -> Members {
     let (context, sequence) = comm.next_collective(blocking);
     let (rank, peers, first_group) = (comm.own_index(), comm.all_peers.clone(), comm.first_group);

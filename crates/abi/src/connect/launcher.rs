@@ -13,9 +13,9 @@ use sys::process::ProcessHandle;
 use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
-/// Room for an answer in addition to the request's bytes.
+/// How many bytes the memory for the launcher's answer has in addition to the bytes of the request.
 const ANSWER_BYTES: u64 = 8 << 10;
-/// How long a launcher that this program starts may take.
+/// The longest time for which this program waits for a launcher that it has started, in nanoseconds.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
 /// Sends a request to the launcher and makes progress until the answer arrives.

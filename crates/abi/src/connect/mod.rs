@@ -23,7 +23,7 @@ use transport::shm::{Segment, State};
 struct Port {
     /// The port's index in the job's table.
     index: usize,
-    /// The value of that entry while the port is open.
+    /// The value of the table's entry `index` while the port is open.
     entry: u64,
 }
 
@@ -33,7 +33,7 @@ impl Port {
         (self.entry >> 32) as u32 - 1
     }
 
-    /// The tag of the port's messages.
+    /// The tag of the messages by which others ask to be connected to the port.
     fn tag(&self) -> i32 {
         (self.entry & 0x7fff_ffff) as i32
     }
@@ -57,11 +57,13 @@ fn is_gone(segment: &Segment, peer: u32) -> bool {
     }
 }
 
-/// The final message of the connecting root: it accepts the answer, or has given up.
+/// The number in the final message of a connecting root that accepts the answer.
 const CONFIRMED: u64 = 1;
+/// The number in the final message of a connecting root that has given up.
 const GIVEN_UP: u64 = 0;
 
-/// The tags of the answer to a request with this mark, and of the final message.
+/// Returns the tags of two messages about a request with this mark: of the answer, and of the connecting
+/// root's final message.
 fn tags(mark: u64) -> [i32; 2] {
     let half = (mark & 0x3fff_ffff) as i32;
     [2 * half, 2 * half + 1]
@@ -97,9 +99,9 @@ pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
     }
 }
 
-/// The port of a name.
+/// Finds the port with the name `name`.
 ///
-/// Errors: the name is not that of a port of this job.
+/// Errors: no port of this job can have this name.
 fn port(guard: &mut Guard, name: &str) -> Result<Port> {
     let segment = guard.job().membership.segment;
     let mut words = name.split(':');
@@ -136,7 +138,8 @@ fn own_port(guard: &mut Guard, name: &str) -> Result<Port> {
     Ok(port)
 }
 
-/// Waits on the root until a group connects. Returns the connection's number and that group.
+/// Waits on the root until a group connects to a port. Returns the connection's number, and the group's
+/// processes.
 pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
     let port = own_port(guard, name)?;
     let segment = guard.job().membership.segment;
@@ -162,7 +165,8 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     }
 }
 
-/// Connects, on the root, to the group that accepts on a port within `timeout`.
+/// Connects, on the root, to the group that accepts on a port within `timeout`. Returns the connection's
+/// number, and the group's processes.
 pub(crate) fn connect(
     guard: &mut Guard,
     name: &str,
@@ -276,7 +280,7 @@ pub(crate) fn publish(guard: &mut Guard) {
     }
 }
 
-/// A number and a group as a message.
+/// Makes a message of a connection's number or mark and the processes of a group.
 pub(crate) fn to_bytes(number: u64, peers: &[u32]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.number(number).number(peers.len() as u64);
@@ -286,7 +290,7 @@ pub(crate) fn to_bytes(number: u64, peers: &[u32]) -> Vec<u8> {
     writer.bytes()
 }
 
-/// The inverse of `to_bytes`.
+/// Returns the number and the processes in a message that `to_bytes` made.
 pub(crate) fn from_bytes(bytes: &[u8]) -> Result<(u64, Vec<u32>)> {
     let mut reader = Reader::new(bytes);
     let number = reader.number()?;
@@ -301,9 +305,9 @@ fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> R
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
 
-/// Receives a message of unknown length.
+/// Receives a message of unknown length. Returns its sender and its bytes.
 ///
-/// Errors: the error of `stop`, which is called while there is no message.
+/// Errors: `stop`, which is called while no message has arrived, returns an error.
 fn receive(
     guard: &mut Guard,
     context: u64,

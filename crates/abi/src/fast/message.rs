@@ -20,7 +20,8 @@ pub(crate) struct FastMessage {
 }
 
 impl Process {
-    /// A contiguous buffer, or None for the general path.
+    /// Returns the program's buffer if it is contiguous host memory. Returns None if the call must take the
+    /// general path.
     #[inline(always)]
     pub(crate) fn span(&self, address: Address, count: i64, datatype: Handle) -> Option<Span> {
         // Device memory takes the general path, which copies back what stands in for it.
@@ -33,8 +34,8 @@ impl Process {
         claim_buffer(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
     }
 
-    /// The arguments of a message with the process `rank` of a comm, or None if the message needs the general
-    /// path.
+    /// Checks the arguments of a message to or from the process `rank` of a comm. Returns None if the message
+    /// needs the general path.
     #[inline(always)]
     pub(crate) fn fast_message(
         &mut self,
@@ -81,13 +82,13 @@ impl Process {
 }
 
 impl FastMessage {
-    /// Sends the message, if it can leave at once.
+    /// Sends the message if it can leave at once. Returns whether it has left.
     #[inline(always)]
     pub(crate) fn send(self, process: &mut Process, tag: i32) -> bool {
         tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == SendAttempt::Left
     }
 
-    /// Sends the message. Returns its request, or None if there is no room for one more.
+    /// Sends the message. Returns its request, or None if the message needs the general path.
     #[inline(always)]
     pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
         let FastMessage { context, peer, span, .. } = self;
@@ -120,7 +121,7 @@ impl FastMessage {
         Some(requests.put(Request { comm, work: Some(Work::Send(ticket)), recipe: None }))
     }
 
-    /// Receives the message.
+    /// Waits for the message, and returns how the receive ended.
     #[inline(always)]
     pub(crate) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
         let FastMessage { context, peer, rank, span } = self;
@@ -152,7 +153,7 @@ impl FastMessage {
     }
 }
 
-/// The tag of a receive, or None if the tag is wrong.
+/// Returns the tag to match, which is `Some(None)` for MPI_ANY_TAG, or None if the program's tag is wrong.
 #[inline(always)]
 pub(crate) fn tag_of(tag: i32) -> Option<Option<i32>> {
     match tag {

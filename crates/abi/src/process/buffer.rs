@@ -10,7 +10,7 @@ use error::{Class, Error, Result, fail};
 use objects::{Handle, constants};
 
 impl Process {
-    /// The buffer of a communication.
+    /// Makes the buffer of a communication from the program's arguments.
     ///
     /// Errors: the address is refused (`claim_buffer`); the count is negative, or the elements are more bytes
     /// than memory has.
@@ -19,8 +19,8 @@ impl Process {
         self.buffer_filled(address, count, datatype, Fill::Now)
     }
 
-    /// Like `buffer`, for a collective: the host memory that stands in for device memory is filled when the
-    /// collective starts.
+    /// Makes the buffer of a collective from the program's arguments. Host memory that stands in for device
+    /// memory is filled when the collective starts.
     #[inline(always)]
     pub(crate) fn collective_buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Later)
@@ -40,8 +40,8 @@ impl Process {
         Ok(claim_buffer(address, elements, bytes, layout, fill)?.buffer())
     }
 
-    /// The buffer of a message. With MPI_PROC_NULL as `rank` no byte moves, so the datatype may be null. Host
-    /// memory that stands in for device memory is not filled yet.
+    /// Makes the buffer of a message from the program's arguments. With MPI_PROC_NULL as `rank` no byte
+    /// moves, so the datatype may be null. Host memory that stands in for device memory is not filled yet.
     #[inline(always)]
     pub(crate) fn message_buffer(
         &self,

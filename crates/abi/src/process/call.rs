@@ -42,8 +42,8 @@ fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
     })
 }
 
-/// Like `call`, for a function with a fast path, `fast`, which needs no guard. This is a macro because a
-/// function would store the arguments for the general path in memory before the fast path starts.
+/// Runs the body of an MPI function that has a fast path, `fast`, which needs no guard. This is a macro
+/// because a function would store the arguments for the general path in memory before the fast path starts.
 #[macro_export]
 macro_rules! call_fast {
     ($name:literal, $on:expr, $fast:path, $body:path, ($($argument:ident),* $(,)?)) => {
@@ -60,13 +60,14 @@ macro_rules! call_fast {
     };
 }
 
-/// The general path of `call_fast`.
+/// Runs the body of an MPI function whose fast path has done nothing (`call_fast`).
 #[inline(never)] // Otherwise the fast path's frame would hold the guard, too.
 pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     call(name, on, body)
 }
 
-/// The path of `call_fast` where calls are timed, or the lock is needed.
+/// Runs the fast path, and then, if that does nothing, the body of an MPI function, where calls are timed or
+/// the lock is needed (`call_fast`).
 #[inline(never)]
 pub fn call_held(
     name: &'static str,

@@ -25,8 +25,8 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
-/// The same callback through a function of another language's binding, which gets the keyval's function as an
-/// argument.
+/// A function of another language's binding through which a copy callback is called. It gets the keyval's
+/// function as an argument.
 type CopyProxy = unsafe extern "C" fn(
     usize,
     c_int,
@@ -39,7 +39,8 @@ type CopyProxy = unsafe extern "C" fn(
 ) -> c_int;
 type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-/// The Fortran form: the function stores its error code at an address.
+/// The Fortran form of `QueryRequest`: the function stores its error code at the address that is its last
+/// argument.
 type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
 type FreeFortran = unsafe extern "C" fn(*mut c_void, *mut c_int);
 type CancelFortran = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int);

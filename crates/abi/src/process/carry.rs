@@ -19,7 +19,8 @@ use telemetry::{Counter, count};
 /// Messages about windows that are under way.
 #[derive(Default)]
 pub struct WindowMail {
-    /// Messages that arrive, in the order in which they are read: ticket, source and memory.
+    /// The receives of messages that arrive, in the order in which the messages are read: ticket, source and
+    /// memory.
     arriving: VecDeque<(Ticket, u32, Block)>,
     leaving: Vec<(Ticket, Block)>,
     /// The windows by the keys that messages name.
@@ -27,8 +28,7 @@ pub struct WindowMail {
 }
 
 impl JobState {
-    /// Sends at once what a partition needs from a proxy on another computer, since the program may compute
-    /// next.
+    /// Sends at once the notes that wait for a proxy on another computer, since the program may compute next.
     #[inline]
     pub(crate) fn send_notes_now(&mut self) {
         if self.coll.has_urgent_notes() {
@@ -36,7 +36,8 @@ impl JobState {
         }
     }
 
-    /// The exchange of `send_notes_now`. A lost connection is reported by the next round of progress.
+    /// Exchanges notes with proxies and ranks on other computers. A lost connection is reported by the next
+    /// round of progress.
     #[cold]
     pub(super) fn exchange_proxy_notes(&mut self) {
         if let Some(network) = self.p2p.network() {
@@ -172,7 +173,7 @@ impl Guard {
         left
     }
 
-    /// Sends at once what a call has requested of other hosts.
+    /// Sends at once the requests to members of windows on other hosts that a call has made.
     #[inline(always)]
     pub(crate) fn send_window_requests_now(&mut self) {
         if self.job().rma.has_outgoing() {

@@ -13,14 +13,15 @@ type OpenRecord = Option<usize>;
 /// The open epochs of a window, as the trace knows them.
 #[derive(Default)]
 pub struct Epochs {
-    /// The epoch of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
+    /// The record of the open epoch of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
     access: OpenRecord,
-    /// The epoch of MPI_Win_post.
+    /// The record of the open epoch of MPI_Win_post.
     exposure: OpenRecord,
-    /// The epochs of MPI_Win_lock, by the rank that is locked.
+    /// The records of the open epochs of MPI_Win_lock, each with the rank that is locked.
     locks: Vec<(i32, OpenRecord)>,
-    /// The targets of MPI_Win_start; the origins of MPI_Win_post.
+    /// The targets of the open epoch of MPI_Win_start.
     targets: Vec<usize>,
+    /// The origins of the open epoch of MPI_Win_post.
     origins: Vec<usize>,
 }
 

@@ -33,7 +33,7 @@ impl Handoffs {
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
-    /// Whether nothing is under way.
+    /// Whether no message that an executor moves is under way or waits to be started.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.later.is_empty()
@@ -70,7 +70,8 @@ impl JobState {
         Ok(moved)
     }
 
-    /// Starts what p2p has for executors. A start that fails is tried again at the next call.
+    /// Starts the receives that p2p has for executors, and abandons the sends that p2p abandons. Returns
+    /// whether any receive started. A start that fails is tried again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -265,7 +266,7 @@ impl Receive {
 }
 
 impl LongMessage {
-    /// Returns the completion once the message is over, like `Work::poll`.
+    /// Returns how the message ended, or None while it is under way.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,

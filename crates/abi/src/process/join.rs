@@ -26,7 +26,7 @@ use transport::{route_fabric, route_shm};
 const JOIN: Duration = Duration::from_secs(20);
 
 impl Process {
-    /// Joins the job, or returns to it.
+    /// Joins the job at the first start of MPI. At later starts, returns to the job that was parked.
     pub fn join(&mut self) -> Result<()> {
         if self.job.is_some() {
             return Ok(());
@@ -190,7 +190,7 @@ fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     Ok(port)
 }
 
-/// The content of MPI_INFO_ENV in a job of `size` ranks (MPI 5.0, section 11.2.2; keys as for
+/// Makes the content of MPI_INFO_ENV in a job of `size` ranks (MPI 5.0, section 11.2.2; keys as for
 /// MPI_Comm_spawn).
 pub(crate) fn environment(size: u32) -> Info {
     let mut info = Info::default();
