@@ -41,7 +41,7 @@ pub struct Guard {
     pub(super) held: Option<MutexGuard<'static, ()>>,
     /// The MPI function, and the object whose error handler gets its error.
     pub(crate) doing: (&'static str, On),
-    /// What a wait is for, if the body has said so.
+    /// What the call's wait is for, as far as the body has set it. A report shows it.
     pub(crate) awaiting: Awaiting,
 }
 
@@ -93,8 +93,8 @@ impl Guard {
         Guard { process: Process::locked(&mut held), held, doing, awaiting: Awaiting::Nothing }
     }
 
-    /// Names the object whose error handler gets the error that is about to be returned. A wait, for example,
-    /// fails on the comm of its request.
+    /// Sets the object whose error handler gets the error that the body is about to return. A wait, for
+    /// example, fails on the comm of its request.
     pub fn blame(&mut self, on: On) {
         self.doing.1 = on;
     }
@@ -202,7 +202,8 @@ pub(super) fn let_others_lock() {
 }
 
 impl Process {
-    /// The process, once the caller has the result of `lock`.
+    /// Returns the state of this process. The caller passes the result of `lock`, so no other thread uses the
+    /// state.
     #[inline(always)]
     pub(super) fn locked<'a>(_held: &'a mut Option<MutexGuard<'static, ()>>) -> &'a mut Process {
         let shared = PROCESS.0.get();
@@ -213,7 +214,8 @@ impl Process {
         }
     }
 
-    /// The highest thread level among the world and the open sessions, and how many of them there are.
+    /// Returns the highest thread level among MPI_Init's and those of the open sessions, and how many such
+    /// levels there are.
     fn threads(&self) -> (i32, usize) {
         let world = (self.phase == Phase::Running).then_some(self.thread_level);
         let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);

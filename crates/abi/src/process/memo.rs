@@ -6,46 +6,47 @@ use super::Process;
 use datatype::{Basic, PredefinedOp};
 use objects::Handle;
 
-/// The arguments of a call, without its buffers. They decide alone what is found.
+/// The arguments of a call on a fast path, except its buffers. What is looked up depends on nothing else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoKey<W> {
     pub count: i64,
     pub datatype: Handle,
-    /// A rank, or an op, as the call has.
+    /// For a message, the other process's rank in the comm. For an MPI_Allreduce, the operator.
     pub with: W,
     pub comm: Handle,
-    /// `Process::removals` at that time, since the handle of a freed object may be reused.
+    /// The value of `Process::removals` when the arguments were looked up, since the handle of a freed object
+    /// may be reused.
     pub removals: u64,
 }
 
-/// What was found for the latest keys, one key per place of the memo.
+/// A table of what was looked up for the latest keys. It has `PLACES` entries, each with one key.
 pub(crate) struct Memo<W, F, const PLACES: usize>([(MemoKey<W>, F); PLACES]);
 
 impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
-    /// An empty memo: no comm has the handle of its keys.
+    /// Makes a memo that finds nothing: no comm has the handle 0, which all its keys have.
     pub const fn new(with: W, found: F) -> Memo<W, F, PLACES> {
         let key = MemoKey { count: 0, datatype: Handle(0), with, comm: Handle(0), removals: 0 };
         Memo([(key, found); PLACES])
     }
 
-    /// What was found for a key, or None if its place holds another key.
+    /// Returns what was looked up for a key, or None if the entry at `place` holds another key.
     #[inline(always)]
     pub fn get(&self, place: usize, key: &MemoKey<W>) -> Option<F> {
         let (known, found) = &self.0[place % PLACES];
         (known == key).then_some(*found)
     }
 
-    /// Remembers what was found for a key, instead of the key that had the place.
+    /// Stores what was looked up for a key. It replaces the entry at `place`.
     #[inline(always)]
     pub fn set(&mut self, place: usize, key: MemoKey<W>, found: F) {
         self.0[place % PLACES] = (key, found);
     }
 }
 
-/// Messages of the fast path; the rank decides the place.
+/// The memo for messages of the fast path. The rank in the comm decides which entry is used.
 pub(crate) type MessageMemo = Memo<i32, FoundMessage, 8>;
 
-/// A message's peer, context and bytes.
+/// What was looked up for a message: the comm's context, the peer, and the message's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundMessage {
     pub context: u64,
@@ -53,10 +54,11 @@ pub(crate) struct FoundMessage {
     pub bytes: usize,
 }
 
-/// The MPI_Allreduce of the fast path.
+/// The memo for MPI_Allreduce on the fast path. It holds only the latest arguments.
 pub(crate) type AllreduceMemo = Memo<Handle, FoundAllreduce, 1>;
 
-/// The slots, operator and bytes of an MPI_Allreduce.
+/// What was looked up for an MPI_Allreduce: the comm's slots, the operator with its type, and the vector's
+/// bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundAllreduce {
     pub set: usize,

@@ -12,13 +12,14 @@ use std::sync::Arc;
 use telemetry::{ANY_PEER, ANY_TAG, TimedOperation, TracedMessage};
 
 impl Process {
-    /// The record of a message that starts now in the running call.
+    /// Starts the record of a message in the running call. Returns None if too many pairs of function and
+    /// comm are counted.
     pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<TimedOperation>> {
         self.message_of(end.context, end, peer)
     }
 
-    /// The record of a message whose comm has the context `of_comm`, while the message itself may have
-    /// another.
+    /// Starts the record of a message on the comm with the context `of_comm`. The message itself may have
+    /// another context, as partitioned messages have.
     fn message_of(
         &mut self,
         of_comm: u64,
@@ -38,7 +39,7 @@ impl Process {
         Some(Box::new(TimedOperation::message(row, message)))
     }
 
-    /// Times a message that `start` starts.
+    /// Starts a message by `start`, and records it from now until it is over.
     fn time(&mut self, end: MessageEnd, start: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
         let operation = self.message(&end, end.source.peer());
         self.follow(end, operation, start)
@@ -84,7 +85,7 @@ pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) 
 }
 
 impl Send {
-    /// Times the send that `start` starts.
+    /// Starts the send by `start`, and records it from now until it is over.
     #[cold]
     pub(crate) fn time(
         self,
@@ -101,7 +102,7 @@ impl Send {
 }
 
 impl Receive {
-    /// Times the receive that `start` starts.
+    /// Starts the receive by `start`, and records it from now until it is over.
     #[cold]
     pub(crate) fn time(
         self,

@@ -45,7 +45,7 @@ pub(crate) use window::{Win, WindowAttributes};
 /// How far the process is in leaving its job. A process leaves once, even if sessions start later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Other processes may still need it.
+    /// Other processes may still need this process.
     Needed,
     /// The process has finalized, and has nothing left to do.
     Arrived,
@@ -80,7 +80,8 @@ pub struct Process {
     pub thread_level: i32,
     /// The thread that called MPI_Init.
     pub main_thread: Option<std::thread::ThreadId>,
-    /// Values that attributes point to. They must not move.
+    /// The values of the predefined attributes of comms. The program gets pointers to them, so they must not
+    /// move.
     pub attribute_values: Box<[i32; 7]>,
     /// The argument of MPI_Abi_set_fortran_info.
     pub fortran_info: Option<objects::Info>,
@@ -90,9 +91,9 @@ pub struct Process {
     pub latest_error: Option<(i32, String)>,
     /// The state of the tool interface.
     pub(crate) tool: tools::Tool,
-    /// What the arguments of the latest messages led to.
+    /// What the fast path of messages has looked up for the latest arguments.
     pub(crate) messages: memo::MessageMemo,
-    /// What the arguments of the latest MPI_Allreduce led to.
+    /// What the fast path of MPI_Allreduce has looked up for the latest arguments.
     pub(crate) allreduces: memo::AllreduceMemo,
 }
 
@@ -155,9 +156,9 @@ pub struct JobState {
 
 /// What MPI_Free_mem frees.
 pub enum Allocation {
-    /// Memory of the arena, at an offset.
+    /// Memory of this rank's arena, with its offset there.
     Arena(u64),
-    /// Memory of the heap, at an address.
+    /// Memory of the heap, with its address.
     Heap(usize),
 }
 
@@ -185,13 +186,13 @@ impl Process {
         })
     }
 
-    /// The objects and the job, as two borrows. A body behind `call` always has a job.
+    /// Returns the objects and the job as two borrows. The job is there in every body that `call` runs.
     #[inline]
     pub fn parts(&mut self) -> (&mut Objects, &mut JobState) {
         (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))
     }
 
-    /// The job. A body behind `call` always has one.
+    /// Returns the job, which is there in every body that `call` runs.
     #[inline(always)]
     pub fn job(&mut self) -> &mut JobState {
         self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")

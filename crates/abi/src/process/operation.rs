@@ -15,22 +15,23 @@ const COUNTED_MAX: usize = 10_000;
 #[derive(Default)]
 pub struct CallCounts {
     calls: HashMap<(u64, &'static str), CountedCalls>,
-    /// How many lists of sources the trace has.
+    /// How many lists of neighbours (`Event::Source`) this process has written into the trace.
     lists: u32,
 }
 
-/// The calls of a function on a comm.
+/// How often a function was called on a comm, and how the calls are named in records.
 pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
-    /// The number of the list of neighbours that this rank needs; 0: the trace has none yet.
+    /// The number of the trace's list of the neighbours from which this rank needs data. 0 while the trace
+    /// has no list.
     sources: u32,
 }
 
 impl CallCounts {
-    /// The calls of a function on the comm of a context, or None if there are too many pairs. `comm` is
-    /// called once, for the comm's name.
+    /// Returns the counts for a function on the comm with a context, or None if too many pairs of function
+    /// and comm are counted. `comm` is called once, for the comm's name.
     pub(super) fn calls(
         &mut self,
         context: u64,
@@ -48,7 +49,7 @@ impl CallCounts {
     }
 }
 
-/// Records in the trace which neighbours on the comm this rank needs.
+/// Records in the trace, as the list `list`, the neighbours on the comm from which this rank needs data.
 fn trace_sources(list: u32, comm: &Comm) {
     let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
     let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
@@ -58,7 +59,7 @@ fn trace_sources(list: u32, comm: &Comm) {
 }
 
 impl Process {
-    /// The record of a collective that starts now, or None if operations are not timed.
+    /// Starts the record of a collective. Returns None if operations are not timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
@@ -93,8 +94,8 @@ impl Process {
 }
 
 impl Guard {
-    /// The record of a collective under the name of the running MPI function, or None if operations are not
-    /// timed.
+    /// Starts the record of a collective under the name of the running MPI function. Returns None if
+    /// operations are not timed.
     #[inline]
     pub(crate) fn record_collective(
         &mut self,

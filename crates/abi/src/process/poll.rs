@@ -6,11 +6,11 @@ use super::{Awaiting, JobState, Process};
 use error::Result;
 use telemetry::Counter;
 
-/// Polls without progress, one after the other.
+/// The polls in a row that have found nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailedPolls {
     polls: u32,
-    /// The first time that the clock was read since the first of these polls; 0: not yet.
+    /// The time at which the clock was first read during these polls. 0 while it has not been read.
     since: u64,
     /// Whether these polls are shown as a wait.
     shown: bool,
@@ -56,7 +56,7 @@ impl Guard {
         Ok(found)
     }
 
-    /// Counts a poll without progress. Returns whether to read the clock.
+    /// Counts a poll that found nothing. Returns whether it is time to read the clock.
     #[inline(always)]
     fn polled_without_progress(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
@@ -116,7 +116,7 @@ impl Guard {
         self.let_others_run();
     }
 
-    /// Yields a shared core.
+    /// Yields the core if other ranks share it.
     #[inline(always)]
     fn let_others_run(&mut self) {
         if !self.job().shared.may_spin() {

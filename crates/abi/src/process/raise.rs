@@ -80,8 +80,8 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     }
 }
 
-/// The error handler of an object; for a bad handle, the handler of calls on no object. Outside a job errors
-/// are fatal, unless the call has an error handler as an argument.
+/// Returns the action of an object's error handler. A bad handle counts as a call on no object. Outside a job
+/// errors are fatal, unless the call has an error handler as an argument.
 fn handler(guard: &Guard, on: On) -> ErrorAction {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
@@ -126,8 +126,8 @@ fn on_object(guard: &Guard, on: On) -> String {
     }
 }
 
-/// The error that a callback of the program returned. The MPI function returns the same code (MPI 5.0,
-/// sections 7.7.2 and 13.2).
+/// Turns the code that a callback of the program returned into an error. The MPI function returns the same
+/// code (MPI 5.0, sections 7.7.2 and 13.2).
 pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
     if code == constants::SUCCESS {
         return Ok(());

@@ -15,9 +15,9 @@ const NAMED_MAX: usize = 10;
 /// A wait for the matching operations of other ranks is reported after this time.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The time for which such a wait goes unreported.
+/// The time for which a wait for the matching operations of other ranks goes unreported.
 pub(crate) struct Silence {
-    /// When the time ends; `u64::MAX` once the wait has been reported.
+    /// The time from which on the wait is reported. `u64::MAX` once it has been reported.
     ends: u64,
 }
 
@@ -26,7 +26,8 @@ impl Silence {
         Silence { ends: sys::clock::now() + SILENCE_NS }
     }
 
-    /// Reports what is under way, once, when the wait has lasted long.
+    /// Prints a report of all that is under way, once, when the wait of the function `call` has lasted for
+    /// `SILENCE_NS`.
     pub(crate) fn check(&mut self, process: &Process, call: &str) {
         if !self.is_over(sys::clock::now()) {
             return;
@@ -40,7 +41,7 @@ impl Silence {
         );
     }
 
-    /// Whether the time has ended; true once.
+    /// Whether the wait is to be reported now. Returns true only once.
     fn is_over(&mut self, now: u64) -> bool {
         let over = now >= self.ends;
         if over {
@@ -50,7 +51,7 @@ impl Silence {
     }
 }
 
-/// A sentence with the call that waits, and what it waits for.
+/// Returns a sentence that says which call waits, and for what.
 pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaiting) -> String {
     let mut text = name.to_owned();
     if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
@@ -71,7 +72,7 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
 }
 
 impl Process {
-    /// What a request waits for, or None if it is not one message.
+    /// Describes the message for which a request waits. Returns None if the request is not for one message.
     fn awaited(&self, handle: objects::Handle) -> Option<OperationReport> {
         let job = self.job.as_deref()?;
         if let Some(receive) = job.deferred.get(handle) {
@@ -81,7 +82,7 @@ impl Process {
     }
 }
 
-/// A report of everything that is under way: receives, sends, messages, collectives.
+/// Returns a report of everything that is under way: receives, sends, messages, collectives.
 pub(crate) fn report(process: &Process) -> String {
     let Some(job) = process.job.as_deref() else { return String::new() };
     let mut text = String::new();
@@ -136,7 +137,8 @@ fn is_partitioned(job: &JobState, context: u64) -> bool {
     recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
 }
 
-/// The polls without progress so far, by function.
+/// Returns a line with the number of polls that found nothing so far, by function, or no text if there were
+/// none.
 fn failed_polls() -> String {
     let counted = telemetry::page().values();
     let polls: Vec<String> = counted
@@ -151,7 +153,7 @@ fn capital(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// The comm of a context.
+/// Finds the comm that has a context.
 fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let context = context?;
     comms(&process.objects).find(|(_, comm)| comm.has_context(context))
@@ -172,7 +174,7 @@ fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
     }
 }
 
-/// A process by its rank in the comm, or by its rank in the job if it is not a member.
+/// Returns a process's rank in the comm as text, or its rank in the job if it is not a member.
 fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
     let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
     rank.unwrap_or(peer).to_string()

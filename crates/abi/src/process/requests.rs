@@ -34,7 +34,8 @@ impl Guard {
 }
 
 impl Process {
-    /// Whether a request is over; a null or inactive request is. The request keeps its completion.
+    /// Whether a request is over. A null or inactive request counts as over. The request keeps its
+    /// completion.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
@@ -74,7 +75,8 @@ impl Process {
 }
 
 impl JobState {
-    /// Whether a request is over; an inactive request is. The request keeps its completion.
+    /// Advances the operation of a request. Returns whether it is over, as that of an inactive request is.
+    /// The request keeps its completion.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let JobState { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {

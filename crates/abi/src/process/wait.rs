@@ -26,12 +26,12 @@ pub(crate) enum Awaiting {
 
 /// Rounds of progress at the start of a wait, before the clock is read.
 const ROUNDS_UNTIMED: u32 = 16;
-/// Looks for packets before each such round.
+/// How often a wait looks for packets before each of these rounds of progress.
 pub(crate) const LOOKS: u32 = 32;
 /// How many times a wait for shared memory yields before it makes progress.
 const GIVES: u32 = 16;
-/// Looks of such a wait (20 to 60 ns each) while its peers run on other cpus. Then the wait yields all the
-/// same, since those cpus may be shared, too.
+/// How often a wait for shared memory looks (20 to 60 ns each) before it yields, while its peers run on other
+/// cpus. Then it yields all the same, since those cpus may be shared, too.
 const SPINS: u32 = 64;
 
 impl Guard {
@@ -45,8 +45,9 @@ impl Guard {
         }
     }
 
-    /// The first part of a receive's wait, like `look_for`. Where threads share the lock, `ready` is called
-    /// only once: until a receive is posted, the next packet may be another thread's message.
+    /// Looks for a message for a moment: the first part of a receive's wait. Where threads share the lock,
+    /// `ready` is called only once: until a receive is posted, the next packet may be another thread's
+    /// message.
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
@@ -70,10 +71,10 @@ impl Guard {
         !self.shares() && self.job().shared.may_spin()
     }
 
-    /// The first rounds of a wait. Most waits end in them, so they do not read the clock. A thread that
+    /// Makes the first rounds of a wait. Most waits end in them, so they do not read the clock. A thread that
     /// shares its core or the lock makes one round only.
     ///
-    /// Errors: `ready` has no answer yet; the value says whether anything moved.
+    /// Errors: `ready` has no answer yet. The error's value is whether a round of progress moved anything.
     #[inline]
     pub(crate) fn wait_briefly<T>(
         &mut self,
@@ -100,8 +101,8 @@ impl Guard {
         Err(moved)
     }
 
-    /// The first part of a wait for what `ready` finds in memory that peers write. `ready` is called far more
-    /// often than progress is made. A thread that shares its core or the lock yields between the looks. If no
+    /// Looks for a moment for what `ready` finds in memory that peers write. `ready` is called far more often
+    /// than progress is made. A thread that shares its core or the lock yields between the looks. If no
     /// awaited peer may need this cpu (`needs`), the thread spins for a moment first, since a rank that got
     /// the cpu would only wait, too.
     #[inline]
@@ -128,7 +129,7 @@ impl Guard {
         None
     }
 
-    /// `look_for` where the core or the lock is shared.
+    /// Does what `look_for` does where the core or the lock is shared: yields between the looks.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -182,13 +183,15 @@ impl Guard {
         }
     }
 
-    /// Like `wait`, for an action of another thread of this process: it yields the core at once.
+    /// Waits like `wait`, but for what another thread of this process does, so it yields the core to that
+    /// thread at once.
     pub(crate) fn wait_for_thread<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
         self.wait_at(Pace { awake: Duration::ZERO, ..pace }, ready)
     }
 
-    /// The part of a wait after `wait_briefly`.
+    /// Makes progress, and sleeps in between, until `ready` has an answer: the part of a wait after
+    /// `wait_briefly`.
     #[cold]
     pub(crate) fn wait_long<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
@@ -279,8 +282,8 @@ impl Guard {
         }
     }
 
-    /// What a rank checks before it idles: warnings for the user, and whether its world or its `mpirun` has
-    /// ended, so that this process must end, too.
+    /// Prints a warning for the user if there is one. Ends this process if its world or its `mpirun` has
+    /// ended. Called before a wait idles.
     fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {

@@ -8,7 +8,7 @@ use rma::{Flavor, Rma, Window};
 
 /// What an MPI_Win names.
 pub struct Win {
-    /// Members, memory and epochs.
+    /// The part of the window that `rma` needs: members, memory and epochs.
     pub window: Window,
     /// The comm over which the window's fences synchronize.
     pub comm: Handle,
@@ -28,7 +28,8 @@ pub struct Win {
     pub epochs: Option<Box<Epochs>>,
 }
 
-/// Values that attributes point to, in the shim's numbers. They must not move.
+/// The values of a window's predefined attributes, in the shim's numbers. The program gets pointers to them,
+/// so they must not move.
 pub struct WindowAttributes {
     /// MPI_WIN_BASE.
     pub base: usize,
@@ -43,7 +44,7 @@ pub struct WindowAttributes {
 }
 
 impl WindowAttributes {
-    /// The values of a window.
+    /// Converts the values of a window's predefined attributes to the shim's numbers.
     pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> WindowAttributes {
         let flavor = match flavor {
             Flavor::Create => c::WIN_FLAVOR_CREATE,
@@ -74,19 +75,19 @@ impl Win {
 }
 
 impl JobState {
-    /// A window, and the state that all windows share.
+    /// Returns the window of a handle, and the state that all windows share.
     #[inline(always)]
     pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {
         Ok((&mut self.windows.get_mut(win)?.window, &mut self.rma))
     }
 }
 
-/// Looks at a window before a wait makes progress; together they take some microseconds.
+/// How often a wait looks at its window before it makes progress. So many looks take some microseconds.
 const LOOKS: u32 = 1000;
 
 impl Guard {
-    /// Waits until a member of a window (None: every member) that is on another host has answered all
-    /// requests of this process.
+    /// Waits until the member `rank` of a window has answered all requests of this process, or, if `rank` is
+    /// None, every member. Returns at once if the window lies on one host.
     #[inline(always)]
     pub(crate) fn wait_for_answers(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
@@ -95,8 +96,8 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_quiet(rank)))
     }
 
-    /// Waits until the operations on a member of a window (None: every member) no longer need this process's
-    /// memory.
+    /// Waits until this process's operations on the member `rank` of a window, or on every member if `rank`
+    /// is None, no longer need this process's memory.
     #[inline(always)]
     pub(crate) fn wait_for_local_ends(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {

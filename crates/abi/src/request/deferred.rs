@@ -10,13 +10,13 @@ use crate::args::Handle;
 use objects::{HandleKind, constants};
 use p2p::Ticket;
 
-/// Live receives, by number.
+/// All deferred receives whose requests are not completed or freed, by their number in p2p.
 pub struct DeferredReceives([DeferredReceive; p2p::DEFERRED_MAX]);
 
 // Handles and tickets have the same range of numbers.
 const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 
-/// A receive from one rank of a comm.
+/// A deferred receive. Its source is one rank of a comm.
 #[derive(Clone, Copy)]
 pub struct DeferredReceive {
     handle: Handle,
@@ -58,7 +58,7 @@ impl DeferredReceives {
         )
     }
 
-    /// The request of a receive that p2p has deferred under this number.
+    /// Enters the receive that p2p has deferred under the number `number`. Returns the handle of its request.
     #[inline(always)]
     pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
         let handle = Handle::numbered(HandleKind::Request, number as u32);
@@ -66,20 +66,20 @@ impl DeferredReceives {
         handle
     }
 
-    /// A live receive, or None if the handle names no such receive.
+    /// Returns the deferred receive of a request, or None if the handle names no such request.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<&DeferredReceive> {
         let receive = &self.0[handle.number(HandleKind::Request)? as usize % p2p::DEFERRED_MAX];
         (receive.handle == handle).then_some(receive)
     }
 
-    /// Frees the place of a receive whose request is completed or freed.
+    /// Removes a receive whose request is completed or freed.
     #[inline(always)]
     pub fn remove(&mut self, receive: DeferredReceive) {
         self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
     }
 
-    /// The handles of all live receives.
+    /// Returns the handles of all requests in the table.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
     }

@@ -54,7 +54,7 @@ impl ImageShape {
         self.form == ImageForm::Contiguous
     }
 
-    /// The bytes of an image of `count` elements.
+    /// Returns how many bytes an image of `count` elements has.
     fn bytes(&self, count: i64) -> usize {
         match (count, self.form) {
             (0, _) => 0,
@@ -63,7 +63,7 @@ impl ImageShape {
         }
     }
 
-    /// The elements of an image of `bytes` bytes, the inverse of `bytes`.
+    /// Returns how many elements an image of `bytes` bytes has: the inverse of `bytes`.
     pub fn elements(&self, bytes: usize) -> usize {
         match (bytes, self.form) {
             (0, _) => 0,
@@ -82,7 +82,7 @@ impl ImageShape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// The bytes that an algorithm may not divide, in an image of `bytes` bytes.
+    /// Returns the size of the parts of an image of `bytes` bytes that an algorithm may not divide further.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
@@ -115,31 +115,32 @@ impl ImageShape {
 /// An operator of the program, for one datatype.
 #[derive(Clone, Debug)]
 pub struct UserOp {
-    /// The function.
+    /// The address of the program's function.
     pub function: usize,
     /// Whether the function's count is an MPI_Count.
     pub large: bool,
     /// The program's handle of the datatype, which the program may free meanwhile.
     pub handle: Handle,
     pub datatype: Arc<Datatype>,
-    /// Bytes from one element to the next.
+    /// The datatype's extent: the bytes from one element to the next.
     pub extent: i64,
 }
 
 /// An operator of the program that a reduction under way uses.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// The function and its datatype.
+    /// The program's function and the datatype of its elements.
     pub op: UserOp,
-    /// How elements lie in the schedule's memory.
+    /// How elements lie in the memory on which the schedule works.
     pub shape: ImageShape,
     /// The elements of each block, if each block is an image; empty if the vector is one image.
     pub counts: Vec<i64>,
 }
 
 impl Operator {
-    /// The first vector in memory of `bytes` bytes, which begins with `block` if the memory holds several
-    /// blocks. Returns the vector's bytes, the offset of its first element, and its elements.
+    /// Describes the first vector for the operator in memory of `bytes` bytes. The memory begins with the
+    /// block `block`, if it holds several. Returns the vector's bytes, the offset of its first element, and
+    /// its elements.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {
@@ -156,14 +157,16 @@ impl Operator {
 pub struct Image {
     input: Option<Block>,
     output: Option<Block>,
-    /// The result in the shape of the program's datatype, and the program's buffer.
+    /// The image of the result, in the shape of the program's datatype, and the program's buffer, to which it
+    /// is copied.
     result: Option<(Buffer, Buffer)>,
-    /// The operator's place in `JobState::operators`.
+    /// The token of the program's operator in `JobState::operators`.
     pub operator: Option<usize>,
 }
 
 impl Image {
-    /// Images of blocks of `counts` elements, filled from `input`, and of a result of `received` elements.
+    /// Makes an image of each block, filled from `input`, and one of a result of `received` elements.
+    /// `counts` holds the number of elements in each block.
     pub fn new(
         shape: &ImageShape,
         counts: &[i64],

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use sys::Block;
 
-/// The communicators of this process, by the context of their comm.
+/// The collective library's communicators of this process, by the context of their comm.
 #[derive(Default)]
 pub struct Communicators {
     by_context: HashMap<u64, CommunicatorEntry>,
@@ -26,8 +26,8 @@ impl Communicators {
         self.by_context.contains_key(&context)
     }
 
-    /// Enters a communicator that the members still have to name: the collective `statement.ticket` exchanges
-    /// what they need for that.
+    /// Enters a communicator that has no id yet. The collective `statement.ticket` exchanges what the members
+    /// need to agree on the id.
     pub(crate) fn enter(&mut self, context: u64, communicator: Communicator, statement: Statement) {
         let communicator = Arc::new(communicator);
         let exchange = Exchange { communicator: communicator.clone(), statement };
@@ -64,7 +64,7 @@ impl Drop for Communicators {
     }
 }
 
-/// A collective that the library carries out.
+/// A collective that the collective library carries out.
 pub struct LibraryCollective {
     exchange: Arc<Mutex<Exchange>>,
     ended: PendingResult,
@@ -76,14 +76,14 @@ pub(crate) struct Statement {
     library: &'static Library,
     /// The allgather of the statements; None when it is over.
     pub ticket: Option<CollTicket>,
-    /// This rank's statement, which the schedule reads.
+    /// The statement of this rank, which the allgather sends.
     pub mine: Block,
-    /// All statements; the schedule writes them.
+    /// The statements of all ranks, which the allgather receives.
     pub all: Block,
 }
 
 impl Statement {
-    /// The statement of rank `rank` of `size`, before its allgather.
+    /// Makes the statement of rank `rank` of `size`, before its allgather is started.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
         let mut mine = to_bytes(&[i64::from(library.file_and_version().1), i64::from(id.is_some())]);
@@ -108,8 +108,8 @@ impl Exchange {
         }
     }
 
-    /// The id of the communicator, from all statements. Errors: rank 0 could not make an id, or versions
-    /// differ.
+    /// Returns the id that rank 0 has made for the communicator. Errors: rank 0 could not make an id, or the
+    /// ranks have different versions of the library.
     fn agreed(&self) -> Result<Id> {
         let Statement { library, all, .. } = &self.statement;
         let all = all.to_vec();
@@ -140,7 +140,7 @@ impl LibraryCollective {
         Some(Completion { error, ..Completion::EMPTY })
     }
 
-    /// Whether the communicator is not named yet, for which every wait must poll the exchange.
+    /// Whether the communicator has no id yet. Until it has, every wait must poll the exchange of statements.
     pub(crate) fn is_driven(&self) -> bool {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner).statement.ticket.is_some()
     }
