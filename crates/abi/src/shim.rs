@@ -18,22 +18,22 @@ use std::sync::OnceLock;
 pub struct Shim {
     /// The shim's name, for MPI_Get_library_version.
     pub name: &'static str,
-    /// The major and minor version, for MPI_Abi_get_version; -1 if the shim is not the standard's.
+    /// The major and minor version, for MPI_Abi_get_version. Both are -1 if the shim is not the standard's.
     pub version: (i32, i32),
-    /// A handle, as the bits of an argument. A pointer to these bits serves handles of any width, since
-    /// machines are little-endian.
+    /// Converts a handle to the bits of an argument. A pointer to these bits serves handles of any width,
+    /// since machines are little-endian.
     pub handle: fn(Handle) -> usize,
-    /// The handle of an argument's bits. Only the bits of the program's type count.
+    /// Converts the bits of an argument to our handle. Only the bits of the program's handle type count.
     pub handle_from: fn(usize) -> Handle,
-    /// A keyval.
+    /// Converts a keyval.
     pub keyval: fn(i32) -> i32,
-    /// The value of a predefined attribute, given its keyval and value.
+    /// Converts the value of a predefined attribute, given its keyval and our value.
     pub attribute: fn(i32, i32) -> i32,
-    /// An error class or code.
+    /// Converts an error class or code.
     pub code: fn(i32) -> i32,
-    /// Our code for a code that a function of the program returned.
+    /// Converts a code that a function of the program returned to our code.
     pub code_from: fn(i32) -> i32,
-    /// MPI_BSEND_OVERHEAD.
+    /// The value of MPI_BSEND_OVERHEAD in the program's mpi.h.
     pub bsend_overhead_bytes: usize,
     /// Converts the constants among the integers of MPI_Type_get_contents, given the combiner and whether
     /// counts are large.
@@ -64,7 +64,7 @@ pub fn choose(shim: &'static Shim) {
     let _ = CHOSEN.set(shim);
 }
 
-/// This library's shim.
+/// Returns this library's shim.
 pub fn get() -> &'static Shim {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
 }
@@ -92,7 +92,7 @@ fn is_mpi(path: &str) -> bool {
     ["libmpi.so", "libmpi_abi.so", "libmpich.so"].iter().any(|start| name.starts_with(start))
 }
 
-/// Adds the path of one loaded object to a `Vec<String>`.
+/// Adds the path of one loaded object to a `Vec<String>`. Called by dl_iterate_phdr.
 unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
     // SAFETY: the loader passes a description that is valid during this call.
     let name = unsafe { (*object).dlpi_name };

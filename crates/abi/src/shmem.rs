@@ -21,7 +21,7 @@ fn counter(counted: Counted) -> Counter {
     }
 }
 
-/// The name of a call, by its number.
+/// Returns the name of an OpenSHMEM call, by its number in `Call::ALL`.
 fn name(what: c_int) -> &'static str {
     match usize::try_from(what).ok().and_then(|what| Call::ALL.get(what)) {
         Some(Call::Put) => "shmem_put",
@@ -64,8 +64,8 @@ pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     unsafe { words.write(found) };
 }
 
-/// Starts the record of a call that moves bytes to or from a PE (none: a call that waits). Returns the value
-/// for `MPIX_Shmem_leave`.
+/// Starts the record of an OpenSHMEM call. The call moves bytes to or from `pe`, or, if `pe` is negative,
+/// waits. Returns the value to pass to `MPIX_Shmem_leave`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     match u32::try_from(pe) {
@@ -74,15 +74,15 @@ pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     }
 }
 
-/// Ends the record of a call.
+/// Ends the record that `MPIX_Shmem_enter` has started.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_leave(started: u64) {
     telemetry::leave(started);
 }
 
-/// Shows in which call this process waits, from `since` or, if that is 0, from now; with -1, that it does not
-/// wait. Returns the start of the wait. A wait calls this again and again, so that a request for a report is
-/// answered.
+/// Shows that this process waits in the call `what` since `since`, or, if that is 0, since now. With -1 as
+/// `what`, shows that it no longer waits. Returns the start of the wait. A wait repeats this call, so that a
+/// request for a report is answered.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();

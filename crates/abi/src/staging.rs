@@ -32,11 +32,12 @@ pub struct Staged {
     is_written: bool,
     /// Whether the stand-in has the bytes that the program's memory had when the operation started.
     is_filled: bool,
-    /// For a partitioned receive: offsets and lengths of the bytes that the program has got already.
+    /// The offsets and lengths of the bytes that a partitioned receive has copied to the program already.
     delivered: Mutex<Vec<(usize, usize)>>,
-    /// How many bytes the program gets when the running call ends.
+    /// How many bytes are copied back to the program when the running call ends.
     arrived: usize,
-    /// Whether `device::export` has exported or expects this memory.
+    /// Whether `device::export` has an entry for the stand-in: the device memory is exported to peers, or
+    /// expects bytes from them.
     is_entered: bool,
 }
 
@@ -74,8 +75,8 @@ impl Drop for StandInMemory {
     }
 }
 
-/// The number of pieces from which on a kernel moves them. An estimate: a launch takes about as long as a few
-/// copies.
+/// The fewest pieces of memory that are moved by a kernel and not by a copy each. An estimate: a launch takes
+/// about as long as a few copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
 /// When a stand-in gets the program's bytes.
@@ -87,7 +88,8 @@ pub(crate) enum Fill {
     Later,
 }
 
-/// A function of a binding (contract of `MPIX_Request_attach`, include/mpi-ext.h).
+/// A function that a binding passes to `MPIX_Request_attach` (contract in include/mpi-ext.h). None if it
+/// passes none.
 pub(crate) type AttachedFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
 /// A binding's copy of the program's memory, which it fills and copies back itself.
@@ -134,6 +136,7 @@ impl StandIns {
     }
 
     /// Copies the stand-ins back, when their operation is over. `received`: how many bytes a receive got.
+    /// None for other operations.
     pub(crate) fn deliver(&self, received: Option<u64>) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| {
@@ -184,8 +187,8 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// The memory for a buffer of the program: the buffer itself, or a stand-in if a part of it is on a device.
-/// Returns an address, a number of elements, and their layout.
+/// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or a stand-in if
+/// a part of it is on a device. The memory is an address, a number of elements, and their layout.
 ///
 /// Errors: `device::holds` or `device::copy` fails.
 #[cold]
@@ -218,7 +221,7 @@ pub(crate) fn stand_in(
 }
 
 impl Staged {
-    /// A stand-in for a buffer of the program, on the host or on a device.
+    /// Makes a stand-in for a buffer of the program, on the host or on a device. It is not filled yet.
     pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
         let block = StandInMemory::new(user.bytes(), on_device)?;
         let (arrived, delivered) = (user.bytes(), Mutex::default());
@@ -230,7 +233,7 @@ impl Staged {
         self.block.span().address()
     }
 
-    /// Fetches all bytes of the program, unless they are there.
+    /// Copies all bytes of the program's memory to the stand-in, unless that was done before.
     pub(crate) fn fill(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.is_filled, true) {
             self.fetch(0, self.user.bytes())?;
@@ -264,7 +267,8 @@ impl Staged {
         self.each(offset, bytes, device::copy)
     }
 
-    /// Moves many pieces by a kernel of the device. Returns false if no kernel can.
+    /// Moves the pieces of the packed bytes `[offset, offset + bytes)` by a kernel of the device. Returns
+    /// false if there are few pieces, or if no kernel can move them.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
         if matches!(self.block, StandInMemory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
@@ -282,7 +286,8 @@ impl Staged {
         Ok(moved)
     }
 
-    /// Delivers bytes before the operation is over. From then on these bytes are the program's.
+    /// Copies packed bytes to the program's memory before the operation is over. From then on the program may
+    /// use them.
     pub(crate) fn deliver_early(&self, offset: usize, bytes: usize) -> Result<()> {
         let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
         if delivered.contains(&(offset, bytes)) {
@@ -292,8 +297,8 @@ impl Staged {
         self.deliver(offset, bytes)
     }
 
-    /// Delivers those of the first `bytes` bytes that were not delivered early, and clears the list of early
-    /// ones.
+    /// Copies to the program's memory those of the first `bytes` bytes that `deliver_early` has not copied,
+    /// and clears the list of those that it has.
     fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
@@ -334,7 +339,8 @@ pub(crate) fn fill() -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().try_for_each(Staged::fill))
 }
 
-/// Takes this thread's list, for a request or while a function of the program runs.
+/// Takes this thread's list of the running call's stand-ins, for a request or while a function of the program
+/// runs.
 pub(crate) fn take() -> Vec<Staged> {
     LIST.take()
 }
@@ -344,7 +350,7 @@ pub(crate) fn put_back(list: Vec<Staged>) {
     LIST.set(list);
 }
 
-/// The list of `take`, or None if it is empty.
+/// Takes the running call's stand-ins for a request. Returns None if there are none.
 pub(crate) fn taken() -> Option<Arc<StandIns>> {
     let list = take();
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
@@ -398,7 +404,7 @@ impl Unfilled {
         Unfilled(buffer)
     }
 
-    /// The bytes of data.
+    /// Returns how many bytes of data the buffer has.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.0.bytes()
@@ -410,14 +416,14 @@ impl Unfilled {
         LIST.with_borrow(|list| list.iter().any(|staged| staged.stands_for(&self.0)))
     }
 
-    /// The buffer, filled with the program's bytes.
+    /// Returns the buffer. A stand-in is first filled with the program's bytes.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {
         self.filled_or_exported(|| Ok(false))
     }
 
-    /// The buffer, filled with the program's bytes. If `exports` returns true, peers read the device memory
-    /// instead.
+    /// Returns the buffer. A stand-in is first filled with the program's bytes, or, if `exports` returns
+    /// true, the device memory is exported, so that peers read it instead.
     #[inline(always)]
     pub(crate) fn filled_or_exported(self, exports: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
         if device::on() {
@@ -438,8 +444,8 @@ fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     })
 }
 
-/// Computes `into = left op into` by a kernel, if both are device memory and a kernel exists. `stride` is
-/// that of the elements. Returns whether a kernel did.
+/// Computes `into = left op into` by a kernel, if both are device memory and a kernel exists. `stride` is the
+/// bytes from one element to the next. Returns whether a kernel has computed it.
 pub(crate) fn reduce(
     op: PredefinedOp,
     basic: Basic,
@@ -456,12 +462,12 @@ pub(crate) fn reduce(
     Ok(reduced)
 }
 
-/// Calls `each` with the stand-in that a buffer is, if it is one.
+/// Calls `each` with the stand-in whose memory is `buffer`. Does nothing if no stand-in has that memory.
 fn with(buffer: &Buffer, each: impl FnOnce(&mut Staged) -> Result<()>) -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().find(|staged| staged.stands_for(buffer)).map_or(Ok(()), each))
 }
 
-/// The program's buffer for which this buffer stands in, else this buffer.
+/// Returns the program's buffer for which `buffer` stands in, or `buffer` itself if it is no stand-in.
 pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     LIST.with_borrow(|list| {
         let staged = list.iter().find(|staged| staged.stands_for(buffer));
@@ -480,7 +486,8 @@ pub(crate) fn end(result: Result<()>) -> Result<()> {
     result.and(delivered)
 }
 
-/// Checks memory, called `what`, that must be the host's. Errors (MPI_ERR_BUFFER): it is a device's.
+/// Fails with MPI_ERR_BUFFER if memory is a device's where it must be the host's. The error's text calls it
+/// `what`.
 pub(crate) fn host_only(address: usize, bytes: usize, what: &str) -> Result<()> {
     if device::on() && bytes > 0 && device::holds(address, bytes)? {
         fail!(Class::Buffer, "{what} at {address:#x} is device memory; it must be the host's");

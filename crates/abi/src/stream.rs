@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Looks at the stream's word without a sleep in between.
+/// How often a stream's thread looks at the stream's word before it sleeps between the looks.
 const LOOKS: u32 = 200;
 /// The sleep between later looks. A device writes memory, and rings no bell.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// The function of a stream's thread.
+/// Runs in a stream's thread: makes each enqueued MPI call once the device's stream has reached it.
 fn serve(thread: &StreamThread) {
     sys::signal::block_all();
     loop {
@@ -56,7 +56,8 @@ fn serve(thread: &StreamThread) {
     }
 }
 
-/// MPIX_Stream_create: with the info keys `type` and `value` (bytes in hexadecimal), a stream of a device.
+/// MPIX_Stream_create: the info keys `type` and `value` (bytes in hexadecimal) name a device's stream.
+/// Without `type`, the new stream only names an order of the program's own.
 pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
     stream.check()?;
     let info = guard.objects.info_or_empty(info)?;
@@ -86,7 +87,7 @@ fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<StreamThread>>
     }
 }
 
-/// The pointer that MPIX_Info_set_hex wrote: its bytes in the order of memory.
+/// Returns the pointer whose bytes MPIX_Info_set_hex wrote in hexadecimal, in the order of memory.
 fn of_hex(text: &str) -> Result<usize> {
     let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
@@ -159,7 +160,7 @@ pub fn info_set_hex(guard: &mut Guard, info: Handle, key: Text, value: In<u8>, b
     guard.objects.infos.get_mut(info)?.set(&key.read()?, &digits)
 }
 
-/// The length of an array.
+/// Returns the value of the parameter `name`, the length of an array, or MPI_ERR_COUNT if it is negative.
 pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)
 }

@@ -42,7 +42,7 @@ pub use work::{LongMessage, SendReceive, Work};
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The program's status.
+    /// The status that the program gets.
     pub status: Status,
     /// Why the operation failed, if it did.
     pub error: Option<Error>,
@@ -71,7 +71,7 @@ impl Completion {
 }
 
 impl Completion {
-    /// The completion of a send.
+    /// Returns the completion of a send.
     #[inline]
     pub(crate) fn of_send(outcome: Outcome) -> Completion {
         let mut completion = Completion { error: outcome.error, ..Completion::EMPTY };
@@ -79,7 +79,7 @@ impl Completion {
         completion
     }
 
-    /// The completion of an access to a file.
+    /// Returns the completion of an access to a file, from the bytes of the program's memory that were moved.
     pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
         let mut completion = Completion::EMPTY;
         match outcome {
@@ -90,7 +90,7 @@ impl Completion {
     }
 }
 
-/// The status of a message, with the sender's rank in the comm's group.
+/// Returns the status of a message. Its source is the rank in `group` of the sender `source_peer`.
 pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
     Status::new(rank_of(source_peer, group), tag, bytes)
 }
@@ -124,8 +124,9 @@ pub enum Recipe {
     Send(Send),
     /// MPI_Recv_init.
     Recv(Receive),
-    /// MPI_Bcast_init and the other collectives. `members.sequence` counts the instances, `starts` the
-    /// starts. The collective may have a queue, or be steps of a collective library.
+    /// MPI_Bcast_init and the other collectives. `members.sequence` numbers the instances in the request's
+    /// context, `starts` counts the starts. `queue` and `library` say whether a queue or a collective library
+    /// carries them out.
     Coll {
         planned: Box<Planned>,
         members: Members,
@@ -136,7 +137,7 @@ pub enum Recipe {
     },
     /// MPI_Psend_init and MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
-    /// One of the other recipes, for whose memory host memory stands in (`staging.rs`).
+    /// One of the other recipes, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Recipe>, Arc<StandIns>),
 }
 
@@ -146,7 +147,7 @@ impl Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner() } else { self }
     }
 
-    /// The same recipe, to change it.
+    /// The recipe without its stand-ins, to be changed.
     pub(crate) fn inner_mut(&mut self) -> &mut Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner_mut() } else { self }
     }
@@ -157,14 +158,15 @@ impl Recipe {
 pub enum ReceiveSource {
     /// MPI_PROC_NULL.
     Nobody,
-    /// MPI_ANY_SOURCE, with the group that says which rank the sender is.
+    /// MPI_ANY_SOURCE, with the group in which the sender has its rank for the status.
     Any(Arc<Group>),
     /// One process: its rank in the job, and its rank in the comm.
     Peer { peer: u32, rank: i32 },
 }
 
 impl ReceiveSource {
-    /// The peer to match; None for any source.
+    /// Returns the rank in the job from which the message must come. Returns None for MPI_ANY_SOURCE and
+    /// MPI_PROC_NULL.
     #[inline]
     pub(crate) fn peer(&self) -> Option<u32> {
         if let ReceiveSource::Peer { peer, .. } = self { Some(*peer) } else { None }

@@ -32,14 +32,15 @@ pub(crate) struct DeviceShare {
     pub input: Span,
     /// The memory in which this rank reduces its piece.
     pub sum: Span,
-    /// The memory for all pieces, this rank's included, if this rank gets them.
+    /// In an allreduce, the memory for all pieces of the result, this rank's included. None in other
+    /// reductions.
     pub whole: Option<Span>,
-    /// For a reduction in place: memory for this rank's operand, which the sum of lower ranks overwrites.
+    /// In a reduction in place, memory for this rank's operand, which the sum of lower ranks would overwrite.
     pub aside: Option<StandInMemory>,
 }
 
 impl DeviceShare {
-    /// Whether a kernel can reduce this rank's piece. A reduction of no elements shows that.
+    /// Whether a kernel can reduce this rank's piece. A trial with no elements shows that.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
         let none = KernelReduction { count: 0, ..self.reduction };
@@ -75,7 +76,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Copies the other pieces, if this rank gets them. `sums` are the exported sums of all ranks.
+    /// Copies, in an allreduce, the pieces that other ranks have reduced. `sums` are the exported sums of all
+    /// ranks.
     fn collect(&self, sums: &[MemoryNote]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
@@ -93,29 +95,35 @@ impl DeviceShare {
     }
 }
 
-/// A reduction under way.
+/// A reduction on devices that is under way.
 pub struct OnDevice {
     comm: Handle,
     share: Option<DeviceShare>,
-    /// The members for each of the three exchanges, and for the usual way.
+    /// The members of the comm, with the number of a collective each: for the three exchanges, and for the
+    /// call through `coll`.
     members: [Members; 4],
-    /// The call for the usual way, and the stand-ins of its buffers.
+    /// The call through `coll` for ranks that cannot reduce on devices, and the stand-ins of its buffers.
+    /// None once it has started.
     usual: Option<(Call, Vec<Staged>)>,
-    /// The allgather under way: its ticket, this rank's words, and the words of all ranks.
+    /// The ticket of the allgather under way.
     ticket: CollTicket,
+    /// The words that this rank sends in the allgather.
     mine: Block,
+    /// The words of all ranks, which the allgather receives.
     all: Block,
-    /// The words of the first exchange, in which the notes of `share` lie.
+    /// This rank's words of the first exchange, once that is over. The notes that export the memory of
+    /// `share` lie in them.
     noted: Option<Block>,
     sums: Vec<MemoryNote>,
     /// How many exchanges are over.
     over: usize,
     error: Option<Error>,
-    /// The operation's record, if operations are timed.
+    /// The record of the reduction, if operations are timed.
     pub(crate) operation: Option<Box<TimedOperation>>,
 }
 
-/// Words of the first exchange: whether this rank can take part; the notes of its input and its sum.
+/// How many words each rank sends in the first exchange: whether it can take part, the note that exports its
+/// input, and the note that exports its sum.
 const WORDS: usize = 1 + 2 * NOTE_WORDS;
 
 impl OnDevice {
@@ -142,8 +150,9 @@ impl OnDevice {
         Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
     }
 
-    /// Takes the next step once an exchange is over. At the end returns the work of the usual way, or None if
-    /// the reduction is complete.
+    /// Takes the next step once an exchange is over. Returns None while the reduction goes on, and
+    /// `Some(Ok(None))` when it is complete. Returns the work that goes on through `coll` if a rank cannot
+    /// take part.
     ///
     /// Errors: the device failed, here or at another rank.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
@@ -182,7 +191,7 @@ impl OnDevice {
         self.report(coll, collected)
     }
 
-    /// Whether this rank copies the other pieces once they are reduced.
+    /// Whether each rank copies the other ranks' pieces once they are reduced, as in an allreduce.
     fn is_collected(&self) -> bool {
         self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
@@ -197,7 +206,7 @@ impl OnDevice {
         Ok(None)
     }
 
-    /// Ends the operation's record.
+    /// Ends the record of the reduction, which devices have carried out.
     fn record(&mut self) {
         if let Some(mut operation) = self.operation.take() {
             operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));
@@ -221,12 +230,12 @@ impl Drop for OnDevice {
     }
 }
 
-/// The addresses of the two notes in the words of the first exchange.
+/// Returns where the notes of a rank's input and sum lie in its words of the first exchange.
 fn notes(words: &Block) -> [Span; 2] {
     [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
 }
 
-/// Starts an allgather of words.
+/// Starts an allgather of the words `mine`. Returns its ticket, and the memory for the words of all ranks.
 fn exchange(coll: &mut Coll, comm: Handle, members: &Members, mine: &Block) -> Result<(CollTicket, Block)> {
     let all = Block::new(mine.span().bytes() * members.peers.len());
     let gather = Planned::gathering_bytes(comm, mine, &all).call;

@@ -16,18 +16,19 @@ use telemetry::{Carried, Event};
 /// The arguments of a partitioned request, checked.
 pub struct Partitioned {
     pub(crate) sends: bool,
-    /// This process, and its peer; None for MPI_PROC_NULL.
+    /// This process's rank in the job.
     pub(crate) me: u32,
+    /// The rank in the job of the process on the other side. None for MPI_PROC_NULL.
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
     /// The context of the comm.
     pub(crate) comm: u64,
     pub(crate) _claim: Option<ContextClaim>,
-    /// The program's tag.
+    /// The tag that the program passed. The messages have tags of their own.
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,
     pub(crate) partitions: u32,
-    /// The group that says which rank the sender is.
+    /// The group in which the sender has its rank for the status.
     pub(crate) group: Arc<Group>,
     /// The content of the heading, once it has left or arrived.
     pub(crate) heading: OnceLock<Heading>,
@@ -38,9 +39,9 @@ pub struct Partitioned {
 /// What the sender sends to the receiver once: its partitions, and how they move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
-    /// The sender's partitions.
+    /// How many partitions the sender has.
     partitions: u32,
-    /// The bytes of each of these partitions.
+    /// How many bytes each of the sender's partitions has.
     bytes: u64,
     /// Whether partitions move as instances, which a proxy can carry out, not as messages.
     by_proxy: bool,
@@ -67,9 +68,9 @@ pub struct PartitionedStart {
     made: Arc<Partitioned>,
     /// The memory of the heading while its message is under way.
     heading: Option<Block>,
-    /// The message of the heading, until it is over.
+    /// The ticket of the heading's message, until the message is over.
     head: Option<Ticket>,
-    /// Partitions under way.
+    /// The partitions under way: each with its number, and with what moves it.
     open: Vec<(u32, Transfer)>,
     /// The number of this start.
     start: u32,
@@ -86,7 +87,7 @@ pub struct PartitionedStart {
     carried: Option<Carried>,
 }
 
-/// A partition under way.
+/// What moves a partition that is under way. For an instance, its ticket and the partition's bytes.
 #[derive(Clone, Copy)]
 enum Transfer {
     Message(Ticket),
@@ -101,7 +102,8 @@ impl Transfer {
         }
     }
 
-    /// How a proxy moved the partition, if operations are timed and a proxy did.
+    /// Returns what a proxy has moved of the partition. Returns None if no proxy moves it, or if operations
+    /// are not timed.
     fn carried(self, coll: &Coll) -> Option<Carried> {
         match self {
             Transfer::Instance(ticket, _) if telemetry::timed() => {
@@ -111,7 +113,7 @@ impl Transfer {
         }
     }
 
-    /// The partition's bytes or its error, once it is over.
+    /// Returns the bytes of the partition and, if it failed, its error. Returns None while it is under way.
     fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
         match self {
             Transfer::Message(ticket) => {
@@ -122,7 +124,7 @@ impl Transfer {
     }
 }
 
-/// The sum of two records of what proxies have moved.
+/// Adds two records of what proxies have moved.
 fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
     let (Some(all), Some(one)) = (all, one) else { return all.or(one) };
     let (bytes, cpu_ns) = (all.bytes + one.bytes, all.cpu_ns + one.cpu_ns);
@@ -172,7 +174,7 @@ impl Partitioned {
         Ok(Work::Partitioned(parts))
     }
 
-    /// What the trace records of the message when it starts.
+    /// Returns what is recorded of the message when it starts, or None if the other side is MPI_PROC_NULL.
     pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
         let source = ReceiveSource::Peer { peer: self.peer?, rank: 0 };
@@ -189,7 +191,8 @@ impl Partitioned {
         }
     }
 
-    /// The bytes from `offset` on: `bytes` of them, or fewer if the buffer ends before.
+    /// Returns the part of the program's buffer from `offset` on. It has `bytes` bytes, or fewer if the
+    /// buffer ends before.
     fn part(&self, offset: u64, bytes: u64) -> Buffer {
         let all = self.buffer.bytes() as u64;
         let from = offset.min(all);
@@ -198,7 +201,7 @@ impl Partitioned {
 }
 
 impl PartitionedStart {
-    /// The completion, once all partitions are over.
+    /// Takes the next steps of the message. Returns the completion once all partitions are over.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
@@ -284,7 +287,7 @@ impl PartitionedStart {
         }
     }
 
-    /// The bytes of a partition at the sender.
+    /// Returns how many bytes each of the sender's partitions has, or 0 before the heading is known.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
@@ -317,8 +320,9 @@ impl PartitionedStart {
         Ok(())
     }
 
-    /// Starts the instance of one of the sender's `partitions`. Both sides give it the same number, and no
-    /// two live instances have the same one: neither side can be more than one start ahead of the other.
+    /// Starts the instance that moves one of the sender's `partitions`. Sender and receiver give the instance
+    /// the same number. No two live instances have the same number: neither side can be more than one start
+    /// ahead.
     fn start_instance(
         &self,
         coll: &mut Coll,
@@ -337,8 +341,8 @@ impl PartitionedStart {
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 
-    /// Why the active request cannot be freed or cancelled: the other side waits for all partitions (MPI 5.0,
-    /// section 4.2.1).
+    /// Returns the sentence that says why the active request cannot be freed or cancelled: the other side
+    /// waits for all partitions (MPI 5.0, section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };

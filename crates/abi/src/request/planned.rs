@@ -52,7 +52,7 @@ pub struct Planned {
     pub imaged: Option<Box<Imaged>>,
     /// Whether the two groups of an intercommunicator count as one.
     pub as_one: bool,
-    /// The MPI function that made the collective persistent.
+    /// The MPI function that made the collective persistent. Empty if it is not persistent.
     function: &'static str,
 }
 
@@ -90,7 +90,8 @@ impl Planned {
         Ok(false)
     }
 
-    /// Like `check`, where host memory may stand in for buffers. It also notes which stand-ins are only read.
+    /// Checks the program's buffers where host memory may stand in for them. Also notes which stand-ins are
+    /// only read.
     #[cold]
     fn check_stand_ins(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -132,28 +133,31 @@ impl Planned {
         self
     }
 
-    /// The call, its operator entered, with images of the buffers as they are now.
+    /// Returns the call in the form in which it can be started: its operator is in `operators`, and images
+    /// hold what the buffers hold now.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
         (call, image)
     }
 
-    /// An allgather of the library's own bytes. The blocks must live until the collective is over.
+    /// Plans an allgather of the library's own bytes: each member sends `mine`, and `all` receives the bytes
+    /// of all. The blocks must live until the collective is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
         let input = CallBuffer::bytes(Buffer::from(mine.span()));
         let output = CallBuffer::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
-    /// An all-to-all of the library's own bytes. The blocks must live until the collective is over.
+    /// Plans an all-to-all of the library's own bytes, with a block of `send` and of `recv` for each rank.
+    /// The blocks must live until the collective is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
         let each =
             |parts: &[Block]| CallBuffer::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
-    /// A broadcast of the bytes of a block, which must live until the collective is over.
+    /// Plans a broadcast of the library's own bytes. The block must live until the collective is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
         let output = CallBuffer::bytes(Buffer::from(bytes.span()));
         let call = Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) };
@@ -192,7 +196,7 @@ impl Imaged {
         image
     }
 }
-/// A vector that is divided only between elements of the shape.
+/// Makes the buffer of a call from a vector, which algorithms divide only between elements of `shape`.
 pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
     CallBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
@@ -200,15 +204,15 @@ pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
 /// A collective whose members compare their arguments (OUTBOARD_CHECK=1).
 pub struct Checked {
     pub gather: CollTicket,
-    /// This rank's statement, which the schedule reads.
+    /// This rank's statement: its arguments as words, which the allgather sends.
     #[allow(dead_code)]
     pub mine: Block,
-    /// All statements; the schedule writes them.
+    /// The statements of all ranks, which the allgather receives.
     pub all: Block,
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
-    /// The operation's record, if operations are timed.
+    /// The record of the collective, if operations are timed.
     pub operation: Option<Box<telemetry::TimedOperation>>,
 }
 
@@ -235,12 +239,12 @@ impl Checked {
         self.image.as_ref().and_then(|image| image.operator)
     }
 }
-/// Words as bytes that a schedule can send.
+/// Converts words to bytes that a schedule can send.
 pub(crate) fn to_bytes(words: &[i64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The inverse of `to_bytes`.
+/// Converts the bytes of `to_bytes` back to words.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }

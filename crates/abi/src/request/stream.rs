@@ -18,12 +18,13 @@ pub const STREAM_NULL: i32 = 0x3c00_0000;
 #[derive(Default)]
 pub struct Streams {
     pub all: Slab<MpixStream>,
-    /// The streams of a stream comm, by its context.
+    /// The numbers of the streams of each stream comm, by the comm's context.
     pub of_comm: HashMap<u64, Vec<i32>>,
 }
 
 pub struct MpixStream {
-    /// A device's stream and its thread. None: the stream only names an order of the program's own.
+    /// The device's stream that this MPIX stream stands for, with its thread. None if the program named no
+    /// device's stream.
     pub thread: Option<Arc<StreamThread>>,
     /// The number of comms that have the stream.
     pub comms: usize,
@@ -48,13 +49,14 @@ pub struct StreamQueue {
     pub stopped: bool,
 }
 
-/// An MPI call, which returns its code.
+/// An MPI call that a stream's thread is to make. `call` returns the call's code.
 pub struct StreamJob {
     pub held: HeldHandles,
     pub call: Box<dyn FnOnce(HeldHandles) -> c_int + Send>,
 }
 
-/// The handles that an operation names. They are duplicates where the program may free its own.
+/// The datatype and the operator of an enqueued operation. They are duplicates where the program may free its
+/// own.
 #[derive(Clone, Copy)]
 pub struct HeldHandles {
     pub datatype: Handle,
@@ -67,7 +69,7 @@ pub struct HeldHandles {
 #[derive(Debug, Default)]
 pub struct Enqueued {
     pub stream: i32,
-    /// The request of the operation, in the form of the C functions, once the stream has started it.
+    /// The request of the operation that the stream's thread has started, in the form of the C functions.
     pub real: AtomicUsize,
 }
 
@@ -88,12 +90,13 @@ impl Streams {
         self.all.iter().any(|(_, stream)| stream.thread.is_some())
     }
 
-    /// The number of the stream at a place of `all`.
+    /// Returns the number of the stream with an index in `all`.
     pub(crate) fn number(index: usize) -> i32 {
         STREAM_NULL + 1 + index as i32
     }
 
-    /// The place in `all` of a stream's number. No stream is at the place of any other number.
+    /// Returns the index in `all` of the stream with a number. For a number that names no stream, there is no
+    /// stream at the index.
     pub(crate) fn index(number: i32) -> usize {
         number.wrapping_sub(STREAM_NULL + 1) as usize
     }
@@ -105,7 +108,8 @@ impl Streams {
         }
     }
 
-    /// Whether all operations enqueued on a comm's streams are over; without a comm, on all streams.
+    /// Whether all operations enqueued on the streams of the comm with the context `context` are over, or, if
+    /// that is None, on all streams.
     pub(crate) fn are_idle(&self, context: Option<u64>) -> bool {
         let of_comm = context.map(|context| self.of_comm.get(&context).map_or(&[][..], |list| list));
         self.all
@@ -114,7 +118,7 @@ impl Streams {
             .all(|(_, stream)| stream.thread.as_ref().is_none_or(|thread| thread.is_idle()))
     }
 
-    /// Forgets a stream comm.
+    /// Removes a stream comm that is freed. Its streams have one comm less.
     pub(crate) fn leave(&mut self, context: u64) {
         for number in self.of_comm.remove(&context).unwrap_or_default() {
             if let Ok(stream) = self.get(number) {
@@ -125,7 +129,8 @@ impl Streams {
 }
 
 impl Enqueued {
-    /// The error for a program that waits for such a request by a function of MPI.
+    /// Returns the error for a program that waits for a request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue
+    /// by a function of MPI.
     pub(crate) fn awaited_by_host() -> Completion {
         let text =
             "the request of an enqueued operation is awaited by MPIX_Wait_enqueue or MPIX_Waitall_enqueue";

@@ -19,7 +19,7 @@ pub struct MessageEnd {
 }
 
 impl MessageEnd {
-    /// The end of a message that a matched probe took, whose sender is in `group`.
+    /// Returns the receiver's end of a message that a matched probe took. The sender is in `group`.
     pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> MessageEnd {
         let source = ReceiveSource::Any(group.clone());
         MessageEnd { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
@@ -35,12 +35,12 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Follows work that is under way.
+    /// Makes work under way timed: `operation` is its record, which ends with the work.
     pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<TimedOperation>>) -> Timed {
         Timed { work, end, operation }
     }
 
-    /// Returns the completion once the message is over, like `Work::poll`.
+    /// Advances the send or receive. Returns its completion once it is over, and ends its record.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,
@@ -82,7 +82,7 @@ impl Timed {
     }
 }
 
-/// Which protocol a message of so many bytes takes.
+/// Returns the protocol that p2p uses for a message of so many bytes.
 pub(crate) fn choice(p2p: &mut P2p, peer: u32, bytes: u64) -> Choice {
     if p2p.is_long(peer, bytes as usize).is_ok_and(|is_long| is_long) {
         Choice::Rendezvous

@@ -37,13 +37,14 @@ pub enum Work {
     Window(rma::Completion),
     /// A collective whose members first compare their arguments.
     Checked(Box<Checked>),
-    /// MPI_Buffer_iflush and its like, over once so many messages have left a buffer.
+    /// MPI_Buffer_iflush and its like. The operation is over once so many messages in all have left the
+    /// owner's buffer.
     Flush { owner: p2p::BufferOwner, messages: u64 },
     /// A partitioned send or receive.
     Partitioned(Box<PartitionedStart>),
     /// An operation in the order of a stream, for which the program does not wait.
     Enqueued(Arc<Enqueued>),
-    /// An operation for whose memory host memory stands in.
+    /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Work>, Arc<StandIns>),
     /// A send or a receive, if operations are timed.
     Timed(Box<Timed>),
@@ -53,7 +54,8 @@ pub enum Work {
         functions: Generalized,
         /// Whether MPI_Grequest_complete has been called.
         complete: bool,
-        /// Whether MPI_Request_free has been called before that, so that no call waits for the request.
+        /// Whether MPI_Request_free was called before MPI_Grequest_complete, so that no call waits for the
+        /// request.
         freed: bool,
     },
 }
@@ -67,7 +69,8 @@ pub struct LongMessage {
     pub(crate) measured: Option<coll::MeasuredMessage>,
 }
 
-/// A send and a receive that end together, with the receive's status and the first error.
+/// A send and a receive that end together. Their completion has the receive's status, and the first error of
+/// the two.
 pub struct SendReceive {
     /// The send, until it is over.
     pub(crate) send: Option<Work>,
@@ -75,7 +78,7 @@ pub struct SendReceive {
     pub(crate) recv: Option<Work>,
     /// A copy of the sent data, if the receive overwrites the program's buffer.
     pub packed: Option<Box<[u8]>>,
-    /// The completion of the parts that are over.
+    /// The completion so far: of the send, the receive, or both.
     pub(crate) completion: Completion,
 }
 
@@ -96,7 +99,8 @@ impl SendReceive {
 }
 
 impl Work {
-    /// The completion, once the operation is over. The work is then spent and must not be polled again.
+    /// Advances the operation. Returns its completion once it is over. The work must not be polled again
+    /// after that.
     #[inline]
     pub fn poll(
         &mut self,
@@ -169,7 +173,8 @@ impl Work {
         }
     }
 
-    /// Continues as the next work, or completes if there is none.
+    /// Becomes the work `next` and polls it, or returns the completion of the operation if there is no next
+    /// work.
     fn continue_as(
         &mut self,
         next: Result<Option<Work>>,
@@ -210,7 +215,7 @@ impl Work {
         }
     }
 
-    /// The ticket of a send or a receive.
+    /// Returns the ticket of a send or a receive, or None if the work is another operation.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => Some(*ticket),
@@ -223,7 +228,7 @@ impl Work {
 }
 
 impl Work {
-    /// Takes over everything that stands in for device memory in the running call.
+    /// Adds to this work all memory that stands in for device memory in the running call.
     #[cold]
     pub(crate) fn take_stand_ins(&mut self) {
         if let Some(staged) = staging::taken() {
@@ -231,7 +236,7 @@ impl Work {
         }
     }
 
-    /// Ties stand-ins to the work.
+    /// Adds to this work the memory that stands in for its buffers. It is copied back when the work is over.
     pub(crate) fn stand_in(&mut self, staged: Arc<StandIns>) {
         let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
         *self = Work::Staged(Box::new(work), staged);
@@ -246,7 +251,7 @@ impl Work {
         }
     }
 
-    /// Ends the operation's record when this work ends.
+    /// Makes this work end the record `operation` when it is over itself.
     pub(crate) fn follow(&mut self, operation: Option<Box<TimedOperation>>, coll: &Coll) {
         let Some(mut operation) = operation else { return };
         match self {
