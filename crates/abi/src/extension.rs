@@ -38,7 +38,8 @@ functions! {
         c_int::from(backend() == Some("cuda"))
     }
 
-    /// `MPIX_GPU_query_support` of MPICH.
+    /// `MPIX_GPU_query_support` of MPICH: stores whether MPI calls accept memory of a type of GPU in this
+    /// process.
     MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {
         anytime("MPIX_GPU_query_support", || {
             if !(CUDA..=HIP).contains(&gpu_type) {
@@ -88,7 +89,7 @@ functions! {
         anytime("MPIX_Device_stream_free", || device::destroy_stream(stream.addr()))
     }
 
-    /// Copies like `MPIX_Device_copy`, in the order of the stream.
+    /// Copies bytes between any two of host and device memory, in the order of the stream, and does not wait.
     MPIX_Device_stream_copy PMPIX_Device_stream_copy(
         to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
     ) {

@@ -161,8 +161,8 @@ impl Guard {
         Ok((position, etypes))
     }
 
-    /// Makes an access in a data representation of the program. This rank makes it now and alone, since the
-    /// program's functions are called only within the MPI call that moves the data.
+    /// Makes an access to a file in a data representation of the program. This rank makes it now and alone,
+    /// since the program's functions are called only within the MPI call that moves the data.
     fn access_by_user(
         &mut self,
         arguments: AccessArguments,
@@ -236,7 +236,7 @@ impl Guard {
 }
 
 impl Process {
-    /// A new shared file pointer with the value `etypes`, a word in this rank's arena.
+    /// Makes a shared file pointer with the value `etypes`. It is a word in this rank's arena.
     pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
         let job = self.job();
         let offset = job.coll.memory().alloc(8)?;

@@ -9,13 +9,14 @@ use sys::topology::{KINDS, Locality, locality};
 /// The prefix of hwloc's names.
 const SCHEME: &str = "hwloc://";
 
-/// All kinds, the coarsest first.
+/// Returns the names of all kinds of hardware, the coarsest first.
 pub fn kinds() -> impl Iterator<Item = String> {
     KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
 }
 
-/// A number for the instance to which this process is restricted, equal for all such processes, or
-/// MPI_UNDEFINED if the process is not restricted to one instance.
+/// Returns a number for the instance of the kind `kind` to which this process is restricted. All processes
+/// restricted to the instance get the same number. A process that is not restricted to one gets
+/// MPI_UNDEFINED.
 pub fn color(kind: &str) -> i32 {
     if kind == "mpi_shared_memory" {
         return 0;
@@ -26,7 +27,8 @@ pub fn color(kind: &str) -> i32 {
     }
 }
 
-/// The kinds that this machine has, and whether this process is restricted to one instance of each.
+/// Returns an info with the kinds of hardware of this machine, and whether this process is restricted to one
+/// instance of each kind.
 pub fn facts() -> error::Result<Info> {
     let mut facts = Info::default();
     for (name, kind) in kinds().zip(KINDS) {

@@ -14,8 +14,8 @@ pub(crate) struct Lost {
     message: Probe,
 }
 
-/// Takes the messages that no receive will match, since this process is in MPI_Finalize. Otherwise their
-/// sends would never end.
+/// Takes the messages that no receive will match, since this process is in MPI_Finalize, and adds them to
+/// `lost`. Otherwise their sends would never end.
 pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     let job = guard.job();
     // Messages that matched probes took out of the queue.

@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A kind of argument that is accepted.
 #[derive(Clone, Copy)]
 pub(crate) enum Accepted {
-    /// An operator on characters.
+    /// A predefined operator that is applied to characters.
     Characters,
     /// MPI_DATATYPE_NULL where no element is moved.
     NullDatatype,
-    /// Bits that do not belong to an access mode.
+    /// Bits that are not those of an access mode (amode) of MPI_File_open.
     AccessMode,
-    /// A number that is not an error code, for an error handler.
+    /// A number that is not an error code, passed to a function that calls an error handler.
     ErrorCode,
 }
 
-/// The kinds of which the user has been warned, as bits.
+/// The kinds of arguments of which the user has been warned, one bit each.
 static WARNED: AtomicU32 = AtomicU32::new(0);
 
-/// Warns that an argument of a kind is accepted.
+/// Warns once, with OUTBOARD_CHECK=1, that the kind of argument `what` is accepted.
 #[cold]
 pub(crate) fn accept(what: Accepted) {
     let settings = settings::get();

@@ -88,7 +88,7 @@ pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request is over. The request stays, and no progress is made.
+/// Whether a request is over. The request is not freed, and no progress is made.
 pub fn is_complete(guard: &mut Guard, request: Handle) -> bool {
     guard.peek(request).unwrap_or(false)
 }
@@ -98,7 +98,7 @@ pub fn progress(guard: &mut Guard) {
     guard.progress();
 }
 
-/// The error for a function of MPICH that this library does not have.
+/// Returns the error for a function of MPICH that this library does not have.
 pub fn refuse(name: &str) -> Result<()> {
     fail!(
         Class::UnsupportedOperation,

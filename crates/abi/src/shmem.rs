@@ -43,7 +43,8 @@ pub extern "C" fn MPIX_Shmem_exit(code: c_int) {
     call("shmem_global_exit", On::Nothing, |guard| guard.job().membership.exit(code));
 }
 
-/// Whether OpenSHMEM may end at this rank's exit: this is not inside an MPI call, and nothing ends the job.
+/// Whether OpenSHMEM may finalize at this rank's exit: the rank exits outside MPI calls, and the job is not
+/// being ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     // Other threads may call MPI meanwhile.

@@ -150,7 +150,7 @@ impl StandIns {
         }
     }
 
-    /// The stand-ins of device memory, whose bytes may be copied in parts.
+    /// Returns the stand-ins of device memory, whose bytes may be copied in parts. An attached copy has none.
     pub(crate) fn of_device(&self) -> &[Staged] {
         match self {
             StandIns::Device(all) => all,
@@ -356,7 +356,7 @@ pub(crate) fn taken() -> Option<Arc<StandIns>> {
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
 }
 
-/// Whether the running call has named device memory.
+/// Whether the running call has stand-ins, because a buffer that it was given is device memory.
 pub(crate) fn any() -> bool {
     LIST.with_borrow(|list| !list.is_empty())
 }
@@ -385,7 +385,7 @@ pub(crate) fn receives(buffer: &Buffer) {
     .expect("nothing here fails");
 }
 
-/// Notes how many bytes the receive of the running call got.
+/// Notes how many bytes the receive of the running call got, so that only these are copied back.
 #[cold]
 pub(crate) fn received(bytes: usize) {
     LIST.with_borrow_mut(|list| {
@@ -433,7 +433,8 @@ impl Unfilled {
     }
 }
 
-/// Fills a buffer, if it is a stand-in, or exports the device memory instead.
+/// Fills a buffer if it is a stand-in. If `exports` is true, exports the device memory instead, where that is
+/// possible.
 #[cold]
 fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     with(buffer, |staged| {

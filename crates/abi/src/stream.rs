@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// How often a stream's thread looks at the stream's word before it sleeps between the looks.
 const LOOKS: u32 = 200;
-/// The sleep between later looks. A device writes memory, and rings no bell.
+/// The sleep between later looks. It is needed because a device writes memory, but rings no bell.
 const LOOK: Duration = Duration::from_micros(20);
 
 /// Runs in a stream's thread: makes each enqueued MPI call once the device's stream has reached it.
@@ -272,7 +272,8 @@ pub fn enqueue_wait(
     })
 }
 
-/// Holds a datatype and an operator until `release`. A bad handle stays, and the operation reports it.
+/// Makes handles of a datatype and an operator that stay valid until `release`. A bad handle is kept as it
+/// is, and the operation reports it.
 fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<HeldHandles> {
     let mut held = HeldHandles { datatype, op, owns_datatype: false, owns_op: false };
     if let Ok(found) = guard.objects.datatype(datatype)

@@ -42,7 +42,7 @@ impl Status {
         self.hidden[0] = bytes as u32 as i32;
         self.hidden[1] = (bytes >> 32) as u32 as i32;
     }
-    /// Whether the operation was cancelled.
+    /// Whether the operation of the status was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.hidden[2] != 0
     }
@@ -60,7 +60,8 @@ macro_rules! ignored {
             #[unsafe(no_mangle)]
             pub static $name: AtomicPtr<c_void> = AtomicPtr::new((&raw const NO_STATUS) as *mut c_void);
         )*
-        /// Whether `is` holds for an address that Fortran passes for MPI_STATUS_IGNORE.
+        /// Whether `is` returns true for one of the addresses that Fortran passes for MPI_STATUS_IGNORE or
+        /// MPI_STATUSES_IGNORE.
         fn is_ignored_by_fortran(is: impl Fn(usize) -> bool) -> bool {
             [$(&$name),*].iter().any(|place| is(place.load(Relaxed) as usize))
         }
@@ -72,8 +73,8 @@ static NO_STATUS: Status = Status::EMPTY;
 
 ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
 
-/// Copies a whole status between C and Fortran. A status has one form in each; MPI_STATUS_IGNORE is not a
-/// status (MPI 5.0, section 19.3.5).
+/// Copies a whole status between C and Fortran, where it has the same form. Refuses MPI_STATUS_IGNORE, which
+/// is not a status (MPI 5.0, section 19.3.5).
 pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
     if is_ignored_by_fortran(|address| from.0.is(address) || to.0.is(address)) {
         fail!(Class::Arg, "MPI_STATUS_IGNORE is no status that can be converted");

@@ -20,7 +20,7 @@ impl Text {
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// The string, in which bytes that are not UTF-8 are replaced.
+    /// Returns the string. Bytes that are not UTF-8 are replaced.
     pub fn read(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
@@ -36,7 +36,7 @@ impl Text {
 }
 
 impl Text {
-    /// The string as the name of a file, whose bytes need not be UTF-8.
+    /// Returns the string as the name of a file, whose bytes need not be UTF-8.
     pub fn path(self) -> Result<std::path::PathBuf> {
         if self.address == 0 {
             return null(self.name);

@@ -8,7 +8,8 @@ use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
 
-/// Directs an operation's failure to the error handler of the request's comm or file, if it has one.
+/// Returns an operation's error, if there is one, so that the error handler of `comm`, the request's comm or
+/// file, gets it. For MPI_COMM_NULL the handler is that of calls on no object.
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -19,7 +20,8 @@ pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -
     Err(error)
 }
 
-/// Directs a call's failure to the same error handler as a failure of the request's operation.
+/// Returns the outcome of a call on a request. An error goes to the error handler of the request's comm or
+/// file.
 pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
     let Err(error) = outcome else { return Ok(()) };
     let JobState { requests, deferred, .. } = guard.job();
@@ -29,7 +31,7 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 }
 
 impl Completion {
-    /// Stores the status for the program, and returns the error.
+    /// Stores the operation's status for the program, and returns its error.
     pub(crate) fn store(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
@@ -46,7 +48,8 @@ pub(super) struct Retired {
 }
 
 impl Retired {
-    /// Stores the status for the program, and returns the error.
+    /// Stores the request's status for the program, and returns the error for the handler of its comm or
+    /// file.
     fn store(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
         let completion = self.completion.ended(guard);
         status.set(completion.status);
@@ -115,10 +118,11 @@ pub(super) fn finish_many(
 pub(super) struct EndedRequests {
     requests: Array<Handle>,
     statuses: Statuses,
-    /// How many requests have ended. The next to end gets the status at this index.
+    /// How many requests have ended. The request that ends next gets the status at this index.
     count: usize,
     failed: Vec<(usize, Handle, Error)>,
-    /// Generalized requests that have ended. Their functions are called at the end, without the lock.
+    /// The generalized requests that have ended: status index, comm, and completion. Their functions are
+    /// called at the end, without the lock.
     generalized: Vec<(usize, Handle, Completion)>,
 }
 

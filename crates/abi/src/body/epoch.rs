@@ -30,7 +30,7 @@ pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.fenced(opens)
 }
 
-/// Records in the trace, if there is one, that a call opens or closes an epoch of a window.
+/// Records that a call opens or closes an epoch of a window, if this process writes a trace.
 #[inline(always)]
 fn trace(guard: &mut Guard, win: Handle, turn: EpochChange) -> Result<()> {
     if telemetry::tracing() { guard.trace_epoch(win, turn) } else { Ok(()) }

@@ -57,7 +57,8 @@ pub(crate) fn check_fingerprints(
     Ok(())
 }
 
-/// Sends `outgoing[rank]` to each rank, and returns what each rank has sent here, by rank. Collective.
+/// Sends `outgoing[rank]` to each rank, and returns the words that each rank has sent to this rank, by rank.
+/// Collective.
 pub(crate) fn exchange_words(
     guard: &mut Guard,
     comm: Handle,

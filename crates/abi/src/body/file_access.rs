@@ -39,7 +39,7 @@ fn collective(
     AccessArguments { all: true, ..individual(at, way, fh, buf, count, datatype) }
 }
 
-/// Makes an access and waits for it.
+/// Makes an access to a file, waits for it, and stores its status.
 fn run(guard: &mut Guard, arguments: AccessArguments, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(arguments, true)?;
     // Without this round of progress, a program that polls a file would never move its messages.

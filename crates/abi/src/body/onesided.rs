@@ -25,7 +25,7 @@ struct AtTarget(i32, i64, i64, Handle);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Epoch {
     Any,
-    /// Only lock epochs, for operations with a request.
+    /// Only epochs of MPI_Win_lock and MPI_Win_lock_all, which operations with a request need.
     Lock,
 }
 

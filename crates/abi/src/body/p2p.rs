@@ -182,7 +182,7 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
-/// Carries out a blocking send that is timed.
+/// Carries out a blocking send, and records it, where operations are timed.
 #[cold]
 fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
     let work = send.time(guard, |send, process| Ok(Work::Send(send.start(process)?)))?;
@@ -207,7 +207,8 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
     Ok(received)
 }
 
-/// Starts a send and a receive that end together. `packed` holds the sent data if it was packed aside.
+/// Starts a send and a receive that end together. `packed` holds a copy of the sent data if the receive
+/// overwrites the program's buffer.
 fn start_send_receive(
     guard: &mut Guard,
     send: Send,

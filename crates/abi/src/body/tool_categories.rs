@@ -10,8 +10,8 @@ use error::Result;
 use objects::constants as c;
 use telemetry::Counter;
 
-/// A category: whether it contains the control variables, which performance variables it contains, and its
-/// subcategories.
+/// A category of MPI_T. `settings` is whether it contains the control variables, `counters` which performance
+/// variables it contains, `within` the indices of its subcategories.
 struct Category {
     name: &'static str,
     doc: &'static str,

@@ -70,7 +70,7 @@ pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Ou
     create(guard, comm, arguments, win).map(drop)
 }
 
-/// The arguments of one member for a new window.
+/// The arguments with which one member makes a new window.
 struct NewWindow {
     flavor: Flavor,
     base: usize,
@@ -95,7 +95,7 @@ fn check(
     Ok(NewWindow { flavor, base: 0, bytes, disp_unit, info })
 }
 
-/// The hints of sections 12.2.1 and 12.2.3, with their defaults.
+/// The hints for windows in MPI 5.0, sections 12.2.1 and 12.2.3, with their defaults.
 const HINTS: [(&str, &str); 6] = [
     ("no_locks", "false"),
     ("accumulate_ordering", "rar,raw,war,waw"),
@@ -285,7 +285,8 @@ struct WindowShare {
     allocated: Option<usize>,
 }
 
-/// Allocates this member's record, and its memory if the window allocates that.
+/// Allocates this member's record in the window, and its memory if the window is of a flavor that allocates
+/// it.
 fn expose(
     guard: &mut Guard,
     comm: Handle,

@@ -111,7 +111,7 @@ impl Guard {
 }
 
 impl Among<'_> {
-    /// This process's rank among the members.
+    /// Returns this process's rank among the members.
     fn rank(&self, guard: &Guard) -> Result<u32> {
         match self {
             Among::Comm(comm) => Ok(guard.objects.comm(*comm)?.rank),

@@ -55,8 +55,8 @@ pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
 }
 
 impl Guard {
-    /// Makes a blocking call by slots. Returns false if a schedule must carry it out, because the slots are
-    /// not attached yet, or the counts are too long for them.
+    /// Carries out a blocking collective by slots. Returns false if a schedule must carry it out, because the
+    /// slots are not attached yet, or the counts are too long for them.
     #[inline(always)]
     pub(super) fn by_slots(
         &mut self,
@@ -122,7 +122,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Carries out one round, or the rest of the round that the fast path has started.
+    /// Carries out one round of a collective over slots, or the rest of the round that the fast path has
+    /// started.
     #[inline]
     fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
         let mut active = self.job().coll.start_round(set, call);
@@ -139,7 +140,8 @@ impl Guard {
         outcome
     }
 
-    /// Counts a call that slots would have taken. Attaches slots at call number `CALLS_BEFORE`.
+    /// Counts a collective that slots would have carried out. Attaches the comm's slots at call number
+    /// `CALLS_BEFORE`.
     #[cold]
     fn count_call(&mut self, comm: Handle, member: FlatMember) -> Result<()> {
         let FlatState::Counted(calls) = member.flat else { return Ok(()) };

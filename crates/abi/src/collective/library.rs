@@ -53,10 +53,9 @@ impl Guard {
         Ok(self.start_by_library(context, steps))
     }
 
-    /// Returns the steps of a persistent collective that the collective library carries out. Members may
-    /// start their requests in any order, so each request gets a communicator of its own, with the context
-    /// `context`. The communicator is made now, which waits for the other members, as an initialization may
-    /// (MPI 5.0, section 6.13).
+    /// Returns the steps of a persistent collective that the collective library carries out. Each request
+    /// gets a communicator of its own, since members may start requests in any order. Waits for the other
+    /// members to make that communicator, as an initialization may (MPI 5.0, section 6.13).
     ///
     /// Errors: a buffer is refused, or the communicator cannot be made.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {

@@ -37,7 +37,7 @@ pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
 /// A buffer with a count, a displacement in bytes and a datatype for each rank.
 pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
 
-/// The arguments that all reductions have.
+/// The arguments that all reductions have: both buffers, the datatype and the operator.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduced {
     pub sendbuf: Address,
@@ -224,7 +224,7 @@ impl Process {
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
-    /// Plans a scatter or scatterv. `input` is called only on the root.
+    /// Plans a scatter or scatterv. `input` is called only on the root, where its arguments are significant.
     #[inline(always)]
     fn scattering(
         &mut self,

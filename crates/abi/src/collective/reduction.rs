@@ -147,7 +147,7 @@ enum Participation {
     Receives,
 }
 
-/// The arguments of a reduction, and this rank's part in it.
+/// The arguments of a reduction, and whether this rank gives a vector, gets a result, or both.
 #[derive(Clone, Copy)]
 struct ReductionArguments<'a> {
     collective: Collective,
@@ -264,7 +264,7 @@ impl Process {
         Ok(Planned::new(comm, Call { root, in_place, reduction, commutative, ..call }))
     }
 
-    /// A buffer of `count` elements of a predefined contiguous type, with `bytes` bytes each.
+    /// Makes a buffer of `count` elements of a predefined contiguous datatype, with `bytes` bytes each.
     #[inline(always)]
     fn elements(&self, address: Address, count: i64, datatype: Handle, bytes: usize) -> Result<Buffer> {
         let bytes = (count as usize).checked_mul(bytes);

@@ -15,7 +15,7 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::{Counter, TimedOperation};
 
-/// The carrier of a call, and why it was chosen.
+/// The carrier that was chosen for a call, and why.
 struct Chosen {
     carrier: Carrier,
     why: Why,
@@ -27,9 +27,9 @@ struct Chosen {
 
 /// What a carrier has done with a call.
 enum StartedCall {
-    /// The call is over.
+    /// The carrier has completed the call.
     Over,
-    /// The call goes on.
+    /// The carrier has started the call, which goes on as this work.
     UnderWay(Work),
     /// A schedule must carry out the call. Slots and queues answer so, too, if they are not attached yet, or
     /// lack the space for a member's counts.
@@ -37,7 +37,7 @@ enum StartedCall {
 }
 
 impl Guard {
-    /// Makes a blocking collective.
+    /// Carries out a blocking collective, by the carrier that is chosen for it.
     #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Blocking)?;
@@ -109,7 +109,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Keeps a plan in a persistent request. Hints in the info have no effect.
+    /// Makes a persistent request that holds the planned collective. Hints in the info have no effect.
     pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Persistent)?;
         request.check()?;
@@ -123,7 +123,7 @@ impl Guard {
         self.enter_persistent(comm, recipe, request)
     }
 
-    /// Starts a call by its carrier.
+    /// Starts a call by the carrier that was chosen for it.
     #[inline(always)]
     fn start_by_carrier(&mut self, chosen: &Chosen, planned: &Planned) -> Result<StartedCall> {
         Ok(match chosen.carrier {

@@ -107,7 +107,7 @@ fn start(guard: &mut Guard) -> Result<()> {
     Ok(())
 }
 
-/// The `mpirun` that is installed with this library.
+/// Returns the path of the `mpirun` that is installed with this library, if there is one.
 fn beside_the_library() -> Option<PathBuf> {
     let mut facts = libc::Dl_info {
         dli_fname: std::ptr::null(),

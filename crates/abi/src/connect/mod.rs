@@ -19,7 +19,7 @@ use sys::Block;
 use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
-/// A port, from its name.
+/// A port, as read from its name.
 struct Port {
     /// The port's index in the job's table.
     index: usize,
@@ -49,7 +49,7 @@ impl Port {
     }
 }
 
-/// Whether a process is known to have ended.
+/// Whether this process knows that the process `peer` has ended.
 fn is_gone(segment: &Segment, peer: u32) -> bool {
     match segment.local(peer) {
         Some(rank) => matches!(segment.rank(rank).state(), State::Dead | State::Finalized),
@@ -212,7 +212,8 @@ pub(crate) fn connect(
     }
 }
 
-/// Exchanges ranks through a connected socket. Returns the connection's number and the other process.
+/// Exchanges ranks with another process through a connected socket. Returns the connection's number, and the
+/// other process's rank in the job.
 pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     let membership = guard.job().membership;
     let job = membership.segment.job();
@@ -254,7 +255,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     Ok((proposed.min(their_number), peer as u32))
 }
 
-/// Shows in this rank's page to which worlds the rank's comms lead.
+/// Stores in this rank's page the other worlds of which processes are in the rank's comms.
 pub(crate) fn publish(guard: &mut Guard) {
     let membership = guard.job().membership;
     let segment = membership.segment;

@@ -10,8 +10,8 @@ use datatype::check_op;
 use objects::{FlatState, Op};
 use schedule::algorithm::Collective;
 
-/// Makes the call if the other members' vectors arrive within a few looks. Otherwise it has published this
-/// member's vector, and the general path continues that round.
+/// Carries out the call if the other members' vectors arrive within a few looks. Otherwise returns None: the
+/// general path makes the call, or continues the round if this member's vector is already published.
 #[inline(always)]
 pub(crate) fn try_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     let (set, call) = process.flat_allreduce(comm, count, data)?;

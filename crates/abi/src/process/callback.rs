@@ -222,7 +222,7 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     })
 }
 
-/// Asks the program for the status of a generalized request. Returns the function's code.
+/// Calls the query function of a generalized request, which fills in `status`. Returns its code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
         // This variable is as large as the status of any shim.
@@ -291,9 +291,9 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
     })
 }
 
-/// Asks the program for the bytes of a basic type in its data representation.
+/// Asks the program how many bytes a basic type has in the program's data representation.
 ///
-/// Errors: the function's code.
+/// Errors: the code that the program's function returns.
 pub fn file_extent(
     guard: &mut Guard,
     user: &io::UserRepresentation,

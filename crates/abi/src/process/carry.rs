@@ -46,7 +46,7 @@ impl JobState {
     }
 }
 
-/// The most messages about windows that are received at a time; further ones wait at their senders.
+/// The most messages about windows that are received at a time. Further messages wait at their senders.
 const ARRIVING_MAX: usize = 16;
 
 impl Guard {
@@ -92,7 +92,8 @@ impl Guard {
         moved
     }
 
-    /// Sends at once what a collective that starts has for other hosts, since the rank may compute next.
+    /// Sends at once the messages to other hosts of a collective that has just started, since the rank may
+    /// compute next.
     pub(crate) fn send_edges_now(&mut self) {
         if self.job().shared.nodes.load(Ordering::Relaxed) > 1 {
             self.progress();

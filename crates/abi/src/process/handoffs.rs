@@ -9,7 +9,7 @@ use error::Result;
 use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use std::sync::Arc;
 
-/// The messages that executors move, under way.
+/// The messages under way whose bytes executors move.
 pub struct Handoffs {
     /// The fewest bytes of a message that may be offloaded to a proxy.
     pub(crate) bytes_min: u64,
@@ -27,7 +27,8 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    /// The state at the start of a job. A message that fits in one packet is never for an executor.
+    /// Makes the state at the start of a job. A message that fits in one packet is never moved by an
+    /// executor.
     pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
         let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
@@ -41,7 +42,7 @@ impl Handoffs {
 }
 
 impl JobState {
-    /// Whether a message of so many bytes may be for a proxy; such a message takes the general path.
+    /// Whether a message of so many bytes may be offloaded to a proxy. Such a message takes the general path.
     #[inline]
     pub(crate) fn may_offload(&self, bytes: usize) -> bool {
         bytes as u64 >= self.handoffs.bytes_min
@@ -153,7 +154,8 @@ fn message(
 }
 
 impl Guard {
-    /// Carries out `JobState::carry_handoffs`, and ends the job if it fails.
+    /// Starts and ends the messages that executors move (`JobState::carry_handoffs`). Ends the job if that
+    /// fails. Returns whether any started or ended.
     #[cold]
     pub(super) fn carry_messages(&mut self) -> bool {
         match self.job().carry_handoffs() {

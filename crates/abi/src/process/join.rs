@@ -98,7 +98,7 @@ impl Process {
         self.job().join_dpu()
     }
 
-    /// Opens the route to other hosts, if some of `peers` are there.
+    /// Opens the route to other hosts, if some of the processes `peers` are on other hosts.
     pub fn reach_hosts(&mut self, peers: &[u32]) -> Result<()> {
         let segment = self.job().membership.segment;
         if segment.has_nodes() && peers.iter().any(|peer| segment.local(*peer).is_none()) {

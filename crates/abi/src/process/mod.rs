@@ -47,9 +47,9 @@ pub(crate) use window::{Win, WindowAttributes};
 pub enum Departure {
     /// Other processes may still need this process.
     Needed,
-    /// The process has finalized, and has nothing left to do.
+    /// This process has finalized, and has nothing left to do.
     Arrived,
-    /// All processes of the job have finalized, and this one has left.
+    /// All processes of the job have finalized, and this process has left the job.
     Left,
 }
 
@@ -64,7 +64,7 @@ pub enum Phase {
     Finalized,
 }
 
-/// Everything this process knows.
+/// The state of this process, which the one lock guards.
 pub struct Process {
     /// Comms, datatypes, and so on. They exist before MPI_Init.
     pub objects: Objects,
@@ -144,7 +144,7 @@ pub struct JobState {
     pub operators: slab::Slab<Operator>,
     /// The addresses that MPI_Alloc_mem returned, and what MPI_Free_mem frees for each.
     pub memory: std::collections::HashMap<usize, Allocation>,
-    /// The cpus that this rank shares with others.
+    /// This rank's view of the cpus on which the ranks of its world wait.
     pub cpus: Cpus,
     /// Calls by which the program may poll a window, since the last `Guard::progress_after_polls`.
     window_polls: u32,

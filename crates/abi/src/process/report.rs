@@ -159,7 +159,7 @@ fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, 
     comms(&process.objects).find(|(_, comm)| comm.has_context(context))
 }
 
-/// The predefined comms and those that the program made.
+/// Returns the predefined comms, and the comms that the program made.
 pub(super) fn comms(objects: &Objects) -> impl Iterator<Item = (objects::Handle, &objects::Comm)> {
     let predefined = [COMM_WORLD, COMM_SELF].into_iter();
     let predefined = predefined.filter_map(|handle| Some((handle, objects.comm(handle).ok()?)));

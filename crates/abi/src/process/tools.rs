@@ -16,13 +16,13 @@ pub(crate) struct Tool {
     pub sessions: Slab<Slab<Pvar>>,
 }
 
-/// A performance variable in use. It counts from its start on.
+/// A handle of a performance variable. It counts from the time at which it is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,
-    /// What the variable counted until it was last stopped.
+    /// How much the handle had counted when it was last stopped.
     pub counted: u64,
-    /// The counter's value when the variable was started; None while it is stopped.
+    /// The counter's value when the handle was started. None while the handle is stopped.
     pub since: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Guard {
         self.tool.uses > 0
     }
 
-    /// The highest thread level of a tool.
+    /// Returns the highest thread level that a tool has asked for.
     pub(crate) fn tool_threads(&self) -> i32 {
         self.tool.thread_level
     }

@@ -270,7 +270,8 @@ impl Guard {
         }
     }
 
-    /// Shows what this process waits for, and answers `mpirun` with a report if it asked for one.
+    /// Shows in this rank's page what the process waits for, since when, and `remark`. Answers `mpirun` with
+    /// a report if it asked for one.
     #[cold]
     pub(crate) fn show(&mut self, since: u64, remark: &str) {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;

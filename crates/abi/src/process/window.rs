@@ -22,9 +22,9 @@ pub struct Win {
     pub info: Info,
     /// The memory that MPI_Win_free frees, if the library allocated it.
     pub allocated: Option<usize>,
-    /// The values of the predefined attributes.
+    /// The values of the window's predefined attributes.
     pub facts: Box<WindowAttributes>,
-    /// The open epochs, while tracing.
+    /// The open epochs of the window, if this process writes a trace and has opened one.
     pub epochs: Option<Box<Epochs>>,
 }
 
@@ -60,8 +60,8 @@ impl WindowAttributes {
 }
 
 impl Win {
-    /// The value of a predefined keyval: the base itself, or the address of another value (MPI 5.0, section
-    /// 12.2.6).
+    /// Returns the value of a predefined keyval: for MPI_WIN_BASE the base itself, else the address of the
+    /// value (MPI 5.0, section 12.2.6).
     pub fn predefined_attribute(&self, keyval: i32) -> usize {
         let facts = &*self.facts;
         match keyval {

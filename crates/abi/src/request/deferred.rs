@@ -20,10 +20,10 @@ const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 #[derive(Clone, Copy)]
 pub struct DeferredReceive {
     handle: Handle,
-    /// The comm whose error handler gets errors.
+    /// The comm whose error handler gets the receive's errors.
     pub comm: Handle,
     peer: u32,
-    /// The source in that comm.
+    /// The rank of the receive's source in `comm`.
     pub rank: i32,
 }
 

@@ -73,7 +73,8 @@ impl ImageShape {
         }
     }
 
-    /// The distance from the first byte of an image of `bytes` bytes to the address that the operator gets.
+    /// Returns the distance from the first byte of an image of `bytes` bytes to the address that the operator
+    /// gets.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != ImageForm::Gaps || bytes == 0 {
             return 0;
@@ -87,7 +88,8 @@ impl ImageShape {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
-    /// The offsets at which the images of blocks begin and end, one after the other.
+    /// Returns the offsets at which the images of blocks of `counts` elements begin and end, if they lie one
+    /// after the other.
     pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
         let mut at = 0;
         let ends = counts.iter().map(|count| {
@@ -101,7 +103,7 @@ impl ImageShape {
         self.layout.extent.unsigned_abs() as usize
     }
 
-    /// A buffer of the image's elements.
+    /// Makes a buffer of the `count` elements in the memory `image`.
     fn buffer(&self, image: Span, count: i64) -> Buffer {
         if self.form != ImageForm::Gaps {
             return Buffer::from(image);
@@ -133,7 +135,8 @@ pub struct Operator {
     pub op: UserOp,
     /// How elements lie in the memory on which the schedule works.
     pub shape: ImageShape,
-    /// The elements of each block, if each block is an image; empty if the vector is one image.
+    /// The number of elements in each block, if each block has an image of its own. Empty if the vector is
+    /// one image.
     pub counts: Vec<i64>,
 }
 

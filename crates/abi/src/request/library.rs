@@ -21,7 +21,7 @@ pub struct Communicators {
 type CommunicatorEntry = (Arc<Communicator>, Arc<Mutex<Exchange>>);
 
 impl Communicators {
-    /// Whether a comm has a communicator.
+    /// Whether the comm with the context `context` has a communicator of the library.
     pub(crate) fn has(&self, context: u64) -> bool {
         self.by_context.contains_key(&context)
     }
@@ -100,7 +100,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Names the communicator once all statements have arrived.
+    /// Gives the communicator its id once the statements of all ranks have arrived.
     fn poll(&mut self, coll: &mut Coll) {
         if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
             self.statement.ticket = None;

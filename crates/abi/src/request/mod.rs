@@ -175,11 +175,11 @@ impl ReceiveSource {
 
 /// What an MPI_Request names.
 pub struct Request {
-    /// The comm or file whose error handler gets errors; MPI_COMM_NULL if there is none.
+    /// The comm or file whose error handler gets the operation's errors. MPI_COMM_NULL if there is none.
     pub comm: Handle,
     /// The operation; None while a persistent request is not active.
     pub work: Option<Work>,
-    /// How a persistent request starts.
+    /// How the operation of a persistent request is started. None if the request is not persistent.
     pub recipe: Option<Box<Recipe>>,
 }
 

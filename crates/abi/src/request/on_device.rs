@@ -88,7 +88,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// The other ranks, from the next rank on, so that not all ranks read the same rank's memory at a time.
+    /// Returns the other ranks, from the next rank on, so that not all ranks read the same rank's memory at a
+    /// time.
     fn others(&self) -> impl Iterator<Item = usize> {
         let (rank, size) = (self.rank, self.pieces.len());
         (1..size).map(move |step| (rank + step) % size)
@@ -115,7 +116,7 @@ pub struct OnDevice {
     /// `share` lie in them.
     noted: Option<Block>,
     sums: Vec<MemoryNote>,
-    /// How many exchanges are over.
+    /// How many of the three exchanges are over.
     over: usize,
     error: Option<Error>,
     /// The record of the reduction, if operations are timed.

@@ -30,7 +30,7 @@ pub struct Partitioned {
     pub(crate) partitions: u32,
     /// The group in which the sender has its rank for the status.
     pub(crate) group: Arc<Group>,
-    /// The content of the heading, once it has left or arrived.
+    /// The content of the heading. Empty until the sender has sent it, or the receiver has received it.
     pub(crate) heading: OnceLock<Heading>,
     /// How many times the request was started. Sender and receiver count alike.
     pub(crate) starts: AtomicU32,
@@ -77,11 +77,12 @@ pub struct PartitionedStart {
     /// Whether each of the sender's partitions is ready (at the sender) or has arrived (at the receiver). The
     /// receiver's list is empty before the heading arrives.
     pub(crate) done: Vec<bool>,
-    /// How many partitions are not done; 1 at the receiver before the heading arrives.
+    /// How many partitions are not ready or have not arrived. At the receiver it is 1 before the heading
+    /// arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
-    /// Which partitions the trace has recorded as arrived; empty unless this is a receiver that traces.
+    /// Whether the trace has recorded each partition as arrived. Empty unless this is a receiver that traces.
     traced: Vec<bool>,
     /// What proxies have moved of the message, if operations are timed.
     carried: Option<Carried>,
@@ -292,7 +293,7 @@ impl PartitionedStart {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
 
-    /// What proxies have moved of the message so far.
+    /// Returns what proxies have moved of the message so far.
     pub(crate) fn carried(&self) -> Option<Carried> {
         self.carried
     }

@@ -18,7 +18,7 @@ use telemetry::Needs;
 #[derive(Clone, Copy)]
 pub(crate) struct TracedCollective {
     pub(crate) comm: Handle,
-    /// The bytes of the longer buffer.
+    /// The number of bytes in the longer of the two buffers.
     pub(crate) bytes: u64,
     pub(crate) collective: Collective,
     /// The root in the comm, where there is one.
@@ -50,7 +50,8 @@ pub struct Planned {
     pub comm: Handle,
     pub call: Call,
     pub imaged: Option<Box<Imaged>>,
-    /// Whether the two groups of an intercommunicator count as one.
+    /// Whether the two groups of an intercommunicator count as one group, as in exchanges of the library's
+    /// own.
     pub as_one: bool,
     /// The MPI function that made the collective persistent. Empty if it is not persistent.
     function: &'static str,
@@ -217,7 +218,7 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Starts the collective once all statements have arrived.
+    /// Starts the collective once the statements of all ranks have arrived.
     ///
     /// Errors: the statements disagree.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {

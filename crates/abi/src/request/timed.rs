@@ -55,7 +55,7 @@ impl Timed {
         Some(completion)
     }
 
-    /// Ends the record, if the message is over.
+    /// Ends the record of the message, which is over with this completion.
     pub(crate) fn over(&mut self, p2p: &mut P2p, completion: &Completion) {
         let Some(operation) = self.operation.take() else { return };
         let status = &completion.status;

@@ -46,7 +46,7 @@ pub enum Work {
     Enqueued(Arc<Enqueued>),
     /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Work>, Arc<StandIns>),
-    /// A send or a receive, if operations are timed.
+    /// A send or a receive, with its record, if operations are timed.
     Timed(Box<Timed>),
     /// A generalized request, whose operation is the program's own.
     Generalized {
@@ -65,7 +65,7 @@ pub struct LongMessage {
     pub(crate) ticket: Ticket,
     /// The source of a receive; None for a send.
     pub(crate) source: Option<ReceiveSource>,
-    /// What measures whether the rank computes while such messages move, if this message is measured.
+    /// The measurement of whether the rank computes while such messages move, if it is made on this message.
     pub(crate) measured: Option<coll::MeasuredMessage>,
 }
 
