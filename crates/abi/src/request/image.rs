@@ -142,8 +142,8 @@ pub struct Operator {
 
 impl Operator {
     /// Describes the first vector for the operator in memory of `bytes` bytes. The memory begins with the
-    /// block `block`, if it holds several. Returns the vector's bytes, the offset of its first element, and
-    /// its elements.
+    /// block `block`, if it holds several blocks. Returns the vector's bytes, the offset of its first
+    /// element, and its elements.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {

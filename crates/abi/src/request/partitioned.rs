@@ -88,7 +88,7 @@ pub struct PartitionedStart {
     carried: Option<Carried>,
 }
 
-/// What moves a partition that is under way. For an instance, its ticket and the partition's bytes.
+/// What moves a partition that is under way: a message, or an instance, with the bytes of the partition.
 #[derive(Clone, Copy)]
 enum Transfer {
     Message(Ticket),
