@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// The result of a started collective, once it has ended.
+/// The result of a collective that was started: empty until the collective has ended.
 #[derive(Clone, Debug, Default)]
 pub struct PendingResult(Arc<OnceLock<Result<()>>>);
 
@@ -21,7 +21,7 @@ impl PendingResult {
     }
 }
 
-/// One rank's member of a communicator.
+/// A communicator of the library as one rank has it. Its calls are made by a thread of its own.
 pub struct Communicator {
     shared: Arc<CommunicatorState>,
     thread: Option<JoinHandle<()>>,
@@ -43,15 +43,15 @@ struct CommunicatorState {
 
 #[derive(Default)]
 struct CallQueue {
-    /// The communicator's id, or why it cannot be made.
+    /// The communicator's id, or the error why there is none. None until `identify` is called.
     id: Option<Result<Id>>,
     jobs: VecDeque<(Vec<LibraryStep>, PendingResult)>,
     stopped: bool,
 }
 
-/// How long the thread sleeps between polls of an operation under way.
+/// How long the communicator's thread sleeps between two polls of an operation under way.
 const POLL_PAUSE: Duration = Duration::from_micros(50);
-/// The number of polls before the first sleep.
+/// How often the communicator's thread polls an operation before it first sleeps.
 const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {
@@ -135,7 +135,8 @@ impl CommunicatorState {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `ready` finds something in the queue; None once `leave` was called and no job remains.
+    /// Waits until `ready` finds something in the queue, and returns it. None once `leave` was called and no
+    /// job remains.
     fn next<T>(&self, mut ready: impl FnMut(&mut CallQueue) -> Option<T>) -> Option<T> {
         let mut queue = self.queue();
         loop {
@@ -206,7 +207,8 @@ impl CommunicatorState {
         }
     }
 
-    /// Makes an exchange by one call, which takes the bytes for and from all ranks in the order of the ranks.
+    /// Makes an exchange by one call of the library, for which the bytes of all ranks lie in the order of the
+    /// ranks.
     fn exchange(&self, sends: &[ExchangePart], recvs: &[ExchangePart], member: &Membership) -> Result<()> {
         let counts = |messages: &[ExchangePart]| {
             let mut counts = vec![0; self.size as usize];

@@ -8,14 +8,14 @@ use crate::step::{self, ExchangePart, LibraryStep};
 use error::{Class, Error, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// The kind of memory that a library's calls take.
+/// The kinds of memory whose addresses a library may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     Host,
     Device,
 }
 
-/// A family of libraries: how its functions differ from those of the other.
+/// A family of libraries, `nccl` or `oneccl`: how its functions differ from the other family's.
 struct Family {
     prefix: &'static str,
     id_bytes: usize,
@@ -45,7 +45,7 @@ const ONECCL: Family = Family {
     in_any_order: false,
 };
 
-/// The files of each library, by the name that the user gives.
+/// For each name of a library that the user may give, the files under which installations have it.
 const FILES: [(&str, &[&str]); 4] = [
     ("nccl", &["libnccl.so.2", "libnccl.so"]),
     ("rccl", &["librccl.so.1", "librccl.so"]),
@@ -53,22 +53,23 @@ const FILES: [(&str, &[&str]); 4] = [
     ("oneccl", &["libccl.so.2"]),
 ];
 
-/// A communicator of the library.
+/// The library's own pointer to a communicator (ncclComm_t).
 type Raw = *mut c_void;
-/// The handle of a stream of the device; 0 if calls take host memory.
+/// The handle of a device's stream, on which the library works; 0 if its calls take host memory.
 type StreamHandle = usize;
 type KindNumber = c_int;
 type OpNumber = c_int;
 
-/// A rank of a communicator, and the stream on which it makes its calls: a call only enqueues work on it.
+/// This rank's place in a communicator, and the device's stream on which its calls enqueue their work.
 pub(crate) struct Membership {
     raw: Raw,
     handle: StreamHandle,
+    /// The stream with this handle. None if the library takes host memory.
     stream: Option<device::Stream>,
 }
 
 impl Membership {
-    /// Makes a member that has not joined yet.
+    /// Makes a membership that has a stream, but has not joined a communicator yet.
     fn new(memory: MemoryKind) -> Result<Membership> {
         let (handle, stream) = match memory {
             MemoryKind::Host => (0, None),
@@ -109,7 +110,7 @@ enum Init {
     Oneccl(unsafe extern "C" fn(*mut Raw, usize, Bytes<4096>, c_int) -> c_int),
 }
 
-/// A loaded library.
+/// A collective library that is loaded, with its functions.
 pub struct Library {
     family: &'static Family,
     file: String,
@@ -232,7 +233,7 @@ impl Library {
         })
     }
 
-    /// The kind of memory that its calls take.
+    /// Returns the kind of memory that the library's calls take.
     pub fn memory(&self) -> MemoryKind {
         self.family.memory
     }
@@ -248,7 +249,7 @@ impl Library {
         (&self.file, self.version)
     }
 
-    /// The bytes of an `Id`.
+    /// The length of an `Id` of this library, in bytes.
     pub fn id_bytes(&self) -> usize {
         self.family.id_bytes
     }
@@ -278,7 +279,7 @@ impl Library {
         Ok(member)
     }
 
-    /// Starts one step.
+    /// Starts one step on the member's stream.
     ///
     /// Errors: those of the library.
     ///
@@ -339,7 +340,8 @@ impl Library {
         self.check(name, code, raw)
     }
 
-    /// Whether an exchange is made by one call of all ranks (`exchange`); else it is a step like others.
+    /// Whether `LibraryStep::Exchange` must be made by `exchange`, in one call of all ranks, and not by
+    /// `start`.
     pub(crate) fn exchanges_at_once(&self) -> bool {
         self.all_to_all_v.is_some()
     }

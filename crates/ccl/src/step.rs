@@ -70,7 +70,7 @@ pub enum LibraryStep {
     },
 }
 
-/// A message of an exchange.
+/// A message that an exchange sends to a rank or receives from it.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangePart {
     pub peer: u32,

@@ -13,17 +13,17 @@ use std::path::Path;
 type Code = c_int;
 type CompilerProgram = *mut c_void;
 
-/// The differences between the two compilers.
+/// The differences between the two compilers, NVRTC and hipRTC.
 #[derive(Debug)]
 pub struct Dialect {
-    /// The compiler's name in sentences.
+    /// The name of the compiler in error messages.
     pub name: &'static str,
-    /// The names under which installations have its library.
+    /// The file names under which installations have the compiler's library.
     pub files: &'static [&'static str],
     prefix: &'static str,
-    /// The word for its output in the names of its functions.
+    /// The word that stands for the compiled code in the names of its functions: `PTX` in `nvrtcGetPTX`.
     made: &'static str,
-    /// The option that names the device, if the compiler needs one.
+    /// The option that names the architecture. None if the compiler takes that of the current device.
     target: Option<&'static str>,
     options: &'static [&'static CStr],
 }
@@ -50,7 +50,7 @@ pub const HIPRTC: Dialect = Dialect {
     options: &[c"-ffp-contract=off"],
 };
 
-/// A loaded compiler.
+/// A compiler whose library is loaded, with its functions.
 pub struct Compiler {
     dialect: &'static Dialect,
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Code,
@@ -170,7 +170,7 @@ impl Compiler {
     }
 }
 
-/// The bytes that `get` stores for a program: a text with its zero byte, or code.
+/// Returns the bytes that `get` stores for a program: a log with its zero byte, or the compiled code.
 ///
 /// # Safety
 /// `bytes` must store how many bytes `get` writes.
@@ -188,22 +188,22 @@ unsafe fn bytes_of(
     made
 }
 
-/// The check word that stands before the output in a file of the cache.
+/// The hash of compiled code, which stands before the code in a file of the cache.
 fn check_word(made: &[u8]) -> [u8; 8] {
     let mut hash = DefaultHasher::new();
     made.hash(&mut hash);
     hash.finish().to_ne_bytes()
 }
 
-/// The output in a file of the cache, if the file is whole.
+/// Reads the compiled code in a file of the cache. None if there is no such file, or it is not whole.
 fn cached(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = fs::read(file).ok()?;
     let made = bytes.split_off(8.min(bytes.len()));
     (bytes == check_word(&made)).then_some(made)
 }
 
-/// Stores output in the cache: writes a file of this process and renames it once it is whole, since other
-/// processes may do the same.
+/// Stores compiled code in the cache: writes a file of this process and renames it once it is whole, since
+/// other processes may store the same code.
 fn store(file: &Path, made: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

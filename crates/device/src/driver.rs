@@ -22,12 +22,12 @@ use sys::Span;
 type Code = c_int;
 type Context = *mut c_void;
 
-/// CUipcMemHandle.
+/// CUDA's CUipcMemHandle, by which another process opens an allocation.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct IpcHandle([u64; 8]);
 
-/// CUpointer_attribute.
+/// Values of CUDA's CUpointer_attribute: what a driver may be asked about an address.
 const CONTEXT: c_uint = 1;
 const MEMORY_TYPE: c_uint = 2;
 const BUFFER_NUMBER: c_uint = 7;
@@ -35,23 +35,24 @@ const IS_MANAGED: c_uint = 8;
 const DEVICE_ORDINAL: c_uint = 9;
 const RANGE_START: c_uint = 11;
 const RANGE_BYTES: c_uint = 12;
-/// CUdevice_attribute.
+/// Values of CUDA's CUdevice_attribute: what a driver may be asked about a device.
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
-/// CU_MEMORYTYPE_DEVICE.
+/// CUDA's CU_MEMORYTYPE_DEVICE: the address is device memory.
 const ON_DEVICE: c_uint = 2;
-/// CU_STREAM_NON_BLOCKING.
+/// CUDA's CU_STREAM_NON_BLOCKING: the stream does not wait for the default stream.
 const NON_BLOCKING: c_uint = 1;
-/// CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP.
+/// CUDA's CU_MEMHOSTALLOC_PORTABLE: pinned memory counts as pinned in all contexts.
 const PORTABLE: c_uint = 1;
+/// CUDA's CU_MEMHOSTALLOC_DEVICEMAP: the device can access pinned memory.
 const MAPPED: c_uint = 2;
-/// CUDA_ERROR_NOT_READY.
+/// CUDA_ERROR_NOT_READY, which asking a stream returns while it has work.
 const NOT_READY: Code = 600;
-/// hipMemcpyDefault.
+/// HIP's hipMemcpyDefault: the addresses say in which direction a copy goes.
 const COPY_DEFAULT: c_int = 4;
-/// CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS.
+/// CUDA's CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, which opening another process's memory demands.
 const LAZY_PEER_ACCESS: c_uint = 1;
-/// CU_STREAM_WAIT_VALUE_GEQ.
+/// CUDA's CU_STREAM_WAIT_VALUE_GEQ: a stream waits until a word is at least a value.
 const GREATER_OR_EQUAL: c_uint = 0;
 
 /// The type of cuLaunchKernel: the kernel; blocks and threads in x, y, z; shared bytes; the stream; arguments
@@ -70,22 +71,23 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// The kernels of `kernel.rs` in a context.
+/// The kernels of `kernel.rs` as they were loaded into one context.
 struct Kernels {
     module: usize,
-    /// The kernels that have been used, by name.
+    /// The handles of the kernels that have been used, by the kernels' names.
     functions: BTreeMap<CString, usize>,
-    /// The address and length of memory for packed bytes and strips.
+    /// The address and the length of device memory that launches use for packed bytes and strips.
     scratch: (usize, usize),
 }
 
-/// The function cuMemcpyAsync: the number of bytes, the direction (HIP only), the stream.
+/// The function cuMemcpyAsync. Its arguments: to, from, the number of bytes, the direction (HIP only), the
+/// stream.
 enum CopyAsync {
     Cuda(unsafe extern "C" fn(u64, u64, usize, usize) -> Code),
     Hip(unsafe extern "C" fn(u64, u64, usize, c_int, usize) -> Code),
 }
 
-/// The functions for MPI operations in streams. HIP's counterparts need memory of a special kind.
+/// The driver's functions for MPI operations in streams. HIP's counterparts need memory of a special kind.
 struct StreamOrdering {
     write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
     wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
@@ -112,7 +114,7 @@ pub struct Driver {
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
     ordering: Option<StreamOrdering>,
-    /// The stream of this crate's copies in each context.
+    /// For each context, the stream on which this crate copies.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
@@ -124,26 +126,26 @@ pub struct Driver {
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
     launch: LaunchKernel,
-    /// The kernels by context; None if they cannot be compiled.
+    /// For each context, the kernels that were loaded into it. None if they cannot be compiled.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
-    /// The folder of compiled kernels.
+    /// The folder that keeps compiled kernels. None to keep none.
     cache: Option<PathBuf>,
-    /// Opened allocations of other processes, by process and address there: number, and address here.
+    /// The opened allocations of other processes. The key is the process and the address there; the value is
+    /// the allocation's number there and its address here.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
     /// The library that contains these functions; the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
-/// The differences between CUDA's driver and HIP's runtime. Most functions of HIP have the arguments of
-/// CUDA's.
+/// The differences between CUDA's driver and HIP's runtime, whose functions mostly have the same arguments.
 pub(crate) struct Api {
     pub name: &'static str,
-    /// The names under which installations have its library.
+    /// The file names under which installations have the driver's library.
     files: &'static [&'static str],
     needed: &'static str,
-    /// The programs' name for the type of streams.
+    /// The name of the type of streams in programs, such as `cudaStream_t`.
     pub stream_kind: &'static str,
-    /// The first word of a note (`export.rs`).
+    /// The first word of a note (`export.rs`), which says that this driver exported the memory.
     pub note: u64,
     compiler: &'static Dialect,
     is_hip: bool,
@@ -183,7 +185,7 @@ const RENAMED: [(&str, &str); 8] = [
 ];
 
 impl Api {
-    /// The library's name of the function that CUDA's driver calls `cuda`, with its version.
+    /// The name that this library has for CUDA's driver function `cuda` (given with its version suffix).
     fn function(&self, cuda: &str) -> String {
         if !self.is_hip {
             return cuda.into();
@@ -356,7 +358,8 @@ impl Driver {
         self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
     }
 
-    /// The stream for copies in the current context.
+    /// Returns the stream on which this crate copies in `context`, which is current. Makes it at the first
+    /// use.
     fn own_stream(&self, context: Context) -> Result<usize> {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stream) = own.get(&context.addr()) {
@@ -374,7 +377,7 @@ impl Driver {
         Ok(stream)
     }
 
-    /// The context of the calling thread; if it has none, the primary context of the first device.
+    /// Returns the calling thread's context; if it has none, the primary context of the first device.
     pub(crate) fn context(&self) -> Result<usize> {
         let mut context = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
@@ -415,7 +418,7 @@ impl Driver {
         self.check("cuMemFree", unsafe { (self.free)(address as u64) })
     }
 
-    /// An attribute of an address; None if the driver does not know the address.
+    /// Asks the driver for an attribute of an address. None if the driver does not know the address.
     fn attribute_of<T: Default>(&self, attribute: c_uint, address: usize) -> Option<T> {
         let mut value = T::default();
         // SAFETY: the caller names the type that cuda.h gives the attribute.
@@ -440,8 +443,8 @@ impl Driver {
         Ok(CurrentContext { driver: self, context })
     }
 
-    /// The primary context of a device, which the program's runtime uses, too. It is retained for the life of
-    /// the process.
+    /// Returns the primary context of a device, which the program's runtime uses, too, and retains it for the
+    /// life of the process.
     fn primary_of(&self, ordinal: c_int) -> Result<Context> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: it stores one number.
@@ -472,9 +475,9 @@ impl Driver {
 
 // Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// The words by which another process opens memory of this one: the process, the offset in the
+    /// Makes the words of a note by which another process opens `span`: this process, the offset in the
     /// allocation, the allocation's number, handle and address. None if the driver does not export the
-    /// memory, such as memory of pools.
+    /// memory, as for pools.
     pub(crate) fn export(&self, span: Span) -> Option<export::NoteWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
         let number = self.attribute_of::<u64>(BUFFER_NUMBER, span.address())?;
@@ -491,8 +494,8 @@ impl Driver {
         Some(words)
     }
 
-    /// Opens memory that another process exported. An allocation stays open until its process exports another
-    /// one at the same address.
+    /// Opens the memory that another process described in `words`. The allocation stays open until its
+    /// process exports another one at the same address.
     pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
@@ -522,7 +525,7 @@ impl Driver {
     }
 }
 
-/// A context that is current until this is dropped.
+/// A guard: while it lives, its context is current in this thread.
 struct CurrentContext<'a> {
     driver: &'a Driver,
     context: Context,
@@ -540,7 +543,7 @@ impl Drop for CurrentContext<'_> {
 mod tests {
     use super::*;
 
-    /// The error of `load` if the driver's file is `file`.
+    /// Returns the error message of `load` when `file` is the only file of the driver.
     fn said(api: &Api, file: &'static str) -> String {
         let files: &'static [&'static str] = Box::leak(Box::new([file]));
         let api: &'static Api = Box::leak(Box::new(Api { files, ..*api }));

@@ -12,18 +12,18 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// The words of a note: the backend, the number of bytes, and the words that the backend needs to open the
-/// memory.
+/// The number of words of a note: one names the backend, one is the number of bytes, and the others are what
+/// the backend needs to open the memory.
 pub const NOTE_WORDS: usize = 16;
 pub(crate) type NoteWords = [u64; NOTE_WORDS - 2];
 
-/// A stand-in and the device memory for which it stands.
+/// A stand-in of host memory, and the device memory of the user (`user`) for which it stands.
 struct StandIn {
     stand_in: Span,
     user: Span,
     /// Whether the memory is exported to the receiver of a message; false for a receive.
     is_exported: bool,
-    /// How many bytes, from the first on, went directly to the device memory.
+    /// How many bytes of the message, from its first on, were copied directly to the device memory.
     direct_bytes: usize,
 }
 
@@ -34,12 +34,13 @@ fn entries() -> MutexGuard<'static, BTreeMap<usize, StandIn>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Enters a stand-in of a send (`is_exported`) or of a receive.
+/// Adds a stand-in of a send (`is_exported`) or of a receive to `ENTRIES`.
 fn enter(stand_in: Span, user: Span, is_exported: bool) {
     entries().insert(stand_in.address(), StandIn { stand_in, user, is_exported, direct_bytes: 0 });
 }
 
-/// Writes the note into a stand-in and enters it. False if the stand-in is too short for a note.
+/// Writes a note about the device memory `user` into its stand-in, and adds that to `ENTRIES`. Returns false
+/// if the stand-in is too short for a note.
 pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) -> bool {
     if stand_in.bytes() < NOTE_WORDS * 8 {
         return false;
@@ -68,18 +69,18 @@ pub(crate) fn revoke(address: usize) -> Option<(Span, Span)> {
     entries().remove(&address).map(|entry| (entry.stand_in, entry.user))
 }
 
-/// Enters a stand-in of a receive: until `withdraw`, exported bytes for it go directly to `user`.
+/// Adds a stand-in of a receive: until `withdraw`, exported bytes that arrive for it go directly to `user`.
 pub fn expect(stand_in: Span, user: Span) {
     enter(stand_in, user, false);
 }
 
-/// How many bytes, from the first on, went directly to the device memory of the stand-in at `address`. Resets
-/// the count for the next message.
+/// Returns how many bytes, from the first on, went directly to the device memory of the stand-in at
+/// `address`, and resets that count for the next message.
 pub fn take_direct_bytes(address: usize) -> usize {
     entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.direct_bytes))
 }
 
-/// Ends an export of `crate::export` or an `expect`.
+/// Removes the entry of the stand-in at `address`, which `crate::export` or `expect` has added.
 pub fn withdraw(address: usize) {
     entries().remove(&address);
 }

@@ -8,7 +8,7 @@
 use datatype::{Basic, PredefinedOp};
 use std::ffi::{CStr, CString};
 
-/// Pieces of equal length at equal distances in the program's memory. kernels.cu has the same struct.
+/// Pieces of memory of equal length at equal distances, which a kernel packs. kernels.cu has the same struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strip {
@@ -16,7 +16,7 @@ pub struct Strip {
     pub address: usize,
     /// The distance from one piece to the next, in bytes.
     pub stride: i64,
-    /// The bytes of a piece.
+    /// The length of a piece in bytes.
     pub bytes: usize,
     /// The number of pieces.
     pub repeat: usize,
@@ -24,7 +24,7 @@ pub struct Strip {
     pub at: usize,
 }
 
-/// The source of all kernels.
+/// The source code of all kernels, for the run-time compiler.
 pub const SOURCE: &CStr =
     match CStr::from_bytes_with_nul(concat!(include_str!("kernels.cu"), "\0").as_bytes()) {
         Ok(source) => source,
@@ -38,7 +38,8 @@ pub(crate) const MOVE: &CStr = c"outboard_move";
 /// The number of threads of a block.
 pub(crate) const BLOCK: u32 = 256;
 
-/// The division of a move: blocks in x and y, and threads for a piece.
+/// Decides how a launch of `MOVE` is divided. Returns the blocks in x, the blocks in y, and the threads for a
+/// piece.
 pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     let pieces: usize = strips.iter().map(|strip| strip.repeat).sum();
     let bytes: usize = strips.iter().map(|strip| strip.repeat * strip.bytes).sum();
@@ -88,8 +89,8 @@ impl KernelReduction {
         Some(CString::new(format!("outboard_{op}_{element_name}")).expect("it has no zero byte"))
     }
 
-    /// The offset of a pair's index (0 for other types), and the bytes of an element without padding at its
-    /// end.
+    /// Returns the offset of the index in a pair (0 for other types), and the length of an element without
+    /// padding at its end.
     pub(crate) fn element(&self) -> (usize, usize) {
         match self.basic.pair() {
             Some((value, index)) => {
@@ -100,17 +101,17 @@ impl KernelReduction {
         }
     }
 
-    /// The bytes from the first element's first byte to the last element's last byte.
+    /// The length in bytes from the first element's first byte to the last element's last byte.
     pub(crate) fn bytes(&self) -> usize {
         self.count.checked_sub(1).map_or(0, |others| others * self.stride + self.element().1)
     }
 
-    /// Whether the elements are aligned, as a device needs them.
+    /// Whether the elements at `left` and `into` are aligned as a device needs them.
     pub(crate) fn is_aligned(&self, left: usize, into: usize) -> bool {
         (left | into | self.stride).is_multiple_of(self.basic.align())
     }
 
-    /// The number of blocks of its launch.
+    /// The number of blocks in which the reduction's kernel is launched.
     pub(crate) fn blocks(&self) -> u32 {
         (self.count * self.basic.size()).div_ceil(16 * BLOCK as usize).clamp(1, 4096) as u32
     }

@@ -47,7 +47,7 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a note (`export.rs`).
+/// The first word of a note (`export.rs`) about sentinel memory.
 const NOTE_OF_SENTINEL: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
@@ -214,7 +214,8 @@ pub fn reduce(reduction: KernelReduction, left: usize, into: usize) -> Result<bo
     }
 }
 
-/// The calling thread's device, for `adopt` in another thread. Only CUDA has a device for each thread.
+/// Returns the calling thread's device, to be passed to `adopt` in another thread. Only CUDA has a device for
+/// each thread.
 pub fn context() -> Result<usize> {
     match BACKEND.get() {
         Some(Backend::Driver(driver)) => driver.context(),
@@ -303,7 +304,7 @@ pub fn create_stream() -> Result<usize> {
     }
 }
 
-/// The stream with a handle that `create_stream` returned.
+/// Returns the stream whose handle `create_stream` has returned.
 pub fn created_stream(handle: usize) -> Result<Stream> {
     stream(stream_kind().unwrap_or("none"), handle)
 }

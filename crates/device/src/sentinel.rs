@@ -31,16 +31,16 @@ pub struct Sentinel {
     seed: u64,
     /// The stream that runs kernels, started with the first kernel.
     kernels: OnceLock<Arc<SentinelStream>>,
-    /// Maps of other processes' device memory, by process and inode.
+    /// The addresses at which other processes' device memory is mapped here, by process and inode.
     opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
 
-/// The allocations of device memory.
+/// The allocations of device memory: each has its address and length.
 #[derive(Default)]
 struct Allocations {
     used: usize,
     live: BTreeMap<usize, usize>,
-    /// Allocations that the CPU may access now.
+    /// The addresses of the allocations that `set_open` has opened to the CPU.
     open: BTreeSet<usize>,
     freed: BTreeMap<usize, usize>,
 }
@@ -98,7 +98,8 @@ impl Sentinel {
         Ok(())
     }
 
-    /// The same bytes at addresses that this file can access.
+    /// Returns the bytes of `span` at addresses that this file can access; `span` itself if it is host
+    /// memory.
     fn inside(&self, span: Span) -> Result<Span> {
         match self.offset(span.address()) {
             Some(offset) if self.holds(span.address(), span.bytes())? => {
@@ -172,8 +173,8 @@ impl Sentinel {
 
 // Memory of other processes (`export.rs`).
 impl Sentinel {
-    /// The words by which another process opens memory of this one: process, number and inode of the memfd,
-    /// offset.
+    /// Makes the words of a note by which another process opens `span`: this process, the memfd's number and
+    /// inode, the offset. None if `span` is not device memory.
     pub(crate) fn export(&self, span: Span) -> Result<Option<export::NoteWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
@@ -185,7 +186,7 @@ impl Sentinel {
         Ok(Some(words))
     }
 
-    /// Opens memory that another process exported.
+    /// Maps the memory that another process described in `words`, at most once, and returns the span.
     pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
@@ -303,7 +304,7 @@ impl Sentinel {
     }
 }
 
-/// The work of a reduction's kernel.
+/// Does what a kernel does for a reduction: combines each element at `left` with that at `into`.
 fn combine(reduction: KernelReduction, left: Span, into: Span) {
     let KernelReduction { op, basic, count, stride } = reduction;
     if stride == basic.size() {

@@ -16,7 +16,7 @@ use sys::Span;
 pub enum Stream {
     /// A driver's stream, by its handle.
     Driver(&'static Driver, usize),
-    /// A worker thread.
+    /// A stream of the test backend: a worker thread.
     Sentinel(&'static Sentinel, Arc<SentinelStream>),
 }
 

@@ -9,17 +9,18 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The integers that Fortran has stored, each once: comms that are copies of each other share a pointer.
+/// The integers that Fortran has stored as attributes, by value, each in memory whose address C gets. Equal
+/// integers share one address.
 static STORED: LazyLock<Mutex<HashMap<i64, Box<i64>>>> = LazyLock::new(Mutex::default);
 
-/// C's value for Fortran's.
+/// Returns C's form of the value of an attribute that Fortran stores: a pointer to the integer.
 pub fn store(value: i64) -> *mut c_void {
     let mut stored = STORED.lock().unwrap_or_else(PoisonError::into_inner);
     let place = stored.entry(value).or_insert_with(|| Box::new(value));
     (&raw mut **place).cast()
 }
 
-/// Fortran's value for C's.
+/// Returns Fortran's form of the value of an attribute, which is `pointer` in C.
 pub fn load(keyval: c_int, pointer: *mut c_void) -> i64 {
     if POINT_TO_INT.contains(&keyval) {
         // SAFETY: these attributes are pointers to int (MPI 5.0, sections 9.1.2 and 12.2.6).
@@ -32,14 +33,16 @@ pub fn load(keyval: c_int, pointer: *mut c_void) -> i64 {
     unpack(pointer)
 }
 
-/// Fortran's value for C's, of an attribute that is not predefined.
+/// Returns Fortran's form of the value of an attribute that is not predefined: the integer that Fortran
+/// stored, or the address that C stored.
 pub fn unpack(pointer: *mut c_void) -> i64 {
     let stored = STORED.lock().unwrap_or_else(PoisonError::into_inner);
     let ours = stored.values().find(|place| std::ptr::eq(&raw const ***place, pointer.cast()));
     ours.map_or(pointer.addr() as i64, |place| **place)
 }
 
-/// C's key for Fortran's: in MPICH, Fortran's keys of predefined attributes are C's plus 1.
+/// Returns C's number of a key. In MPICH, Fortran's numbers of the keys of predefined attributes are C's plus
+/// 1.
 pub fn key(keyval: c_int) -> c_int {
     const PREDEFINED: [c_int; 2] = [0x6440_0000, 0x6600_0000];
     let is_fortran = cfg!(mpich) && PREDEFINED.contains(&(keyval & !0xff)) && keyval & 1 == 0;

@@ -36,18 +36,18 @@ procedures! {
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// The size of a variable's element in bytes.
+    /// MPI_SIZEOF: stores the size of a variable's element in bytes.
     sizeof(variable: &Descriptor, size: &mut i32, ierror: *mut i32)
     as MPI_Sizeof_fts MPI_Sizeof_f08ts {
         *size = variable.element_bytes as i32;
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// Does nothing: the compiler must only see a call.
+    /// MPI_F_SYNC_REG: does nothing, since the compiler must only see a call that could change the buffer.
     sync_reg(_buffer: *const c_void)
     as mpi_f_sync_reg_ pmpi_f_sync_reg_ MPI_F_sync_reg_f08ts PMPI_F_sync_reg_f08ts {}
 
-    /// Deprecated: stores an attribute that is an INTEGER.
+    /// MPI_ATTR_PUT (deprecated): stores an attribute of a comm that is an INTEGER.
     attr_put(comm: &i32, keyval: &i32, value: &i32, ierror: *mut i32) as mpi_attr_put_ pmpi_attr_put_ {
         // SAFETY: C takes every number.
         let comm = unsafe { c::MPI_Comm_fromint(*comm) };
@@ -56,7 +56,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// Deprecated: reads such an attribute.
+    /// MPI_ATTR_GET (deprecated): reads an attribute of a comm that is an INTEGER.
     attr_get(comm: &i32, keyval: &i32, value: &mut i32, flag: &mut i32, ierror: *mut i32)
     as mpi_attr_get_ pmpi_attr_get_ {
         let (mut pointer, mut found) = (std::ptr::null_mut::<c_void>(), 0);
@@ -72,7 +72,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// Deprecated: MPI_Comm_delete_attr.
+    /// MPI_ATTR_DELETE (deprecated): does what MPI_Comm_delete_attr does.
     attr_delete(comm: &i32, keyval: &i32, ierror: *mut i32) as mpi_attr_delete_ pmpi_attr_delete_ {
         // SAFETY: C takes every number.
         let comm = unsafe { c::MPI_Comm_fromint(*comm) };
@@ -81,7 +81,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// Deprecated: MPI_Comm_create_keyval with procedures whose values are INTEGERs.
+    /// MPI_KEYVAL_CREATE (deprecated): MPI_Comm_create_keyval for attributes that are INTEGERs.
     keyval_create(copy: usize, delete: usize, keyval: &mut i32, state: &i32, ierror: *mut i32)
     as mpi_keyval_create_ pmpi_keyval_create_ {
         let state = callback::narrow_state(&[copy, delete], *state);
@@ -97,21 +97,21 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// Deprecated: MPI_Comm_free_keyval.
+    /// MPI_KEYVAL_FREE (deprecated): does what MPI_Comm_free_keyval does.
     keyval_free(keyval: &mut i32, ierror: *mut i32) as mpi_keyval_free_ pmpi_keyval_free_ {
         // SAFETY: C checks the key.
         let code = unsafe { c::MPI_Comm_free_keyval(keyval) };
         fault::end(ierror, code);
     }
 
-    /// The predefined procedure of MPI_KEYVAL_CREATE that copies nothing.
+    /// MPI_NULL_COPY_FN: the predefined copy procedure of MPI_KEYVAL_CREATE that copies nothing.
     null_copy(_a: &i32, _b: &i32, _c: &i32, _old: &i32, _new: *mut i32, flag: &mut i32, code: &mut i32)
     as mpi_null_copy_fn_ {
         *flag = 0;
         *code = c::SUCCESS;
     }
 
-    /// The predefined procedure that copies the value.
+    /// MPI_DUP_FN: the predefined copy procedure of MPI_KEYVAL_CREATE that copies the value.
     dup(_a: &i32, _b: &i32, _c: &i32, old: &i32, new: &mut i32, flag: &mut i32, code: &mut i32)
     as mpi_dup_fn_ {
         *new = *old;
@@ -119,7 +119,7 @@ procedures! {
         *code = c::SUCCESS;
     }
 
-    /// The predefined procedure for deleting.
+    /// MPI_NULL_DELETE_FN: the predefined delete procedure of MPI_KEYVAL_CREATE, which does nothing.
     null_delete(_a: &i32, _b: &i32, _value: &i32, _state: &i32, code: &mut i32) as mpi_null_delete_fn_ {
         *code = c::SUCCESS;
     }
@@ -129,7 +129,7 @@ procedures! {
 names!(status_copy (from: &[i32; c::STATUS_INTS], to: &mut [i32; c::STATUS_INTS], ierror: *mut i32)
     __mpi_f08_types_MOD_mpi_status_f2f08 __mpi_f08_types_MOD_mpi_status_f082f);
 
-/// The operators `==` and `/=` of each handle type.
+/// Exports the functions of the operators `==` and `/=` on handles, two for each type of handle.
 macro_rules! comparisons {
     ($($equal:ident $unequal:ident)*) => { $(
         #[doc = "Whether two handles are the same."]

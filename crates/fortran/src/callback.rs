@@ -12,12 +12,12 @@ use std::mem::transmute;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The state of C's callbacks.
+/// The state that C passes to its callbacks: the Fortran procedures to call, and the state that Fortran gave.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallbackRecord {
     procedures: [usize; 3],
     state: i64,
-    /// Whether it is of the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
+    /// Whether the procedures were given to the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
     narrow: bool,
 }
 
@@ -31,12 +31,13 @@ fn record(procedures: &[usize], state: i64, narrow: bool) -> *mut c_void {
     (&raw mut **place).cast()
 }
 
-/// The state for C's callbacks that stand for `procedures`.
+/// Makes the state for C's callbacks that call the Fortran procedures `procedures` with `state`.
 pub fn state(procedures: &[usize], state: i64) -> *mut c_void {
     record(procedures, state, false)
 }
 
-/// The state for MPI_KEYVAL_CREATE.
+/// Makes the state for C's callbacks that call procedures of MPI_KEYVAL_CREATE, whose attributes are
+/// INTEGERs.
 pub fn narrow_state(procedures: &[usize], state: i32) -> *mut c_void {
     record(procedures, state.into(), true)
 }
@@ -52,11 +53,11 @@ type CopyProcedure =
     unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i64, *mut i32, *mut i32);
 type DeleteProcedure = unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i32);
 
-/// The functions of one kind of attribute: for C, and the predefined procedures that Fortran may call.
+/// Defines, for each kind of object with attributes, C's callbacks and the predefined procedures of Fortran.
 macro_rules! attributes {
     ($($handle:ident $toint:ident: $copy:ident $copy_c:ident, $delete:ident $delete_c:ident,
        [$($null_copy:ident)*] [$($dup:ident)*] [$($null_delete:ident)*];)*) => { $(
-        /// C's function for a copy procedure, or the constant of a predefined one.
+        /// Returns the C function that calls a copy procedure, or C's constant for a predefined one.
         pub fn $copy(procedure: usize) -> usize {
             if is(procedure, &[$($null_copy as *const () as usize),*]) {
                 0
@@ -87,7 +88,7 @@ macro_rules! attributes {
             // SAFETY: C gives room for both.
             unsafe { copy_value(record, value, into, flag, copy) }
         }
-        /// C's function for a delete procedure, or the constant of a predefined one.
+        /// Returns the C function that calls a delete procedure, or C's constant for a predefined one.
         pub fn $delete(procedure: usize) -> usize {
             let null = is(procedure, &[$($null_delete as *const () as usize),*]);
             if null { 0 } else { $delete_c as *const () as usize }
@@ -134,12 +135,12 @@ macro_rules! attributes {
     )* };
 }
 
-/// Whether a procedure is one of these.
+/// Whether a procedure is among the `known` ones.
 fn is(procedure: usize, known: &[usize]) -> bool {
     known.contains(&procedure)
 }
 
-/// C's MPI_COMM_DUP_FN and the like.
+/// Returns C's constant for MPI_COMM_DUP_FN, which is also that for types and windows.
 pub fn dup() -> usize {
     #[cfg(mpich)]
     {
@@ -179,7 +180,8 @@ attributes! {
         [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
-/// Lets Fortran copy a value. A value that Fortran returns unchanged stays as it was, C's or Fortran's.
+/// Lets a Fortran procedure copy an attribute's value, and stores the result at `into`. A value that Fortran
+/// returns unchanged keeps its form, C's or Fortran's.
 ///
 /// # Safety
 /// `into` and `flag` may be written.
@@ -208,7 +210,7 @@ type Query = unsafe extern "C" fn(*const i64, *mut c_int, *mut i32);
 type Free = unsafe extern "C" fn(*const i64, *mut i32);
 type Cancel = unsafe extern "C" fn(*const i64, *const i32, *mut i32);
 
-/// C's function for a procedure of MPI_Grequest_start.
+/// Returns the C function that calls the query procedure of MPI_Grequest_start.
 pub fn grequest_query(_: usize) -> usize {
     query as *const () as usize
 }
@@ -224,7 +226,7 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut c_int) -> c_int {
     code
 }
 
-/// C's function for a procedure of MPI_Grequest_start.
+/// Returns the C function that calls the free procedure of MPI_Grequest_start.
 pub fn grequest_free(_: usize) -> usize {
     free as *const () as usize
 }
@@ -240,7 +242,7 @@ unsafe extern "C" fn free(state: *mut c_void) -> c_int {
     code
 }
 
-/// C's function for a procedure of MPI_Grequest_start.
+/// Returns the C function that calls the cancel procedure of MPI_Grequest_start.
 pub fn grequest_cancel(_: usize) -> usize {
     cancel as *const () as usize
 }
@@ -271,7 +273,7 @@ type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
 /// the type of the count.
 macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
-        /// C's function for a conversion procedure, or MPI_CONVERSION_FN_NULL.
+        /// Returns the C function that calls a conversion procedure, or C's MPI_CONVERSION_FN_NULL.
         pub fn $kind(procedure: usize) -> usize {
             #[cfg(mpich)]
             if procedure == __mpi_f08_callbacks_MOD_mpi_conversion_fn_null as *const () as usize {
@@ -308,21 +310,21 @@ conversions! {
     datarep_conversion_c_write write_c 1 i64, mpi_conversion_fn_null_c_;
 }
 
-/// The predefined procedure for no conversion. MPI never calls it.
+/// MPI_CONVERSION_FN_NULL of Fortran, which stands for no conversion. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_() {}
 
-/// MPICH's mpi_f08 has a procedure of its own.
+/// MPI_CONVERSION_FN_NULL of MPICH's `mpi_f08`, which has a name of its own. MPI never calls it.
 #[cfg(mpich)]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)] // As gfortran writes a procedure of a module.
 pub extern "C" fn __mpi_f08_callbacks_MOD_mpi_conversion_fn_null() {}
 
-/// The predefined procedure for large counts.
+/// MPI_CONVERSION_FN_NULL_C of Fortran, for large counts. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_c_() {}
 
-/// C's function for a procedure that returns an extent.
+/// Returns the C function that calls the extent procedure of MPI_Register_datarep.
 pub fn datarep_extent(_: usize) -> usize {
     extent as *const () as usize
 }
@@ -340,13 +342,13 @@ unsafe extern "C" fn extent(datatype: c::MPI_Datatype, bytes: *mut i64, state: *
     code
 }
 
-/// How many procedures of one kind a program may register.
+/// How many procedures of one kind (operators for one) a program may register.
 const SLOTS: usize = 64;
 
 type Operator<Count> = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Count, *const i32);
 type ErrorProcedure = unsafe extern "C" fn(*mut i32, *mut c_int);
 
-/// The C functions of one kind that have no state: `SLOTS` of them, each for the procedure in its slot.
+/// Defines `SLOTS` C functions of one kind that gets no state. Each calls the procedure in its own slot.
 macro_rules! slots {
     ($kind:ident $slots:ident $function:ident($($argument:ident: $type:ty),*) $body:block) => {
         static $slots: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
@@ -356,7 +358,8 @@ macro_rules! slots {
             body($slots[SLOT].load(Ordering::Acquire))
         }
 
-        /// C's function for a procedure; null, which C refuses, if there is no slot left.
+        /// Returns the C function that calls a procedure, which gets a slot; null, which C refuses, if no
+        /// slot is left.
         pub fn $kind(procedure: usize) -> usize {
             table!($function)[..].get(slot(&$slots, procedure)).copied().unwrap_or(0)
         }
@@ -374,7 +377,7 @@ macro_rules! table {
     };
 }
 
-/// The slot that holds the procedure, taken if it is new; `SLOTS` if all are taken.
+/// Returns the index of the slot that holds the procedure; takes one if it is new. `SLOTS` if none is free.
 fn slot(slots: &[AtomicUsize; SLOTS], procedure: usize) -> usize {
     let takes = |slot: &AtomicUsize| {
         let held = slot.compare_exchange(0, procedure, Ordering::AcqRel, Ordering::Acquire);

@@ -14,7 +14,7 @@ pub struct Error {
     pub sentence: String,
 }
 
-/// The handle whose error handler gets the error.
+/// The object whose error handler gets an error, by its Fortran handle. `Nothing` stands for MPI_COMM_SELF.
 pub enum ErrorTarget {
     Comm(i32),
     Win(i32),
@@ -23,11 +23,12 @@ pub enum ErrorTarget {
     Nothing,
 }
 
-/// The codes of sentences. A program that repeats a mistake gets the same code.
+/// The error codes that were made, by their sentences. A program that repeats a mistake gets the same code.
 static CODES: LazyLock<Mutex<HashMap<String, i32>>> = LazyLock::new(Mutex::default);
 
 impl Error {
-    /// Invokes the error handler. Returns the code for `ierror`.
+    /// Invokes the error handler of `on` with an error code whose text names `function`. Returns that code,
+    /// for `ierror`.
     pub fn raise(self, function: &str, on: ErrorTarget) -> i32 {
         let sentence = format!("{function}: {}", self.sentence);
         let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +39,7 @@ impl Error {
     }
 }
 
-/// A new error code of a class.
+/// Makes a new error code of a class, with `sentence` as its text. Returns the class if that fails.
 fn code(class: i32, sentence: &str) -> i32 {
     let mut code = class;
     let text = CString::new(sentence).unwrap_or_default();

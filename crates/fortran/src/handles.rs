@@ -6,7 +6,7 @@ use std::ffi::c_int;
 /// An array of up to this many handles needs no memory from the heap.
 const INLINE: usize = 32;
 
-/// A copy of a program's array, in C's form.
+/// A copy of a program's array of handles, in C's form.
 pub struct Handles<T> {
     short: [T; INLINE],
     long: Vec<T>,

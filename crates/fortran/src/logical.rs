@@ -4,17 +4,17 @@
 
 use std::ffi::c_int;
 
-/// C's flag for a LOGICAL.
+/// Converts a LOGICAL to C's flag, 0 or 1.
 pub fn to_c(logical: i32) -> c_int {
     c_int::from(logical != 0)
 }
 
-/// The LOGICAL of a flag.
+/// Converts a flag of C to a LOGICAL.
 pub fn from_c(flag: c_int) -> i32 {
     i32::from(flag != 0)
 }
 
-/// An array of flags.
+/// An array of LOGICALs, as flags of C.
 pub struct Logicals(Vec<c_int>);
 
 impl Logicals {

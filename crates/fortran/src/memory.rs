@@ -55,7 +55,8 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
 }
 
-/// The addresses with the same meaning: variables, or ints of a block.
+/// Defines functions that say whether an address is one of some with the same meaning. These are the
+/// addresses of variables, or of ints in a common block.
 macro_rules! meaning {
     ($($(#[$doc:meta])* $name:ident: $($block:ident $(+ $ints:expr)?),*;)*) => { $(
         $(#[$doc])*
@@ -91,8 +92,8 @@ meaning! {
         __mpi_f08_link_constants_MOD_mpi_argvs_null;
 }
 
-/// The variables of C that hold the addresses of MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE in `mpif.h`, and
-/// in `mpi_f08` (MPI 5.0, section 19.3.5).
+/// Returns the names of C's variables that hold the addresses of Fortran's MPI_STATUS_IGNORE and
+/// MPI_STATUSES_IGNORE (MPI 5.0, section 19.3.5), each with the address.
 fn ignored_statuses() -> [(&'static CStr, usize); 4] {
     #[cfg(not(mpich))]
     let [status, statuses] =
@@ -118,13 +119,14 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The address of a name in the libraries of the program; null if none has it.
+/// Looks a name up in all libraries of the program. Returns its address; null if none has it.
 pub fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: the null handle searches all libraries of the program.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// Sets these variables when the library is loaded. Another library of the standard ABI may lack them.
+/// Sets the variables of `ignored_statuses` when this library is loaded. Another library of the standard ABI
+/// than Outboard's may lack them.
 extern "C" fn set_ignored_statuses() {
     for (name, address) in ignored_statuses() {
         let variable = symbol(name).cast::<usize>();
@@ -139,7 +141,7 @@ extern "C" fn set_ignored_statuses() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = set_ignored_statuses;
 
-/// A choice buffer, or C's constant for a special one.
+/// Converts a choice buffer: returns its address, or C's constant for MPI_BOTTOM and the like.
 #[inline]
 pub fn buffer(address: *mut c_void) -> *mut c_void {
     if is_in_place(address.addr()) {
@@ -153,12 +155,12 @@ pub fn buffer(address: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Whether `buffer` replaces the address.
+/// Whether the address is that of MPI_BOTTOM or the like, which `buffer` replaces by C's constant.
 pub fn is_special(address: *mut c_void) -> bool {
     buffer(address) != address
 }
 
-/// A status or statuses.
+/// Converts a status or an array of statuses: returns its address, or C's MPI_STATUS_IGNORE.
 #[inline]
 pub fn status(address: *mut i32) -> *mut c_int {
     if is_ignored_status(address.addr()) {
@@ -168,11 +170,12 @@ pub fn status(address: *mut i32) -> *mut c_int {
     }
 }
 
-/// C's constants for weights; the variables of libmpi.so.12 hold the same.
+/// C's MPI_UNWEIGHTED, in the standard ABI and in the variable of libmpi.so.12.
 const UNWEIGHTED: isize = 10;
+/// C's MPI_WEIGHTS_EMPTY, in the standard ABI and in the variable of libmpi.so.12.
 const WEIGHTS_EMPTY: isize = 11;
 
-/// Weights or error codes, or C's constant for special ones.
+/// Converts weights or error codes: returns their address, or C's constant for MPI_UNWEIGHTED and the like.
 pub fn ignorable(address: *mut i32) -> *mut c_int {
     let constant = if is_unweighted(address.addr()) {
         UNWEIGHTED
@@ -186,7 +189,7 @@ pub fn ignorable(address: *mut i32) -> *mut c_int {
     std::ptr::without_provenance_mut(constant as usize)
 }
 
-/// Whether texts are MPI_ARGV_NULL or MPI_ARGVS_NULL.
+/// Whether an array of texts is MPI_ARGV_NULL or MPI_ARGVS_NULL.
 pub fn is_argv_null(address: *const u8) -> bool {
     is_no_argument(address.addr())
 }

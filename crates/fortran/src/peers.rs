@@ -5,13 +5,13 @@
 use crate::c;
 use std::ffi::c_int;
 
-/// A side of a neighborhood collective.
+/// The neighbours that a rank sends to, or those that it receives from.
 pub enum NeighborSide {
     Send,
     Receive,
 }
 
-/// How many ranks a collective exchanges with.
+/// How many ranks a collective on `comm` exchanges with: all of an intracommunicator, or the remote group.
 pub fn of(comm: i32) -> c_int {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: C takes every number.
@@ -26,7 +26,7 @@ pub fn of(comm: i32) -> c_int {
     size
 }
 
-/// How many neighbours a rank has in the topology.
+/// How many neighbours the calling rank has on a side of the comm's topology.
 pub fn neighbors(comm: i32, side: NeighborSide) -> c_int {
     let (mut kind, mut count, mut rank) = (c::UNDEFINED, 0, 0);
     // SAFETY: C takes every number.

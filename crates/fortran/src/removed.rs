@@ -64,7 +64,8 @@ removed! {
     };
 }
 
-/// Gets the lower bound and the extent of a datatype.
+/// Passes the lower bound and the extent of a datatype to `store`. Returns what that returns, or C's error
+/// code.
 fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: the addresses of locals; C checks the handle.
@@ -72,7 +73,8 @@ fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     if code == c::SUCCESS { store(lower, extent) } else { code }
 }
 
-/// Stores a value that may be too long for an INTEGER, or fails. That is why these procedures were removed.
+/// Stores `value` as an INTEGER, and returns a code. It fails if the value is too long, which is why MPI-3.0
+/// removed these procedures.
 fn narrow(value: i64, to: &mut i32) -> i32 {
     let Ok(value) = i32::try_from(value) else {
         let sentence =
@@ -84,7 +86,7 @@ fn narrow(value: i64, to: &mut i32) -> i32 {
     c::SUCCESS
 }
 
-/// Displacements from INTEGERs.
+/// Converts `count` displacements that Fortran passes as INTEGERs.
 fn wide(places: *const i32, count: i32) -> Vec<i64> {
     let at = |index: usize| {
         // SAFETY: an array of `count` elements (contract of the crate).
@@ -93,7 +95,7 @@ fn wide(places: *const i32, count: i32) -> Vec<i64> {
     (0..usize::try_from(count).unwrap_or(0)).map(at).collect()
 }
 
-/// MPI_SIZEOF of a variable, and of an array, as gfortran names them.
+/// Exports MPI_SIZEOF for each type, of a variable and of an array, under gfortran's names.
 macro_rules! sizes {
     ($($of_one:ident $of_array:ident $bytes:literal;)*) => { $(
         sizes!(@ $of_one $bytes);

@@ -57,7 +57,7 @@ struct Dimension {
 }
 
 impl Dimension {
-    /// The number of elements, and the bytes from one to the next.
+    /// Returns the number of elements along this dimension, and the bytes from one to the next.
     #[cfg(not(mpich))]
     fn read(self, _: &Descriptor) -> (i64, i64) {
         (self.extent as i64, self.stride as i64)
@@ -72,7 +72,8 @@ impl Dimension {
 /// The most dimensions that a descriptor has.
 const RANK_MAX: usize = 15;
 
-/// An array: its address, and per dimension the elements and the bytes from one to the next.
+/// An array that a descriptor describes. Each of `dimensions` has the number of elements and the bytes from
+/// one to the next.
 struct View {
     address: *mut c_void,
     element_bytes: i64,
@@ -98,7 +99,8 @@ impl View {
         }
     }
 
-    /// Whether its elements have no gaps. The last extent of an assumed-size array is -1.
+    /// Whether the array's elements have no gaps between them. The last extent of an assumed-size array is
+    /// -1.
     fn is_contiguous(&self) -> bool {
         let mut bytes = self.element_bytes;
         self.dimensions.iter().all(|(extent, stride)| {
@@ -112,7 +114,7 @@ impl View {
         self.dimensions.iter().map(|(extent, _)| extent).product()
     }
 
-    /// Calls `visit` with the offset of each element, in Fortran's order.
+    /// Calls `visit` with the offset of each element from the array's address, in Fortran's order.
     fn each(&self, mut visit: impl FnMut(isize)) {
         for number in 0..self.elements() {
             let (mut rest, mut offset) = (number, 0);
@@ -125,7 +127,7 @@ impl View {
     }
 }
 
-/// The address, for calls that need only that.
+/// Returns the array's address, or C's constant for MPI_BOTTOM and the like, for calls that need only that.
 ///
 /// # Safety
 /// `descriptor` is one.
@@ -134,7 +136,7 @@ pub unsafe fn first(descriptor: *const Descriptor) -> *mut c_void {
     memory::buffer(unsafe { (*descriptor).address })
 }
 
-/// The address of a buffer that the call uses in a way that no datatype describes. Fails if the section has
+/// Returns the address of a buffer that the call uses in parts or after its return. Fails if the section has
 /// gaps.
 ///
 /// # Safety
@@ -182,7 +184,8 @@ impl SectionCopy {
         copy
     }
 
-    /// Like `new`, for a call that makes a request.
+    /// Makes a copy for a call that makes a request, to which `attach` leaves it. Fails if the section has
+    /// gaps and the MPI library cannot attach copies.
     ///
     /// # Safety
     /// `descriptor` is one.
@@ -196,7 +199,7 @@ impl SectionCopy {
     }
 
     /// Leaves the copy to the request that the call has made. If `written`, the copy goes back to the section
-    /// when the request has completed. Returns the code of the call, or of what failed here.
+    /// when the request has completed. Returns `code`, the call's, or the code of what failed here.
     pub fn attach(self, request: c::MPI_Request, code: i32, written: bool) -> i32 {
         // A tool may have waited for the operation.
         let is_over = code == c::SUCCESS && request == c::REQUEST_NULL as c::MPI_Request;
@@ -216,7 +219,7 @@ impl SectionCopy {
         unsafe { attach(request, Some(fill), back, Some(release), copy.cast()) }
     }
 
-    /// Copies the section again.
+    /// Copies the section's elements to the copy, at its making and at each start of a persistent request.
     fn fill(&mut self) {
         let Some(bytes) = &mut self.bytes else { return };
         let mut elements = bytes.chunks_exact_mut(self.view.element_bytes.max(1) as usize);
@@ -229,14 +232,14 @@ impl SectionCopy {
         });
     }
 
-    /// The address for C.
+    /// Returns the address for C: that of the copy, or of the array itself if it has no gaps.
     pub fn address(&mut self) -> *mut c_void {
         match &mut self.bytes {
             Some(bytes) => bytes.as_mut_ptr().cast(),
             None => memory::buffer(self.view.address),
         }
     }
-    /// Copies what the call has stored into the section.
+    /// Copies the elements from the copy, where the call has stored them, back to the section.
     pub fn store(&self) {
         let Some(bytes) = &self.bytes else { return };
         let mut elements = bytes.chunks_exact(self.view.element_bytes.max(1) as usize);
@@ -265,7 +268,7 @@ unsafe extern "C" fn release(copy: *mut c_void) {
     drop(unsafe { Box::from_raw(copy.cast::<SectionCopy>()) });
 }
 
-/// The elements that a call moves, as C takes them.
+/// The elements of a buffer that a call moves, in the form that C takes: address, count and datatype.
 pub struct Elements {
     pub address: *mut c_void,
     pub count: i64,
@@ -283,7 +286,8 @@ impl Drop for Elements {
 }
 
 impl Elements {
-    /// The elements of a section. `used` says whether the call looks at the buffer.
+    /// Makes C's form of `count` elements of a section, with a datatype of its own if the section has gaps.
+    /// `used` says whether the call looks at the buffer at all.
     ///
     /// # Safety
     /// `descriptor` is one.
@@ -334,7 +338,7 @@ impl MadeDatatype {
     }
 }
 
-/// Makes C's code an error. C has called the error handler for its own error already.
+/// Makes a result of the code that C returned for a datatype. C has called the error handler already.
 fn check(code: i32) -> Result<(), Error> {
     if code == c::SUCCESS {
         return Ok(());
@@ -342,7 +346,8 @@ fn check(code: i32) -> Result<(), Error> {
     Err(Error { class: c::ERR_TYPE, sentence: "no datatype could be made of the array section".into() })
 }
 
-/// A datatype of one element of the array, and how many elements the call moves; None if it moves no bytes.
+/// Makes a datatype of one element of the array. Returns it, and how many elements the call moves. None if
+/// the call moves no bytes.
 fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(MadeDatatype, i64)>, Error> {
     let (mut bytes, mut lower, mut extent) = (0, 0, 0);
     // SAFETY: the address of a local; C checks the handle.
@@ -375,7 +380,8 @@ fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(
     Ok(Some((MadeDatatype(block), count * bytes / element)))
 }
 
-/// The first `elements` of an array with these dimensions. Takes `block`, the datatype of an element.
+/// Makes a datatype of the first `elements` elements of an array with these dimensions. Takes `block`, the
+/// datatype of an element.
 fn first_of(dimensions: &[(i64, i64)], elements: i64, block: MadeDatatype) -> Result<MadeDatatype, Error> {
     let Some(((_, stride), inner)) = dimensions.split_last() else { return Ok(block) };
     let inner_elements: i64 = inner.iter().map(|(extent, _)| extent).product();

@@ -8,8 +8,8 @@ use std::ffi::{CString, c_char};
 /// The longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
 const LONGEST: usize = 8192;
 
-/// C's form of a text, without the blanks at its end and, if `trimmed`, at its start (MPI 5.0, section 10). A
-/// NUL ends it, too: programs append one by habit.
+/// Makes C's form of a CHARACTER, without the blanks at its end and, if `trimmed`, at its start (MPI 5.0,
+/// section 10). A NUL ends it, too: programs append one by habit.
 ///
 /// # Safety
 /// `from` holds `length` bytes.
@@ -22,7 +22,7 @@ pub unsafe fn to_c(from: *const u8, length: usize, trimmed: bool) -> CString {
     CString::new(&bytes[first..kept]).unwrap_or_default()
 }
 
-/// C's form of a text that comes with a descriptor.
+/// Makes C's form of a CHARACTER that comes with a descriptor; `trimmed` as for `to_c`.
 ///
 /// # Safety
 /// The descriptor describes a CHARACTER.
@@ -33,7 +33,7 @@ pub unsafe fn described(text: *const Descriptor, trimmed: bool) -> CString {
     unsafe { to_c(text.address.cast(), text.element_bytes, trimmed) }
 }
 
-/// Room for a text that C stores.
+/// A buffer for a text that a C function stores, to be copied to a CHARACTER.
 pub struct Out(Vec<u8>);
 
 /// A byte that C never stores first: it shows that no text was stored, not even an empty one.
@@ -48,7 +48,8 @@ impl Out {
     pub fn as_mut_ptr(&mut self) -> *mut c_char {
         self.0.as_mut_ptr().cast()
     }
-    /// Copies the text to the program, with blanks up to its length, if the call has stored one.
+    /// Copies the text to the program's CHARACTER at `to`, with blanks at its end. Does nothing if the call
+    /// failed or stored no text.
     ///
     /// # Safety
     /// `to` has room for `length` bytes.
@@ -65,7 +66,8 @@ impl Out {
     }
 }
 
-/// The length of a buffer with room for C's NUL; 0 asks for the length only.
+/// Returns the length that C gets for a CHARACTER of `length` bytes: with room for the NUL. 0, which asks for
+/// the length only, stays.
 pub fn length_to_c(length: i32) -> i32 {
     if length > 0 { length.saturating_add(1).min(LONGEST as i32) } else { length }
 }
@@ -77,7 +79,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// `count` texts, or those before the first blank one.
+    /// Makes C's array of `count` texts of `length` bytes, or, without `count`, of those before the first
+    /// blank one.
     ///
     /// # Safety
     /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.
@@ -85,7 +88,7 @@ impl Texts {
         // SAFETY: the caller's promise.
         unsafe { Texts::strided(from, length, 1, count) }
     }
-    /// The same texts, if there are `stride` texts from one to the next.
+    /// Makes C's array of texts of which each is `stride` texts behind the one before.
     ///
     /// # Safety
     /// As above.
@@ -105,13 +108,13 @@ impl Texts {
         let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
         Texts { _texts: texts, pointers }
     }
-    /// The address as C's function takes it.
+    /// Returns the address of the array for C's function.
     pub fn as_ptr(&self) -> usize {
         self.pointers.as_ptr().expose_provenance()
     }
 }
 
-/// The arguments of several commands: `array_of_argv(count, *)`.
+/// The arguments of several commands as C has them: a pointer to an array of texts for each command.
 pub struct Rows {
     _rows: Vec<Texts>,
     pointers: Vec<usize>,
@@ -132,7 +135,7 @@ impl Rows {
         let pointers = rows.iter().map(Texts::as_ptr).collect();
         Rows { _rows: rows, pointers }
     }
-    /// The address as C's function takes it; MPI_ARGVS_NULL if there are no rows.
+    /// Returns the address of the array for C's function; MPI_ARGVS_NULL if there are no commands.
     pub fn as_ptr(&self) -> usize {
         if self.pointers.is_empty() { 0 } else { self.pointers.as_ptr().expose_provenance() }
     }

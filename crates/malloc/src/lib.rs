@@ -13,7 +13,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sys::pool::Pool;
 
-/// The pool that was offered, or null. It stays until the process ends.
+/// The pool of the rank's arena that the MPI library has offered; null before that.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {
@@ -24,7 +24,8 @@ unsafe extern "C" {
     fn __libc_free(memory: *mut c_void);
 }
 
-/// Takes a pool, which must stay until the process ends.
+/// Takes large allocations from `pool` from now on. The MPI library calls this in MPI_Init. The pool must
+/// stay until the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn outboard_malloc_offer(pool: &'static Pool) {
     POOL.store(std::ptr::from_ref(pool).cast_mut(), Ordering::Release);
@@ -35,13 +36,13 @@ fn pool() -> Option<&'static Pool> {
     unsafe { POOL.load(Ordering::Acquire).as_ref() }
 }
 
-/// The pool from which an allocation came, or None if it is glibc's.
+/// Returns the pool from which an allocation came. None if it came from glibc.
 fn owner(memory: *mut c_void) -> Option<&'static Pool> {
     pool().filter(|pool| pool.holds(memory.addr()))
 }
 
-/// Memory of the pool, aligned to `Pool::ALIGN`; null if there is no pool, `bytes` is too short for it, or it
-/// is full.
+/// Allocates memory of the pool, aligned to `Pool::ALIGN`. Null if there is no pool, `bytes` is too short for
+/// it, or it is full.
 fn of_pool(bytes: usize) -> *mut c_void {
     match pool() {
         Some(pool) if bytes >= pool.bytes_min => (pool.alloc)(bytes),
@@ -49,7 +50,7 @@ fn of_pool(bytes: usize) -> *mut c_void {
     }
 }
 
-/// C's malloc.
+/// C's malloc: allocates from the pool if `bytes` is long, else from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let memory = of_pool(bytes);
@@ -60,7 +61,7 @@ pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     unsafe { __libc_malloc(bytes) }
 }
 
-/// C's calloc.
+/// C's calloc: allocates zeros from the pool if they are long, else from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let memory = count.checked_mul(bytes).map_or(std::ptr::null_mut(), of_pool);
@@ -73,7 +74,7 @@ pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     unsafe { __libc_calloc(count, bytes) }
 }
 
-/// C's free.
+/// C's free: gives the memory back to the pool or to glibc, whichever it came from.
 ///
 /// # Safety
 ///

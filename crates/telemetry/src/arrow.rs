@@ -15,32 +15,35 @@ use std::hash::Hash;
 
 use crate::record::{ANY_PEER, ANY_TAG, Event, ProcessName, TraceRecord, TracedMessage, TracedProcess};
 
-/// A point of an arrow: a record of a process, and one of its times.
+/// A point of an arrow: an event in a trace, and one of its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
+    /// The index of the process among those of the trace.
     pub(crate) process: usize,
+    /// The index of the event's record among those of the process.
     pub(crate) record: usize,
+    /// Which time of the event the arrow touches.
     moment: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Moment {
-    /// When the event started.
+    /// The time at which the event started.
     From,
-    /// When the event ended, or later, when a call noticed that it had.
+    /// The time at which the event ended, or the start of the call that noticed its end, whichever is later.
     Found,
 }
 
-/// Points in the order in which they must have happened.
+/// An arrow of the picture: points in the order in which they must have happened.
 #[derive(Debug)]
 pub(crate) struct Arrow {
-    /// The name of what the arrow shows.
+    /// What the arrow shows, in a word: `message` for one.
     pub(crate) name: &'static str,
     pub(crate) points: Vec<Point>,
 }
 
 impl Point {
-    /// The time of the point, and the thread of its process.
+    /// The time of the point, and the number of the thread in whose line it lies.
     pub(crate) fn at(&self, processes: &[TracedProcess]) -> (u64, u64) {
         let record = &processes[self.process].records[self.record];
         match self.moment {
@@ -80,7 +83,8 @@ fn signal(what: &str) -> (bool, bool) {
     (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
 }
 
-/// All arrows between the records of processes. `numbers` has those of each process.
+/// Finds all arrows between the records of processes. `numbers` has the result of [`numbers`] for each
+/// process.
 pub(crate) fn all(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     let mut arrows = messages(processes, numbers);
     arrows.extend(partitions(processes));
@@ -99,10 +103,11 @@ fn records(
     })
 }
 
-/// An end of an arrow of two points: what both ends have alike, and whether this is the first.
+/// An end of an arrow of two points: the key that both ends have, and whether this is the first point.
 type ArrowEnd<K> = (K, bool);
 
-/// Arrows from one process to another. `end` finds their ends among the records of ranks.
+/// Makes an arrow named `name` of each two records of ranks for which `end` returns the first and the last
+/// point with the same key. `last` is the time that the last point touches.
 fn joined<K: Hash + Eq>(
     processes: &[TracedProcess],
     (name, last): (&'static str, Moment),
@@ -122,7 +127,7 @@ fn joined<K: Hash + Eq>(
     ends.into_iter().filter_map(arrow).collect()
 }
 
-/// The sender and the receiver.
+/// The sender and the receiver of a message between `rank` and `peer`, which `rank` sends if `sends`.
 fn sender_and_receiver(sends: bool, rank: u32, peer: u32) -> (u32, u32) {
     if sends { (rank, peer) } else { (peer, rank) }
 }

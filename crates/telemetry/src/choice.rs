@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Which process carried an operation out, and why: what `outboard explain` prints.
 
-/// The reason of a choice. The proxy's reasons come first.
+/// The reason why a proxy, the rank or a library carries an operation out. The proxy's reasons come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)] // `why` says it.
@@ -74,7 +74,7 @@ impl Choice {
         self <= ProxyLong
     }
 
-    /// The carrier, in one word.
+    /// Who carries the operation out, in one word.
     pub fn by(self) -> &'static str {
         match self {
             _ if self.is_proxy() => "proxy",
@@ -89,7 +89,7 @@ impl Choice {
         WHY[self as usize].1
     }
 
-    /// The choice of this number in a trace.
+    /// The choice that a trace stores as `number`. None if there is no such choice.
     pub(crate) fn of(number: u64) -> Option<Choice> {
         WHY.get(usize::try_from(number).ok()?).map(|(choice, _)| *choice)
     }

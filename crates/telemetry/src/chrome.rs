@@ -46,19 +46,20 @@ fn place(process: &TracedProcess) -> u64 {
     }
 }
 
-/// The names that ranks have given operations, by context and sequence.
+/// The names of operations by context and sequence, for events of proxies, which have only these numbers.
 type Names = HashMap<(u64, u32), String>;
 
 /// What a process records about itself and its operations in separate records.
 #[derive(Default)]
 struct ProcessFacts<'a> {
     about: BTreeMap<&'static str, String>,
-    /// The names of threads and of call sites, by number.
+    /// The names of the process's threads, by number.
     threads: BTreeMap<u32, String>,
+    /// The names of the places where the program calls MPI, by number.
     sites: HashMap<u32, String>,
-    /// How operations were carried out, and by which algorithm, by the index of their record.
+    /// For each operation, by the index of its record: who carried it out and why, and the algorithm.
     carried: HashMap<usize, (Choice, &'a str)>,
-    /// The neighbours that this process needs, by the number of the list.
+    /// The neighbours from which this process receives: a list for each number of `Needs::Sources`.
     sources: HashMap<u32, Vec<u32>>,
 }
 
@@ -80,7 +81,7 @@ impl<'a> ProcessFacts<'a> {
         facts
     }
 
-    /// Adds the ranks that a collective needs to its arguments.
+    /// Adds the ranks that a collective needs to `args`, the arguments of its event.
     fn add_needs(&self, args: &mut Value, needs: Needs) {
         match needs {
             Needs::Unknown => (),
@@ -97,14 +98,14 @@ impl<'a> ProcessFacts<'a> {
     }
 }
 
-/// Writes a file from what processes have recorded.
+/// Writes what processes have recorded to `file`, in the Chrome trace format.
 pub fn save(file: &Path, processes: Vec<TracedProcess>) -> Result<()> {
     let mut to = BufWriter::new(File::create(file)?);
     write(&mut to, processes)?;
     to.flush()
 }
 
-/// The text of a trace file.
+/// Makes the text of a trace file of what processes have recorded.
 pub fn file(processes: Vec<TracedProcess>) -> String {
     let mut text = Vec::new();
     write(&mut text, processes).expect("a Vec takes all");
@@ -165,7 +166,7 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     }
 }
 
-/// The names of a process and its threads, and its position in the picture.
+/// Adds the events that give the picture the names of a process and its threads, and the process's position.
 fn introduce(
     process: &TracedProcess,
     facts: &ProcessFacts,
@@ -219,7 +220,7 @@ fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Va
     flows
 }
 
-/// Counter tracks: how many sends, receives and collectives are in progress.
+/// Passes the process's counter tracks to `each`: how many sends, receives and collectives are in progress.
 fn under_way(process: &TracedProcess, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
     let mut changes: Vec<(u64, usize, i64)> = Vec::new();
     for record in &process.records {
@@ -249,7 +250,7 @@ fn under_way(process: &TracedProcess, each: &mut impl FnMut(Value) -> Result<()>
     Ok(())
 }
 
-/// Name, category and arguments of an event in the picture.
+/// The name, the category and the arguments of an event in the picture.
 type Described = (String, &'static str, Value);
 
 fn put(
@@ -486,7 +487,7 @@ mod tests {
         ]
     }
 
-    /// The events of this category or kind of a process.
+    /// The events of the process `pid` whose category or kind is `what`.
     fn of<'a>(events: &'a [Value], pid: u64, what: &str) -> Vec<&'a Value> {
         let is_it = |event: &&Value| event["pid"] == pid && (event["cat"] == what || event["ph"] == what);
         events.iter().filter(is_it).collect()
@@ -529,8 +530,7 @@ mod tests {
         let ends = of(1, "message");
         assert_eq!((&ends[0]["args"], &ends[1]["args"]), (&facts, &json!({})));
         assert_eq!(of(2, "message")[0]["args"]["number"], 1);
-        // The arrows go from the send to the receive's end, and from the rank by the proxy's step to the
-        // operation's end.
+        // The arrows go from the send to the receive's end, and from the rank by the proxy's step to its end.
         let arrows = |phase| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
         let (from, to) = (arrows("s"), arrows("f"));
         assert_eq!((from.len(), arrows("t").len(), to.len()), (2, 1, 2));

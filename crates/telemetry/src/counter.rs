@@ -4,23 +4,23 @@
 /// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Events of any kind.
+    /// The counter counts events.
     Count,
-    /// Bytes.
+    /// The counter counts bytes.
     Bytes,
-    /// Nanoseconds.
+    /// The counter adds up time, in nanoseconds.
     Nanoseconds,
 }
 
 macro_rules! counters {
     ($($name:ident $text:literal $unit:ident $doc:literal;)*) => {
-        /// Everything that is counted.
+        /// The counters of a process; each is one word of its `CounterPage`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
         pub enum Counter { $(#[doc = $doc] $name,)* }
 
         impl Counter {
-            /// All counters, in the order of the page.
+            /// All counters, in the order of their words in a `CounterPage`.
             pub const ALL: &[Counter] = &[$(Counter::$name),*];
 
             /// The name in `outboard top`, OUTBOARD_STATS and JSON.

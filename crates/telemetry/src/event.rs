@@ -20,18 +20,18 @@ use crate::record::{
 };
 use crate::{Choice, Counter, chrome, count};
 
-/// How much the file grows at a time.
+/// The number of bytes by which the file grows when it is full.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
     who: ProcessName,
-    /// The whole trace's file, if no `mpirun` joins parts.
+    /// The file of the whole trace, which a process writes that runs alone. None if `mpirun` joins the parts.
     whole: Option<PathBuf>,
     part: File,
     map: Map,
     used: usize,
     capacity: usize,
-    /// The length of the file.
+    /// The length of the mapped file in bytes.
     bytes: u64,
 }
 
@@ -84,7 +84,7 @@ pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std
     Ok(())
 }
 
-/// Records what is known of this process.
+/// Records the facts about this process: its host, Outboard's version, the command line and the process id.
 fn introduce() {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -110,7 +110,7 @@ fn introduce_thread() {
     record_text(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
-/// The time, for [`end`]; 0 without tracing.
+/// The time now, to be passed to [`end`] as the start of an event; 0 without tracing.
 #[inline]
 pub fn start_time() -> u64 {
     if tracing() { now() } else { 0 }
@@ -140,7 +140,8 @@ pub fn event_at(at: u64, event: Event) {
     }
 }
 
-/// Records an event that has started, for [`close`]. Returns None without tracing, or if there is no room.
+/// Records an event that has started. Returns the record's index for [`close`]. None without tracing, or if
+/// there is no room.
 pub fn open(event: Event, started: u64) -> Option<usize> {
     if tracing() { keep(&event, started, 0) } else { None }
 }
@@ -175,7 +176,7 @@ pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static
     }
 }
 
-/// Changes a record from [`open`].
+/// Changes the record with an index that [`open`] returned; does nothing for None.
 pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut TraceRecord)) {
     if let (Some(at), Some(trace)) = (record, lock().as_ref()) {
         let place = trace.map.span().slice(at * RECORD_BYTES, RECORD_BYTES);

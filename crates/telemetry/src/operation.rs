@@ -12,33 +12,34 @@ use sys::clock::now;
 use crate::record::{Event, Needs, TracedMessage, thread};
 use crate::{Choice, event, site};
 
-/// The rows of a page. The last one takes all operations that come when the others are in use.
+/// The number of rows in a rank's `Operations`. The last row takes all operations that find the others in
+/// use.
 const ROWS: usize = 48;
-/// The words of a row's name.
+/// The number of 64-bit words that hold the name of an `OperationRow`.
 const NAME_WORDS: usize = 9;
 
-/// A sum of a row.
+/// The sums that an `OperationRow` has, all over the operations of one function on one comm.
 #[derive(Clone, Copy, Debug)]
 pub enum Sum {
-    /// Operations started.
+    /// The number of operations that have started.
     Calls,
-    /// How many of these are messages: calls of a rank, not of all ranks of a comm.
+    /// How many of the started operations are messages, which one rank calls, not all ranks of a comm.
     Messages,
-    /// How many of these have completed.
+    /// How many of the started operations have completed.
     Over,
-    /// Bytes of their buffers: the longer of what a rank gives and gets.
+    /// The bytes of the operations' buffers: for each operation the longer of what the rank gives and gets.
     Bytes,
-    /// Time in the MPI calls that started, tested or completed them.
+    /// The time in the MPI calls that started, tested or completed the operations, in nanoseconds.
     HostNs,
     /// How many of the completed operations a proxy carried out.
     Carried,
-    /// Bytes that proxies moved for these.
+    /// The bytes that proxies moved for the operations of `Carried`.
     CarriedBytes,
-    /// Time from their start to their completion.
+    /// The time from start to completion of the operations of `Carried`, in nanoseconds.
     CarriedNs,
-    /// How much of this time the rank was not in MPI.
+    /// How much of the time of `CarriedNs` the rank was not in MPI.
     BesideNs,
-    /// Processor time of the proxies for them.
+    /// The processor time that proxies spent on the operations of `Carried`, in nanoseconds.
     ProxyCpuNs,
 }
 
@@ -64,13 +65,13 @@ const SUMS: usize = Sum::ALL.len();
 #[repr(C)]
 #[derive(Debug)]
 pub struct OperationRow {
-    /// The bytes of the name; 0 while the row is free.
+    /// How many bytes of `name` are used; 0 while the row is free.
     name_bytes: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
     sums: [AtomicU64; SUMS],
 }
 
-/// The rows of a rank. All zero is a valid page, so fresh shared memory is one; only the rank writes it.
+/// The rows of a rank, in a page of shared memory that only the rank writes. Zeros are a page without rows.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Operations {
@@ -97,7 +98,7 @@ impl OperationRow {
         word.store(word.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// The function and comm, or None for a free row.
+    /// The function and comm whose operations the row adds up, as one text. None if the row is free.
     pub fn name(&self) -> Option<String> {
         let length = (self.name_bytes.load(Ordering::Acquire) as usize).min(8 * NAME_WORDS);
         let bytes: Vec<u8> =
@@ -122,12 +123,12 @@ impl Operations {
         Operations { rows: [const { OperationRow::free() }; ROWS] }
     }
 
-    /// The rows in use.
+    /// The rows in use, each with its name.
     pub fn rows(&self) -> impl Iterator<Item = (String, &OperationRow)> {
         self.rows.iter().map_while(|row| Some((row.name()?, row)))
     }
 
-    /// Takes a row for `name`: a free one, or the last. Returns its index.
+    /// Takes a free row for `name`, or the last row if none is free. Returns the row's index.
     pub fn enter(&self, name: &str) -> usize {
         let free = self.rows.iter().position(|row| row.name_bytes.load(Ordering::Relaxed) == 0);
         let at = free.unwrap_or(ROWS - 1);
@@ -162,13 +163,13 @@ pub fn sum_up_in(page: &'static Operations) {
     let _ = ATTACHED.set(page);
 }
 
-/// The page of this process.
+/// The rows of this process: the page of `sum_up_in`, before that a private one.
 pub fn operations() -> &'static Operations {
     static PRIVATE: Operations = Operations::new();
     ATTACHED.get().copied().unwrap_or(&PRIVATE)
 }
 
-/// Times calls and operations from now on.
+/// Makes MPI calls and operations be timed from now on.
 pub fn time() {
     TIMED.store(true, Ordering::Relaxed);
 }
@@ -189,12 +190,15 @@ pub fn timed_word() -> &'static AtomicBool {
 struct ThreadCalls {
     /// The depth of calls within calls: the program's functions may call MPI.
     depth: Cell<u32>,
-    /// The outermost call: its start, its name, where the program called it, and its record in the trace.
+    /// The time at which the outermost MPI call of this thread started.
     entered: Cell<u64>,
+    /// The name of the outermost MPI call.
     function: Cell<&'static str>,
+    /// The number of the place where the program called it; 0 without tracing.
     site: Cell<u32>,
+    /// The index of the call's record in the trace. None without tracing.
     record: Cell<Option<usize>>,
-    /// The time in the calls before.
+    /// The time that this thread spent in earlier MPI calls, in nanoseconds.
     in_mpi: Cell<u64>,
 }
 
@@ -215,12 +219,12 @@ pub fn enter(function: &'static str) -> u64 {
     if timed() { entered(function) } else { 0 }
 }
 
-/// Like `enter`, for a call of OpenSHMEM that moves bytes to or from a PE.
+/// Notes that an OpenSHMEM call starts that moves bytes to or from a PE. Returns what `enter` does.
 pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
     if timed() { entered_as(function, |site| Event::Access { function, site, pe, bytes }) } else { 0 }
 }
 
-/// Notes that the call ends that started at this time.
+/// Notes that an MPI call ends, for which `enter` or `enter_access` returned `started`.
 #[inline]
 pub fn leave(started: u64) {
     if started != 0 {
@@ -233,7 +237,7 @@ fn entered(function: &'static str) -> u64 {
     entered_as(function, |site| Event::Call { function, site })
 }
 
-/// A call within a call is part of it, and no event of its own.
+/// Notes the start of a call and returns the time. A call within a call is part of it, and gets no record.
 #[cold]
 fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>) -> u64 {
     let started = now();
@@ -249,7 +253,7 @@ fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>)
     started
 }
 
-/// The MPI function in which this thread is.
+/// The name of the MPI function in which this thread is, or was last.
 pub fn function() -> &'static str {
     HOST.with(|host| host.function.get())
 }
@@ -271,7 +275,8 @@ pub(crate) fn close_call() {
     HOST.with(|host| event::close(host.record.take(), now()));
 }
 
-/// Opens the record of a window's epoch (`Event::Epoch`), which this call has opened at `from`.
+/// Opens the record of a window's epoch (`Event::Epoch`) that began at `from`, in the MPI call of this
+/// thread. Returns the record's index, or None without tracing.
 #[cold]
 pub fn open_epoch(from: u64, name: &str, context: u64, peer: u32, lock: &'static str) -> Option<usize> {
     let site = HOST.with(|host| host.site.get());
@@ -281,19 +286,19 @@ pub fn open_epoch(from: u64, name: &str, context: u64, peer: u32, lock: &'static
 /// How an operation was carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// The context of the instance; with the number, its key.
+    /// The context of the operation's instance; together with `sequence` it names the instance to proxies.
     pub context: u64,
-    /// The number of the instance.
+    /// The number of the operation's instance in its context; 0 if the operation has no instance.
     pub sequence: u32,
     /// Which process carries it out, and why.
     pub choice: Choice,
-    /// The algorithm; empty if there is none to name.
+    /// The name of the algorithm; empty if there is none to name.
     pub algorithm: &'static str,
-    /// Bytes moved.
+    /// How many bytes were moved for the operation; 0 if that is not known.
     pub bytes: u64,
-    /// When it completed; 0 if that is not known.
+    /// The time at which the operation completed; 0 if that is not known.
     pub completed: u64,
-    /// The proxy's processor time.
+    /// The processor time that the proxy spent on the operation, in nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -303,20 +308,22 @@ pub struct TimedOperation {
     row: usize,
     record: Option<usize>,
     thread: u64,
-    /// The start of the call that started it, and the thread's time in MPI before that.
+    /// The time at which the MPI call began that started the operation.
     started: u64,
+    /// The time that the thread had spent in MPI before that call, in nanoseconds.
     in_mpi: u64,
-    /// The time in the calls before the latest that progressed it; the start of that call, and the time
-    /// since.
+    /// The time in the calls that progressed the operation, except the latest, in nanoseconds.
     host: u64,
+    /// The time at which the latest call began that progressed the operation.
     call: u64,
+    /// The time from `call` until that call last progressed the operation, in nanoseconds.
     looked: u64,
     carried: Carried,
 }
 
 impl TimedOperation {
-    /// Starts operation `number` with this name on the comm of this context, in a row. `carry` adds the
-    /// number of its instance, if it has one; the first number is 1.
+    /// Starts to time operation `number` of `name` on the comm of `context`, for the sums of row `row`. The
+    /// first number is 1. `carry` adds the number of the operation's instance, if it has one.
     pub fn start(
         row: usize,
         (name, context, number): (&str, u64, u32),
@@ -327,7 +334,8 @@ impl TimedOperation {
         TimedOperation::open(row, bytes, event)
     }
 
-    /// Starts a message of a row, which this call starts to send or to receive.
+    /// Starts to time a message that the MPI call of this thread sends or receives, for the sums of row
+    /// `row`.
     pub fn message(row: usize, message: TracedMessage) -> TimedOperation {
         operations().rows[row].add(Sum::Messages, 1);
         TimedOperation::open(row, message.bytes, |site| Event::Message(TracedMessage { site, ..message }))
@@ -378,7 +386,8 @@ impl TimedOperation {
         });
     }
 
-    /// Notes how it is carried out, as far as that is known; None while it waits in a queue.
+    /// Notes how the operation is carried out, as far as that is known. `carried` is None while it waits in a
+    /// queue.
     #[cold]
     pub fn carry(&mut self, carried: Option<Carried>) {
         if let Some(carried) = carried {
@@ -389,7 +398,7 @@ impl TimedOperation {
         }
     }
 
-    /// Notes that the call in which this thread is progresses it.
+    /// Notes that the MPI call in which this thread is progresses the operation.
     #[cold]
     pub fn look(&mut self) {
         let entered = HOST.with(|host| host.entered.get());
@@ -400,7 +409,7 @@ impl TimedOperation {
         self.looked = now().saturating_sub(entered);
     }
 
-    /// Notes that it has completed, as the call finds in which this thread is.
+    /// Notes that the operation has completed, as the MPI call finds in which this thread is.
     #[cold]
     pub fn over(mut self) {
         self.look();
@@ -409,7 +418,7 @@ impl TimedOperation {
         event::change(self.record, |record| record.end(completed, self.call));
     }
 
-    /// Adds it to the sums of its row. Returns when it completed.
+    /// Adds the operation to the sums of its row. Returns the time at which it completed.
     fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));

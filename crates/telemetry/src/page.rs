@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Counter;
 
-/// The words of a page: more than there are counters, so that a new one does not change the segment's layout.
+/// The number of words of a page: more than there are counters, so that a new counter does not change the
+/// layout of the job's segment.
 pub const WORDS: usize = 128;
 
 /// The counters of one rank or proxy. All zero is a valid page, so fresh shared memory is one.
@@ -31,8 +32,8 @@ impl CounterPage {
         self.words[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds `n`. Only the page's owner does so, one thread at a time; two at once could lose a count, no
-    /// more.
+    /// Adds `n` to a counter. Only the page's owner does so, one thread at a time; two at once could lose a
+    /// count, no more.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         let word = &self.words[counter as usize];
@@ -44,13 +45,13 @@ impl CounterPage {
         &self.words[counter as usize]
     }
 
-    /// Replaces the value, for counters that are measured elsewhere (processor time) or that rise and fall.
+    /// Sets a counter to `value`, if it is measured elsewhere (processor time) or rises and falls.
     #[inline]
     pub fn set(&self, counter: Counter, value: u64) {
         self.words[counter as usize].store(value, Ordering::Relaxed);
     }
 
-    /// All counters that are not zero.
+    /// All counters that are not zero, each with its value.
     pub fn values(&self) -> impl Iterator<Item = (Counter, u64)> {
         Counter::ALL.iter().map(|&counter| (counter, self.value(counter))).filter(|(_, value)| *value != 0)
     }
@@ -75,7 +76,7 @@ pub fn attach(page: &'static CounterPage) {
     }
 }
 
-/// The page of this process: the attached one, before that a private one.
+/// The page in which this process counts: that of `attach`, before that a private one.
 #[inline]
 pub fn page() -> &'static CounterPage {
     ATTACHED.get().copied().unwrap_or(&PRIVATE)
@@ -87,13 +88,13 @@ pub fn count(counter: Counter, n: u64) {
     page().count(counter, n);
 }
 
-/// Replaces a counter of this process.
+/// Sets a counter of this process to `value`.
 #[inline]
 pub fn set(counter: Counter, value: u64) {
     page().set(counter, value);
 }
 
-/// A counter of this process.
+/// The value of a counter of this process.
 pub fn value(counter: Counter) -> u64 {
     page().value(counter)
 }

@@ -25,7 +25,7 @@ pub enum Event<'a> {
         sequence: u32,
         bytes: u64,
         site: u32,
-        /// The ranks that it needs, if the name alone does not say so.
+        /// The ranks without which the collective cannot complete, if `name` alone does not say so.
         needs: Needs,
     },
     /// A message from the start of its send, or of its receive, to completion.
@@ -43,40 +43,41 @@ pub enum Event<'a> {
     Signal { what: &'a str, peer: u32, context: u64 },
     /// A step of a rendezvous. The sender's ticket names it on both ends.
     Rendezvous { what: &'a str, peer: u32, ticket: u64, bytes: u64 },
-    /// How the operation was carried out whose record has this index.
+    /// How an operation was carried out; `operation` is the index of its record.
     Carried { operation: u32, choice: Choice, algorithm: &'a str },
-    /// A part of the name of a call site.
+    /// A part of the name of call site `number`; a long name takes several records.
     Site { number: u32, text: &'a str },
-    /// A part of the name of a thread.
+    /// A part of the name of thread `number`; a long name takes several records.
     Thread { number: u32, text: &'a str },
-    /// A process that this one needs in neighborhood collectives (`Needs::Sources`).
+    /// A neighbour from which this process receives in neighborhood collectives; `list` groups them
+    /// (`Needs::Sources`).
     Source { list: u32, peer: u32 },
-    /// A part of a fact about the process.
+    /// A part of the text of a fact about the process; a long text takes several records.
     About { what: About, text: &'a str },
     /// One piece of a schedule step of a rank was carried out.
     Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
-    /// An instance was offloaded to a proxy.
+    /// An instance of an operation was handed to a proxy.
     Offload { proxy: u32, context: u64, sequence: u32 },
-    /// An instance was recovered from a proxy that died or stalled.
+    /// The rank took back an instance of an operation from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
 
 /// The ranks that a collective needs, if its function alone does not say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
-    /// Not known.
+    /// It is not known which ranks the collective needs.
     #[default]
     Unknown,
-    /// The root, in a collective with a root.
+    /// The collective needs its root; the number is the root's among the processes of the job.
     Root(u32),
-    /// The ranks below this one in its comm, in a scan.
+    /// The scan needs the ranks below this one; the number is this process's rank in the comm.
     Below(u32),
-    /// The neighbours in this process's list of this number (`Event::Source`).
+    /// The collective needs the neighbours in the list with this number (`Event::Source`).
     Sources(u32),
 }
 
 impl Needs {
-    /// The 24 bits that a record has for it.
+    /// The form of this value in a record: 24 bits.
     fn to_bits(self) -> u64 {
         let (kind, number) = match self {
             Needs::Unknown => (0, 0),
@@ -98,13 +99,13 @@ impl Needs {
     }
 }
 
-/// The locks of an epoch, by their number in a record.
+/// The values of `Event::Epoch`'s `lock`. A record holds the index of one.
 const LOCKS: [&str; 3] = ["", "shared", "exclusive"];
 
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracedMessage<'a> {
-    /// The function and comm.
+    /// The names of the MPI function and of the comm, as one text.
     pub name: &'a str,
     /// Whether this is the sender's end.
     pub sends: bool,
@@ -112,13 +113,13 @@ pub struct TracedMessage<'a> {
     pub peer: u32,
     /// The tag, or [`ANY_TAG`] while a receive may match several.
     pub tag: i32,
-    /// The context of the comm.
+    /// The number that identifies the comm on all its ranks.
     pub context: u64,
     /// The bytes of the message; for a receive that is not complete, those of its buffer.
     pub bytes: u64,
-    /// Where the program called the function.
+    /// The number of the place where the program called the function.
     pub site: u32,
-    /// How it was carried out.
+    /// Which process carried the message out, and why.
     pub choice: Choice,
 }
 
@@ -127,7 +128,7 @@ pub const ANY_PEER: u32 = u32::MAX;
 /// The tag of a receive of any tag, until it completes.
 pub const ANY_TAG: i32 = -1;
 
-/// A fact about a process.
+/// The facts that a process records about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum About {
@@ -144,7 +145,7 @@ pub enum About {
 impl About {
     const ALL: [About; 4] = [About::Host, About::Version, About::Command, About::Pid];
 
-    /// The name of the fact in the file.
+    /// The name of the fact in the trace file.
     pub(crate) fn key(self) -> &'static str {
         match self {
             About::Host => "host",
@@ -157,16 +158,16 @@ impl About {
 
 /// How many bytes of a name a record keeps.
 pub(crate) const NAME_BYTES: usize = 64;
-/// The words of a record before its name.
+/// The number of 64-bit words of a record before its name (`Word`).
 const WORDS: usize = 8;
-/// The bytes of a record.
+/// The length of a record in bytes.
 pub(crate) const RECORD_BYTES: usize = WORDS * 8 + NAME_BYTES;
-/// An event with its times, in ns of the machine's monotonic clock. `until` is 0 for an instant, and for an
-/// event that has not ended.
+/// An event with its start and end, in nanoseconds of the machine's monotonic clock, as bytes. The end is 0
+/// for an instant, and for an event that has not ended.
 #[derive(Clone, Copy)]
 pub struct TraceRecord(pub(crate) [u8; RECORD_BYTES]);
 
-/// The words of a record, by index. The first is 0 in an empty record, `NameBytes` is 0 without a name.
+/// The index of each word of a record. Word `Kind` is 0 in an empty record, `NameBytes` is 0 without a name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
     /// 1 and the event's position in the enumeration (8 bits), a message's choice (8 bits) or a collective's
@@ -186,12 +187,14 @@ pub(crate) enum Word {
     Detail = 7,
 }
 
-/// The kinds of sends, receives, and cancelled messages.
+/// The number in word `Kind` of the record of a send.
 pub(crate) const SEND: u64 = 9;
+/// The number in word `Kind` of the record of a receive.
 pub(crate) const RECEIVE: u64 = 10;
+/// The number in word `Kind` of the record of a message that was cancelled.
 pub(crate) const CANCELLED: u64 = 11;
 
-/// Two numbers in a word.
+/// A word with `low` in its lower half and `high` in its upper half.
 fn both(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -275,7 +278,7 @@ impl TraceRecord {
         self.set(Word::Detail, call);
     }
 
-    /// Notes the message that this receive got, or this send sent.
+    /// Notes the peer, tag, length and carrier of the message that this receive got, or this send sent.
     pub(crate) fn set_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
         self.set(Word::Bytes, bytes);
@@ -287,7 +290,7 @@ impl TraceRecord {
         self.set(Word::Kind, self.word(Word::Kind) & !0xffff | CANCELLED);
     }
 
-    /// Moves each time by what `by` returns for it, in nanoseconds.
+    /// Adds to each time of the record what `by` returns for that time, in nanoseconds.
     pub fn shift(&mut self, by: impl Fn(u64) -> i64) {
         for word in [Word::From, Word::Until, Word::Detail] {
             let time = self.word(word);
@@ -299,17 +302,17 @@ impl TraceRecord {
         }
     }
 
-    /// When the event happened or started.
+    /// The time at which the event happened or started.
     pub(crate) fn from(&self) -> u64 {
         self.word(Word::From)
     }
 
-    /// When the event ended.
+    /// The time at which the event ended; 0 for an instant, and if the event has not ended.
     pub(crate) fn until(&self) -> u64 {
         self.word(Word::Until)
     }
 
-    /// The start of the call that found the event ended; 0 if no call did.
+    /// The time at which the MPI call began that found the event ended; 0 if no call did.
     pub(crate) fn found_by(&self) -> u64 {
         self.word(Word::Detail)
     }
@@ -382,14 +385,14 @@ impl TraceRecord {
     }
 }
 
-/// The records in a part of a trace, up to the first that was not written.
+/// Reads the records in a process's part of a trace, up to the first that was not written.
 pub fn decode(bytes: &[u8]) -> Vec<TraceRecord> {
     let records =
         bytes.chunks_exact(RECORD_BYTES).map(|one| TraceRecord(one.try_into().expect("of this length")));
     records.take_while(|record| record.word(Word::Kind) != 0).collect()
 }
 
-/// The process of some events: one group of lines in the picture.
+/// A process of a trace, which is one group of lines in the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessName {
     /// A rank of MPI_COMM_WORLD.
@@ -407,11 +410,11 @@ impl std::fmt::Display for ProcessName {
     }
 }
 
-/// What a process has recorded.
+/// The events that one process has recorded.
 pub struct TracedProcess {
-    /// The process.
+    /// The process that made the records.
     pub who: ProcessName,
-    /// The number of its clock: processes of one host have the same.
+    /// The number of the clock that the process reads; processes of one host read the same.
     pub clock: u32,
     /// The records, in the order in which they were made.
     pub records: Vec<TraceRecord>,

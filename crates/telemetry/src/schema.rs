@@ -37,7 +37,7 @@ pub fn check(event: &Value) -> Result<(), String> {
     if common && right { Ok(()) } else { Err(format!("not an event of the Chrome trace format: {event}")) }
 }
 
-/// The bars of each thread: start and end.
+/// For each process and thread, the start and the end of each of its bars in the picture.
 type Bars = HashMap<(u64, u64), Vec<(f64, f64)>>;
 
 /// Checks that each arrow starts, passes and ends in this order, never backwards, each time in a bar of its

@@ -2,7 +2,7 @@
 //! The numbers of OpenSHMEM's calls and counters, by which `liboshmem.so` and the MPI library refer to them.
 //! Both compile this file, so the numbers are the same.
 
-/// An enum and the list of its values, in order.
+/// Defines an enum and `ALL`, the list of its values, whose positions are the values' numbers.
 macro_rules! numbered {
     ($(#[$text:meta])* $name:ident: $($value:ident)*) => {
         $(#[$text])*
@@ -16,11 +16,11 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// Calls that are timed and traced.
+    /// The kinds of OpenSHMEM calls that are timed and traced.
     Call: Put Get Atomic WaitUntil SetLock ClearLock
 }
 
 numbered! {
-    /// Quantities that are counted.
+    /// The quantities that OpenSHMEM calls count.
     Counted: Puts Gets Atomics Waits Bytes WaitNs
 }

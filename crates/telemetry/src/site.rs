@@ -16,7 +16,7 @@ const FRAMES_MAX: usize = 48;
 
 #[derive(Default)]
 struct Sites {
-    /// The memory in which this library's code lies.
+    /// The addresses at which this library's code lies.
     own: Range<usize>,
     /// The numbers of sites by return address; None for addresses in MPI libraries, such as the Fortran one.
     numbers: HashMap<usize, Option<u32>>,
@@ -62,11 +62,11 @@ impl Sites {
     }
 }
 
-/// A place in a file of code.
+/// A place in a file of machine code (the program or a library): the file and the offset in it.
 struct CodePlace {
     file: String,
     offset: usize,
-    /// The memory in which this part of the file lies.
+    /// The addresses at which the mapped part of the file lies.
     range: Range<usize>,
 }
 

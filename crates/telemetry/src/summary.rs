@@ -77,7 +77,8 @@ pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     text
 }
 
-/// The most sentences of this kind: those about the operations that took the ranks longest.
+/// The most sentences about operations that are printed: those about the operations that took the ranks
+/// longest.
 const SENTENCES: usize = 24;
 
 /// A sentence for each function and comm: sums of bytes and of proxies' processor time, and mean times.
@@ -145,7 +146,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     text
 }
 
-/// Like `short`, with a space before the unit.
+/// A value in few characters, as [`short`] writes it, but with a space before the unit: `1.2 MiB`.
 pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

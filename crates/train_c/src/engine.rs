@@ -29,12 +29,14 @@ const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Engine {
-    /// The process of these threads; a fork of it has none of them.
+    /// The id of the process in which the engine's threads run; a fork of that process has none of them.
     process: u32,
+    /// The operations of the engine, and which thread does what.
     list: Mutex<List>,
-    /// Signals that the role is free and has something to do.
+    /// Wakes threads that wait in `idle`: there may be operations to wait for, or to report to their callers.
     needed: Condvar,
     alarm: Mutex<Alarm>,
+    /// Wakes the alarm's thread when the next deadline has changed.
     set: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -44,27 +46,29 @@ struct List {
     arrived: Vec<OwnedOperation>,
     /// The operations that have ended and have not been reported to their callers yet.
     ended: VecDeque<EndedOperation>,
-    /// The role, or None while a thread makes progress.
+    /// What a thread needs to make progress. None while a thread has taken it to do so.
     role: Option<ProgressRole>,
-    /// The generalized request that ends the wait in MPI.
+    /// The generalized request whose completion ends the wait in MPI. None once a thread has taken it to
+    /// complete it.
     waker: Option<MPI_Request>,
-    /// How many threads wait for the role.
+    /// How many threads wait in `idle` for something to do.
     idle: usize,
-    /// Set when the engine closes: how long it waits for operations that were given up.
+    /// The time until which the closing engine waits for operations that were given up. None until it closes.
     closes: Option<Instant>,
-    /// Set when the engine has closed.
+    /// The operations that were left unfinished when the engine closed. None until it has closed.
     left: Option<UnfinishedOperations>,
 }
 
-/// What has not ended for MPI when the engine closes.
+/// The operations whose MPI requests have not completed when the engine closes.
 #[derive(Debug, Clone, Copy)]
 pub struct UnfinishedOperations {
+    /// The number of these operations.
     pub operations: usize,
-    /// The longest time that one of them was to wait for its peers.
+    /// The longest timeout of these operations, so the longest that a peer may still come.
     pub patience: Duration,
 }
 
-/// What the thread that makes progress owns.
+/// The role of making progress; the thread that owns this value waits in MPI for the operations in it.
 #[derive(Debug)]
 struct ProgressRole {
     held: Vec<OwnedOperation>,
@@ -73,7 +77,7 @@ struct ProgressRole {
 }
 
 impl List {
-    /// Whether the role needs a thread.
+    /// Whether the role is free and a thread must take it: there are operations, or the engine closes.
     fn needs_a_thread(&self) -> bool {
         let works =
             |role: &ProgressRole| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
@@ -98,18 +102,18 @@ struct Alarm {
     closed: bool,
 }
 
-/// An operation whose request the engine has.
+/// An operation whose MPI request the engine tests, no longer the callers' threads.
 #[derive(Debug)]
 struct OwnedOperation {
     request: MPI_Request,
     work: Arc<Work>,
-    /// Why it has ended for its caller, or, for a receive, will end once it is cancelled. MPI may still write
-    /// into its buffer.
+    /// Why the operation was given up. It has ended for its caller, or, if it is a receive, ends once MPI has
+    /// cancelled it. MPI may still write into its buffer. None if it was not given up.
     given_up: Option<Fault>,
 }
 
 impl OwnedOperation {
-    /// Whether it has ended for its caller, but not for MPI.
+    /// Whether the operation has ended for its caller, but not for MPI.
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
@@ -130,7 +134,7 @@ struct EndedOperation {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
-    /// The engine of this process. Fails if there is none.
+    /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a fork.
     pub fn get() -> Result<&'static Engine> {
         match ENGINE.get() {
             None => fail(STATE, "outboard_dl_init has not been called"),
@@ -146,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// Starts the threads.
+    /// Starts the engine's threads.
     pub fn open() -> Result<()> {
         let engine = ENGINE.get_or_init(|| Engine {
             process: std::process::id(),
@@ -180,7 +184,7 @@ impl Engine {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends all operations, then the threads.
+    /// Waits until all operations have ended or were given up, then ends the threads. Returns what was left.
     pub fn close(&'static self) -> UnfinishedOperations {
         self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
@@ -207,7 +211,7 @@ impl Engine {
         self.wake();
     }
 
-    /// Makes a thread look at the list, at groups that were aborted, and at deadlines.
+    /// Makes a thread of the engine look for new operations, aborted groups and deadlines that have passed.
     pub fn wake(&'static self) {
         let mut list = self.list();
         self.wake_a_thread(&list);
@@ -219,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Has another thread look at the list, if there is something to do.
+    /// Wakes or starts another thread if there are operations to report, or the role needs a thread.
     fn wake_a_thread(&'static self, list: &List) {
         if list.ended.is_empty() && !list.needs_a_thread() {
             return;
@@ -263,7 +267,7 @@ impl Engine {
         }
     }
 
-    /// Waits until there may be something to do.
+    /// Waits until there may be an operation to report or a role to take.
     fn idle<'a>(&self, mut list: MutexGuard<'a, List>) -> MutexGuard<'a, List> {
         list.idle += 1;
         let mut list = if list.ended.is_empty() {
@@ -276,7 +280,8 @@ impl Engine {
         list
     }
 
-    /// Takes the role, which is free. None if the engine has closed.
+    /// Takes the role, with the operations that have arrived. None if another thread has it, or the engine
+    /// has closed.
     fn take_role(&self, list: &mut List) -> Option<ProgressRole> {
         let mut role = list.role.take()?;
         role.held.append(&mut list.arrived);
@@ -338,8 +343,9 @@ impl Engine {
     }
 }
 
-/// Ends operations whose time is over or whose group has failed. A receive is cancelled. MPI cannot end a
-/// collective early, so its request stays, and its group has failed. Returns the ended operations.
+/// Gives up the operations whose deadline has passed or whose group has failed. A receive is cancelled. MPI
+/// cannot end a collective early, so its request stays, and its group fails. Returns the others, which have
+/// ended.
 fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
@@ -360,7 +366,7 @@ fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     ended
 }
 
-/// Waits until an operation or the waker has ended.
+/// Waits in MPI until an operation or the waker completes, and adds the ended operations to `over`.
 fn wait_some(role: &mut ProgressRole, over: &mut Vec<EndedOperation>) {
     let ProgressRole { held, waker, .. } = role;
     let mut requests: Vec<MPI_Request> = held.iter().map(|held| held.request).collect();
@@ -422,7 +428,7 @@ fn start_waker() -> Result<MPI_Request> {
     if waker == none() { fail(MPI, "MPI_Grequest_start returned no request") } else { Ok(waker) }
 }
 
-/// Completes a waker that no thread has taken, and frees it.
+/// Completes `listed`, if no thread has taken the waker from the list, and frees `waker`.
 fn end_waker(listed: Option<MPI_Request>, mut waker: MPI_Request) {
     if let Some(listed) = listed {
         let _ = call!(MPI_Grequest_complete(listed));

@@ -19,7 +19,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// What MPI reports about the first operation that failed, from the error of a call for many.
+    /// The part of the message that is about the first failed operation, if the failed call was for many
+    /// (MPI_Waitsome).
     pub fn facts(&self) -> String {
         let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
         sentence.trim_end_matches(')').into()
@@ -43,7 +44,8 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// The result of a C function. An error's sentence is kept for `outboard_dl_message`.
+/// Makes the return code of a C function of `result`, and keeps an error's sentence for
+/// `outboard_dl_message`.
 pub fn code(result: Result<()>) -> c_int {
     let Err(fault) = result else { return OK };
     LAST.with_borrow_mut(|last| *last = CString::new(fault.message).unwrap_or_default());
@@ -55,7 +57,7 @@ pub extern "C" fn outboard_dl_message() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// The result of an MPI call.
+/// Makes a result of the code that the MPI function `call` returned; the error has MPI's text.
 pub fn mpi(code: c_int, call: &str) -> Result<()> {
     if code == numbers::SUCCESS {
         return Ok(());

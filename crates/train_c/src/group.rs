@@ -19,16 +19,17 @@ pub struct Group {
     pub rank: c_int,
     pub size: c_int,
     pub timeout: Option<Duration>,
-    /// Locked while an operation starts, so that operations start in the order of their numbers.
+    /// The number of the latest operation. Locked while one starts, so that they start in the order of the
+    /// numbers.
     order: Mutex<u64>,
     /// The order in which the ends of operations are reported to their callers.
     pub turns: Turns,
-    /// Why no operation can end well any more.
+    /// Why the group has failed, so that no operation can end well any more. None if it has not failed.
     failed: OnceLock<Fault>,
 }
 
 impl Group {
-    /// Starts an operation, which gets the next number.
+    /// Calls `start` with the next operation's number, and returns its result. Fails if the group has failed.
     pub fn in_order<T>(&self, start: impl FnOnce(u64) -> Result<T>) -> Result<T> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.check()?;
@@ -36,12 +37,12 @@ impl Group {
         start(*order)
     }
 
-    /// Fails if the group has failed.
+    /// Checks that the group has not failed. The error is the reason why it has.
     pub fn check(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |fault| Err(fault.clone()))
     }
 
-    /// Lets the group fail. Only the first reason counts.
+    /// Makes the group fail with this message. If it has failed already, the first message stays.
     pub fn fail(&self, message: String) {
         let _ = self.failed.set(Fault { code: ABORTED, message });
     }
@@ -58,7 +59,7 @@ impl Drop for Group {
     }
 }
 
-/// The group of a C handle.
+/// Returns the group to which a C handle points. Fails if the handle is null.
 pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
     if group.is_null() {
         return fail(ARGUMENT, "the group is a null pointer");
@@ -67,7 +68,7 @@ pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
     Ok(unsafe { &*group })
 }
 
-/// The group of a handle, with a count of its own.
+/// Returns the group of a handle as an `Arc`, which keeps the group even if the program frees the handle.
 pub fn shared(group: *const Group) -> Result<Arc<Group>> {
     of_handle(group)?;
     // SAFETY: outboard_dl_group_create made the handle from an Arc, and it has not been freed.

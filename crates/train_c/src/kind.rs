@@ -21,7 +21,7 @@ pub enum ElementKind {
     Bool,
 }
 
-/// The order is that of `enum outboard_dl_type`.
+/// The element types in the order of `outboard_dl_type`, each with MPI's datatype number and its name.
 const KINDS: [(ElementKind, i32, &str); 13] = [
     (ElementKind::F16, n::REAL2, "f16"),
     (ElementKind::Bf16, n::UINT16_T, "bf16"),
@@ -59,7 +59,7 @@ impl ElementKind {
     }
 }
 
-/// A handle of the standard ABI.
+/// Makes a predefined handle of its number in the standard ABI.
 pub fn handle(number: i32) -> usize {
     number as usize
 }
@@ -120,7 +120,7 @@ fn brain(which: usize, is_average: bool) -> Result<ReductionOp> {
     }
 }
 
-/// An MPI_User_function_c: sum, product, minimum, maximum by `WHICH`.
+/// The function of an MPI operator on bfloat16: sum, product, minimum or maximum for `WHICH` 0, 1, 2 or 3.
 ///
 /// # Safety
 /// MPI's contract for operators (MPI 5.0, section 6.9.5): both vectors have `length` elements.
@@ -163,7 +163,7 @@ unsafe extern "C" fn operator<const WHICH: u8>(
     }
 }
 
-/// The memory that an average divides: the block that the reduction has written.
+/// The sums of a reduction that averages, in the memory where it has stored them, to be divided.
 #[derive(Debug, Clone, Copy)]
 pub struct Average {
     pub address: usize,

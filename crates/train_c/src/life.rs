@@ -49,7 +49,7 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Whether no thread has the request.
+    /// Whether neither a thread nor the engine has the request, so that `take` would return it.
     pub fn is_here(&self) -> bool {
         matches!(*self.lock(), RequestPlace::Here(_))
     }

@@ -17,14 +17,14 @@ struct MpiWorld {
     comm: MPI_Comm,
     rank: c_int,
     size: c_int,
-    /// The lowest rank of this process's node.
+    /// The lowest rank on this process's node.
     node: c_int,
-    /// Whether finalize also finalizes MPI.
+    /// Whether this library has initialised MPI, so that outboard_dl_finalize also finalizes it.
     is_ours: bool,
 }
 
 static WORLD: OnceLock<MpiWorld> = OnceLock::new();
-/// Whether MPI may be called: between init and finalize.
+/// Whether MPI may be called: from outboard_dl_init until outboard_dl_finalize.
 static OPEN: Mutex<bool> = Mutex::new(false);
 
 pub fn is_open() -> bool {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 
-/// `outboard_dl_options`.
+/// The struct `outboard_dl_options` of `outboard_dl.h`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -25,7 +25,7 @@ pub struct Options {
     flags: c_int,
 }
 
-/// The flag that the caller will wait at once.
+/// The flag of `outboard_dl_options` by which a caller says that it will wait at once.
 const WAITED: c_int = 1;
 
 /// The arguments that all starts have: the group, the options and where the handle goes.
@@ -36,7 +36,7 @@ struct Frame {
     work: *mut *const Work,
 }
 
-/// What a start needs to know about its operation, besides the MPI call.
+/// An operation to be started: all that `start` needs besides the group, the options and the MPI call.
 struct OperationStart {
     name: &'static str,
     count: i64,
@@ -60,15 +60,16 @@ impl OperationStart {
         }
     }
 
-    /// Notes that the result of a reduction with `op` lies at `receive`.
+    /// Notes that the operation is this reduction and stores at `receive`, which an average divides at the
+    /// end.
     fn reduces(mut self, reduction: ReductionOp, receive: *mut c_void) -> OperationStart {
         self.average = reduction.is_average.then_some(receive as usize);
         self
     }
 }
 
-/// The MPI call of an operation. Its arguments: communicator, datatype, the copied lists, where the request
-/// goes.
+/// A function that starts an operation in MPI. Its arguments are the communicator, the datatype, the copied
+/// counts and displacements, and where it stores the request.
 type MpiCall<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
 
 fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {

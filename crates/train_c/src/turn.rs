@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a function runs, with no operation of its own in progress, until it is assumed to wait.
+/// How long a caller's function runs, with no operation of its own in progress, until it is assumed to wait.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -21,9 +21,10 @@ pub struct Turns(Mutex<TurnState>);
 struct TurnState {
     /// The numbers of operations that have not been reported to their callers yet.
     waiting: BTreeSet<u64>,
-    /// The operation that is reported, and since when its function may be waiting; `inner` is how many
-    /// operations that function has in progress.
+    /// The number of the operation whose caller's function runs, and since when that function may be waiting.
+    /// None if no function runs.
     reporting: Option<(u64, Instant)>,
+    /// How many operations the running function has started that are still in progress.
     inner: usize,
 }
 
@@ -36,7 +37,7 @@ impl Turns {
         self.lock().waiting.insert(number);
     }
 
-    /// Whether the operation may be reported now. If so, its turn has started.
+    /// Starts the turn of operation `number` if its end may be reported now. Returns whether it may.
     pub fn start(&self, number: u64, now: Instant) -> bool {
         let mut state = self.lock();
         if let Some((first, since)) = state.reporting
@@ -53,13 +54,14 @@ impl Turns {
         true
     }
 
-    /// Ends the turn of an operation that has been reported, or whose function waits.
+    /// Ends the turn of an operation whose end has been reported, or whose function waits, so that the next
+    /// begins.
     pub fn leave(&self, number: u64) {
         self.lock().leave(number);
     }
 
-    /// Notes that the function of `number` has started an operation, or that such an operation has been
-    /// reported.
+    /// Notes that the caller's function of operation `number` has started an operation (`is_start`), or that
+    /// an operation which it started has been reported.
     pub fn inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
         if state.reporting.is_some_and(|(reporting, _)| reporting == number) {

@@ -17,20 +17,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a wait tests by itself before it leaves the operation to the engine: the cost of a switch between
-/// two threads.
+/// How long a wait tests the request itself before it leaves the operation to the engine: as long as a switch
+/// between two threads takes.
 const OWN: Duration = Duration::from_micros(200);
 
 type CallbackFunction = extern "C" fn(state: *mut c_void, code: c_int, message: *const c_char);
 
-/// The caller's function and its state.
+/// The function that the caller has given for an operation's end, and the argument that it gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Callback {
     pub function: CallbackFunction,
     pub state: usize,
 }
 
-/// The facts about an operation for its messages.
+/// What an operation is: its name, elements and number, which error messages tell.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationFacts {
     pub name: &'static str,
@@ -43,7 +43,7 @@ pub struct OperationFacts {
     pub is_message: bool,
 }
 
-/// An operation whose function runs, by its group and number.
+/// An operation whose caller's function runs: its group, and its number there.
 #[derive(Debug, Clone)]
 pub struct Reporting {
     group: Arc<Group>,
@@ -57,11 +57,12 @@ impl Reporting {
 }
 
 thread_local! {
-    /// The operation in whose function this thread is.
+    /// The operation whose caller's function this thread runs. None if it runs no such function.
     static REPORTING: RefCell<Option<Reporting>> = const { RefCell::new(None) };
 }
 
-/// The operation in whose function this thread starts another one.
+/// Returns the operation whose caller's function starts another one in this thread, and counts that one
+/// there. None outside such functions.
 pub fn within() -> Option<Reporting> {
     let reporting = REPORTING.with_borrow(Clone::clone)?;
     reporting.group.turns.inner(reporting.number, true, Instant::now());
@@ -79,17 +80,18 @@ pub struct Work {
     #[expect(dead_code, reason = "MPI reads them")]
     pub lists: Vec<i64>,
     pub callback: Option<Callback>,
-    /// The operation in whose function this one was started.
+    /// The operation whose caller's function has started this one. None if it was started elsewhere.
     pub within: Option<Reporting>,
     pub life: Life<MPI_Request, Result<()>>,
-    /// The sender, once a receive has ended.
+    /// The rank of the sender, once the operation, a receive, has ended.
     pub source: AtomicI32,
 }
 
 pub type Status = [c_int; n::F_STATUS_SIZE as usize];
 
 impl Work {
-    /// Ends the operation. `status` is MPI's.
+    /// Ends the operation: divides an average, calls the caller's function and stores the outcome. `status`
+    /// is that of MPI's request.
     pub fn end(&self, outcome: Result<()>, status: Option<&Status>) {
         if let Some(average) = self.average.filter(|_| outcome.is_ok()) {
             average.divide();
@@ -115,19 +117,19 @@ impl Work {
         !self.task.is_message && self.within.is_none()
     }
 
-    /// Notes that the engine has the operation from now on.
+    /// Enters the operation among those that take turns. The engine calls this when it gets the request.
     pub fn enter(&self) {
         if self.has_turn() {
             self.group.turns.enter(self.task.number);
         }
     }
 
-    /// Whether the operation may be ended now, by `report`.
+    /// Whether the operation's turn has come, so that `report` may be called. It then takes the turn.
     pub fn may_report(&self) -> bool {
         !self.has_turn() || self.group.turns.start(self.task.number, Instant::now())
     }
 
-    /// Ends the operation, in its turn.
+    /// Ends the operation in the turn that `may_report` has taken, and then the turn.
     pub fn report(&self, outcome: Result<()>, status: Option<&Status>) {
         let own = self.has_turn().then(|| Reporting { group: self.group.clone(), number: self.task.number });
         let before = REPORTING.replace(own.or_else(|| self.within.clone()));
@@ -161,7 +163,8 @@ impl Work {
         Fault { code: TIMEOUT, message }
     }
 
-    /// The outcome, if it has ended; tests the request if no other thread has it.
+    /// Tests the request if no other thread has it. Returns the outcome, or None if the operation has not
+    /// ended.
     fn test(self: &Arc<Work>) -> Option<Result<()>> {
         let Some(mut request) = self.life.take() else { return self.life.outcome() };
         let (mut done, mut status) = (0, Status::default());

@@ -8,7 +8,7 @@ use crate::sizes::{bytes_of, bytes_text};
 /// The libraries, by their names in OUTBOARD_CCL; `file` stands for every path.
 pub const LIBRARIES: [&str; 5] = ["nccl", "rccl", "mscclpp", "oneccl", "file"];
 
-/// The collectives whose lengths all ranks know.
+/// The collectives that can go to a library by length: all ranks know the length, so all choose the same.
 pub const COLLECTIVES: [&str; 10] = [
     "allreduce",
     "reduce",
@@ -22,7 +22,7 @@ pub const COLLECTIVES: [&str; 10] = [
     "allgatherv",
 ];
 
-/// How many rows this file has.
+/// The number of rows that this file adds to the table of values.
 pub(crate) const COUNT: usize = LIBRARIES.len() * COLLECTIVES.len();
 
 macro_rules! rows {
@@ -51,39 +51,40 @@ pub(crate) fn place(library: &str, collective: &str) -> Option<usize> {
     Some(library * COLLECTIVES.len() + collective)
 }
 
-/// The classes of numbers of ranks: 2 and 3, 4 to 7, ..., 256 and more.
+/// The number of classes into which numbers of ranks fall: 2 and 3, 4 to 7, ..., 256 and more.
 const CLASSES: usize = 8;
 
-/// Bounds by the number of ranks, in a byte for each class: 0 means not measured, 255 never; otherwise the
-/// bound is 2 to the power of the byte less one.
+/// For each class of numbers of ranks, the length from which on the library is faster. A class has a byte
+/// `b`: 0 means not measured, 255 never; otherwise the length is 2 to the power of `b - 1` bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByRanks(u64);
 
 const NEVER: u8 = 255;
-/// The largest valid byte: the longest bound is 2^62.
+/// The largest byte of `ByRanks` that stands for a length, which is 2^62.
 const POWER_MOST: u8 = 63;
 
 impl ByRanks {
-    /// The bounds of a row's value. Invalid bytes count as not measured.
+    /// Reads the lengths from a row's value (`ValueKind::ByRanks`). Invalid bytes count as not measured.
     pub fn of_bits(bits: u64) -> ByRanks {
         let valid = |byte: u8| if byte <= POWER_MOST || byte == NEVER { byte } else { 0 };
         ByRanks(u64::from_le_bytes(bits.to_le_bytes().map(valid)))
     }
 
-    /// The row's value.
+    /// The lengths as a row's value, which `of_bits` reads.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// Sets the bound for a number of ranks: a power of two, or None if the library is never faster.
+    /// Sets the length from which on the library is faster on `ranks` ranks: a power of two, or None for
+    /// never.
     pub fn set(&mut self, ranks: u32, bytes: Option<u64>) {
         let mut each = self.0.to_le_bytes();
         each[class(ranks)] = bytes.map_or(NEVER, |bytes| (bytes.max(1).ilog2() as u8 + 1).min(POWER_MOST));
         self.0 = u64::from_le_bytes(each);
     }
 
-    /// The bound for `ranks` ranks: that of the nearest measured number below, else above; `u64::MAX` if the
-    /// library is never faster. None if nothing was measured.
+    /// The length from which on the library is faster on `ranks` ranks, `u64::MAX` for never: as measured on
+    /// the nearest smaller number of ranks, else on a larger one. None if nothing was measured.
     pub fn bytes_min(self, ranks: u32) -> Option<u64> {
         let each = self.0.to_le_bytes();
         let nearest =

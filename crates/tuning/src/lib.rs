@@ -28,19 +28,19 @@ pub use table::TuningTable;
 /// How far apart the cores of two ranks are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
-    /// They share a second-level cache, or are the same core.
+    /// The cores share a second-level cache, or are the same core.
     L2 = 0,
-    /// They share a third-level cache.
+    /// The cores share a third-level cache.
     L3 = 1,
-    /// They share neither, or it is not known.
+    /// The cores share neither cache, or it is not known.
     Far = 2,
 }
 
 impl Distance {
-    /// All of them.
+    /// All distances, the shortest first.
     pub const ALL: [Distance; 3] = [Distance::L2, Distance::L3, Distance::Far];
 
-    /// The distance of cpus, as the kernel reports it.
+    /// The greatest distance between any of these processors, by the caches that the kernel reports.
     pub fn of(cpus: &[usize]) -> Distance {
         let is_within =
             |kind| matches!(sys::topology::locality(kind, cpus), Some(sys::topology::Locality::Within(_)));
@@ -51,7 +51,7 @@ impl Distance {
         }
     }
 
-    /// The distance in a value's name.
+    /// The part of a row's name that stands for the distance: `l2` in `read.l2.alone`.
     pub fn name(self) -> &'static str {
         ["l2", "l3", "far"][self as usize]
     }
@@ -69,10 +69,10 @@ pub enum Load {
 }
 
 impl Load {
-    /// All of them.
+    /// All loads, in the order of the rows.
     pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
 
-    /// The load in a value's name.
+    /// The part of a row's name that stands for the load: `alone` in `read.l2.alone`.
     pub fn name(self) -> &'static str {
         ["alone", "many", "exchange"][self as usize]
     }
@@ -81,11 +81,11 @@ impl Load {
 /// The source of a value. A later one wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueSource {
-    /// Built in.
+    /// The value is the built-in default.
     Default,
-    /// The table of this machine.
+    /// The value is from the table that was measured on this machine.
     Table,
-    /// A setting.
+    /// The user has set the value by a setting.
     Setting,
 }
 
@@ -106,10 +106,10 @@ pub const NEAR_BYTES_MAX: usize = 12;
 /// The row of the longest message that is sent without asking.
 pub const EAGER_BYTES_MAX: usize = 13;
 
-/// The first row of `ccl.rs`.
+/// The number of the first row that comes from `ccl.rs`.
 const CCL: usize = 14;
 
-/// All rows: the single ones, then those of collective libraries.
+/// All rows of the table of values: those of `SINGLE`, then those of collective libraries (`ccl.rs`).
 pub const ROWS: &[ValueRow] = &{
     let mut rows = [SINGLE[0]; CCL + ccl::COUNT];
     let mut at = 0;
@@ -123,7 +123,8 @@ pub const ROWS: &[ValueRow] = &{
     rows
 };
 
-/// The single rows. The first nine are `read`, by distance and load.
+/// The rows that do not belong to collective libraries. The first nine have the lengths of messages that a
+/// receiver reads, by distance and load.
 const SINGLE: [ValueRow; CCL] = [
     read("read.l2.alone"),
     read("read.l2.many"),
@@ -170,7 +171,7 @@ const SINGLE: [ValueRow; CCL] = [
 /// gave.
 pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 
-/// The values of a process.
+/// The measured or default values by which a process decides, one for each row of `ROWS`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
     values: [u64; ROWS.len()],
@@ -222,12 +223,12 @@ impl Tuning {
         ByRanks::of_bits(self.values[row]).bytes_min(ranks)
     }
 
-    /// The values of collective libraries, which must be the same on all hosts of a job.
+    /// The values of the rows of `ccl.rs`, which must be the same on all hosts of a job.
     pub fn libraries(&self) -> Vec<u64> {
         self.values[CCL..].to_vec()
     }
 
-    /// Takes the values of `libraries` from another host.
+    /// Replaces the values of the rows of `ccl.rs` by those that `libraries` returned on another host.
     pub fn set_libraries(&mut self, values: &[u64]) {
         self.values[CCL..].fill(0);
         self.sources[CCL..].fill(ValueSource::Default);
@@ -235,7 +236,7 @@ impl Tuning {
         given.for_each(|(row, value)| self.set(row, *value, ValueSource::Table));
     }
 
-    /// The words for the job's header.
+    /// The form in which the values are stored in the job's header; `of_words` reads it.
     pub fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[..ROWS.len()].copy_from_slice(&self.values);
@@ -261,12 +262,12 @@ pub fn library_row(library: &str, collective: &str) -> Option<usize> {
     ccl::place(library, collective).map(|place| CCL + place)
 }
 
-/// The row of `Tuning::read`.
+/// The row that has the lengths of messages that a receiver reads (`Tuning::read`).
 pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
 
-/// The value, or the nearest that is valid in its row.
+/// Makes `value` valid for its row: a flag becomes 0 or 1, bits that stand for no class are cleared.
 fn checked(row: usize, value: u64) -> u64 {
     match ROWS[row].kind {
         ValueKind::Sizes => Sizes::of_bits(value).bits(),
@@ -276,7 +277,7 @@ fn checked(row: usize, value: u64) -> u64 {
     }
 }
 
-/// A value as text, in the form that `Table` reads.
+/// A value as the text that stands in a table's file, which `read_text` parses.
 pub fn shown(row: usize, value: u64) -> String {
     match ROWS[row].kind {
         ValueKind::Sizes => Sizes::of_bits(value).to_string(),
@@ -287,7 +288,7 @@ pub fn shown(row: usize, value: u64) -> String {
     }
 }
 
-/// Parses a value. The error is what is wrong with the text.
+/// Parses the text that a table's file has for a row's value. The error says what is wrong with the text.
 pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
     match (ROWS[row].kind, text) {
         (ValueKind::Sizes, text) => text.parse::<Sizes>().map(Sizes::bits),

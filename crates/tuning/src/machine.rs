@@ -3,7 +3,8 @@
 
 use std::io::Read;
 
-/// What a table depends on. Shared caches are part of the values' names (`Distance`).
+/// The facts about a machine on which a table of measured values depends. Which caches cores share is not
+/// here but in the rows' names (`Distance`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The processor, as the kernel calls it.
@@ -28,12 +29,12 @@ impl Machine {
         }
     }
 
-    /// The lines of a table that name the machine.
+    /// The facts as names and values, which are the first lines of a table's file.
     pub(crate) fn lines(&self) -> [(&'static str, &str); 3] {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }
 
-    /// The name of the file with its table.
+    /// The name of the file that holds the machine's table.
     pub fn file_name(&self) -> String {
         // The hash is FNV-1a; the table itself names the machine in full.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);

@@ -6,12 +6,12 @@
 use crate::{CLASSES, Distance, Load};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a long message moves.
+/// The ways in which a long message gets from the sender's memory to the receiver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// Both processes copy once, through shared memory.
+    /// The sender copies the message into cells of shared memory, and the receiver copies it out.
     Cells = 0,
-    /// The kernel copies once.
+    /// The kernel copies the message from one process to the other, as the receiver requests.
     Read = 1,
 }
 
@@ -19,13 +19,13 @@ pub enum Method {
 pub const PROBE_WORDS: usize = 3 * 3 * CLASSES * 2;
 /// How many messages go by each method before one is chosen.
 const SAMPLES: u64 = 4;
-/// A read is chosen if it takes less than this part of the time through cells.
+/// `Method::Read` is chosen if it takes less than this many percent of the time of `Method::Cells`.
 const CLEAR_PERCENT: u64 = 97;
-/// The bits of a word below the number of messages hold the least time.
+/// The bits of a word of `Probes` from this one on count messages; the lower bits hold the least time.
 const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
 
-/// Whether reading is clearly faster than cells.
+/// Whether the time `read` of `Method::Read` is clearly less than the time `cells` of `Method::Cells`.
 pub fn is_faster(read: u64, cells: u64) -> bool {
     is_less(read, cells, CLEAR_PERCENT)
 }
@@ -35,7 +35,7 @@ fn is_less(time: u64, other: u64, percent: u64) -> bool {
     u128::from(time) * 100 < u128::from(other) * u128::from(percent)
 }
 
-/// The words of a job's header, all 0 at first.
+/// The words of a job's header in which all ranks note how long messages took by each method; all 0 at first.
 #[derive(Clone, Copy, Debug)]
 pub struct Probes<'a>(pub &'a [AtomicU64; PROBE_WORDS]);
 
@@ -45,7 +45,8 @@ impl Probes<'_> {
         &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + way as usize]
     }
 
-    /// Notes that messages took `time` picoseconds per byte.
+    /// Notes that messages of the distance, load and class `at` took `time` picoseconds per byte by method
+    /// `way`.
     pub fn record(&self, at: (Distance, Load, usize), way: Method, time: u64) {
         let add = |word: u64| {
             let least = if word == 0 { TIME_MAX } else { word & TIME_MAX };
@@ -56,12 +57,12 @@ impl Probes<'_> {
         let _ = self.word(at, way).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Excludes a method that the kernel refuses.
+    /// Notes that the kernel refuses the method, so that it is never chosen.
     pub fn refuse(&self, at: (Distance, Load, usize), way: Method) {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
-    /// Stores the chosen method.
+    /// Makes `way` the chosen method for messages of the distance, load and class `at`.
     pub fn decide(&self, at: (Distance, Load, usize), way: Method) {
         let [cells, read] = if way == Method::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
         self.word(at, Method::Cells).store(SAMPLES << COUNT_SHIFT | cells, Ordering::Relaxed);
@@ -81,7 +82,7 @@ impl Probes<'_> {
         (has_enough(cells) && has_enough(read)).then(|| if is_read() { Method::Read } else { Method::Cells })
     }
 
-    /// The method of the next message: the one tried less often.
+    /// The method to try with the next message: the one by which fewer messages have gone.
     pub fn next(&self, at: (Distance, Load, usize)) -> Method {
         let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
         if count(Method::Read) < count(Method::Cells) { Method::Read } else { Method::Cells }
@@ -92,8 +93,8 @@ impl Probes<'_> {
 /// the other: what a method leaves in the caches slows down the first messages by the other one, so
 /// alternating methods would all look alike (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
-/// How many messages make one sample of their times, or a few more. The lesser of two samples of a method
-/// counts.
+/// The least number of messages that make one sample, which is their mean time. The lesser of two samples of
+/// a method counts.
 const SAMPLE: u64 = 10;
 /// The least length of a run. So ranks that exchange messages change their methods at the same time.
 const RUN: u64 = 16;
@@ -110,44 +111,50 @@ const PAUSE: u64 = 512;
 pub struct MethodTrial {
     messages: u64,
     way: Method,
-    /// Messages since the method last changed, and how many of them count.
+    /// The number of messages since the method last changed.
     run: u64,
+    /// How many of these messages count: those after the first `SETTLING`.
     counted: u64,
     times: [Times; 2],
-    /// Messages until both methods are compared again, and the length of the next pause.
+    /// The number of messages until both methods are compared again.
     rest: u64,
+    /// The number of messages of the next pause between comparisons.
     pause: u64,
 }
 
 /// The times of messages by one method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
-    /// The sample that is being taken.
+    /// The number of messages in the sample that is being taken.
     messages: u64,
+    /// The bytes of the messages in that sample.
     bytes: u64,
+    /// The time that the messages in that sample took, in nanoseconds.
     ns: u64,
-    /// How many samples were taken, and the least time of one, in picoseconds per byte.
+    /// The number of samples that were taken.
     samples: u32,
+    /// The least time of a sample, in picoseconds per byte.
     least: u64,
 }
 
 /// Messages that were fetched at the same time or one after the other, all by one method.
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched {
-    /// The method.
+    /// The method by which the messages were fetched.
     pub way: Method,
-    /// How many messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Their bytes together.
+    /// The bytes of all the messages together.
     pub bytes: u64,
-    /// How long they took.
+    /// The time that all the messages took together, in nanoseconds.
     pub ns: u64,
-    /// How long those after the first `SETTLING` took, or None if they did not end one after the other.
+    /// The time that the messages after the first `SETTLING` took, in nanoseconds. None if the messages did
+    /// not end one after the other.
     pub settled_ns: Option<u64>,
 }
 
 impl Fetched {
-    /// The messages after the first ones, if their time is known.
+    /// The messages without the first `SETTLING`, or all messages if `settled_ns` is None.
     fn settled(self) -> Fetched {
         let Some(ns) = self.settled_ns else { return self };
         let messages = self.messages - SETTLING;
@@ -164,7 +171,8 @@ impl Default for MethodTrial {
 }
 
 impl MethodTrial {
-    /// Whether the next messages, with others, are to compare the methods again, although one is chosen.
+    /// Whether it is time to compare the methods again, although one is chosen. Counts one message of the
+    /// pause.
     pub fn looks_again(&mut self) -> bool {
         self.rest = self.rest.saturating_sub(1);
         self.rest == 0

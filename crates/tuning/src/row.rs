@@ -4,25 +4,25 @@
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
-    /// Lengths of messages.
+    /// The value is a set of message lengths (`Sizes`).
     Sizes,
-    /// A number of bytes; `u64::MAX` stands for no bound.
+    /// The value is a number of bytes; `u64::MAX` stands for no bound.
     Bytes,
-    /// Yes or no.
+    /// The value is yes (1) or no (0).
     Flag,
-    /// Numbers of bytes by numbers of ranks.
+    /// The value has a number of bytes for each class of numbers of ranks (`ByRanks`).
     ByRanks,
 }
 
-/// A value's name, type and default.
+/// A row of the table of values: the name, type, default and meaning of one value.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueRow {
-    /// The name in the table and in `outboard info --tuning`.
+    /// The name of the value in the table's file and in `outboard info --tuning`.
     pub name: &'static str,
-    /// The type.
+    /// The type of the value.
     pub kind: ValueKind,
-    /// The value without a measurement.
+    /// The value that holds if nothing was measured or set.
     pub default: u64,
-    /// A line for the user.
+    /// A line that tells the user what the value means.
     pub doc: &'static str,
 }

@@ -4,9 +4,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The classes of lengths: up to 16 KiB, up to 32 KiB, and so on; all above 2 MiB are one.
+/// The number of classes into which message lengths fall: up to 16 KiB, up to 32 KiB, and so on; all above 2
+/// MiB are one class.
 pub const CLASSES: usize = 9;
-/// The longest message of the first class.
+/// The length in bytes of the longest message of the first class.
 const FIRST_BYTES: u64 = 16 << 10;
 
 /// The class of a message of this many bytes.
@@ -15,22 +16,23 @@ pub fn class_of(bytes: u64) -> usize {
     (above.next_power_of_two().ilog2() as usize).min(CLASSES - 1)
 }
 
-/// The longest message of a class; for the last one, the length that represents it.
+/// The length in bytes of the longest message of a class; for the last class, a length that stands for all of
+/// it.
 pub fn class_bytes(class: usize) -> u64 {
     FIRST_BYTES << class
 }
 
-/// A set of classes of lengths.
+/// A set of message lengths, with a bit for each class of lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sizes(u16);
 
 impl Sizes {
-    /// The set with a bit for each class; other bits are dropped.
+    /// The set that has the classes whose bits are set in `bits`. Bits of no class are dropped.
     pub fn of_bits(bits: u64) -> Sizes {
         Sizes((bits & ((1 << CLASSES) - 1)) as u16)
     }
 
-    /// A bit for each class.
+    /// The set as a row's value, with a bit for each class.
     pub fn bits(self) -> u64 {
         u64::from(self.0)
     }
@@ -98,14 +100,14 @@ impl FromStr for Sizes {
 
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
-/// A number of bytes, in the form of settings.
+/// A number of bytes as the text that settings use, such as `64KiB`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let fits = |factor: &u64| bytes >= *factor && bytes.is_multiple_of(*factor);
     let (unit, factor) = UNITS.iter().find(|(_, factor)| fits(factor)).unwrap_or(&("", 1));
     format!("{}{unit}", bytes / factor)
 }
 
-/// Parses a number of bytes.
+/// Parses a number of bytes like `64KiB`. The error says what is wrong with the text.
 pub(crate) fn bytes_of(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let factor = UNITS.iter().find(|(unit, _)| *unit == &text[digits..]).map(|(_, factor)| *factor);

@@ -12,14 +12,14 @@ const BYTES_MAX: usize = 64 << 10;
 /// The values measured on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningTable {
-    /// The machine.
+    /// The machine on which the values were measured.
     pub machine: Machine,
-    /// Rows and values.
+    /// The measured values, each with the index of its row in `ROWS`.
     pub values: Vec<(usize, u64)>,
 }
 
 impl TuningTable {
-    /// The file's text.
+    /// The table as the text of its file, which `parse` reads.
     pub fn text(&self) -> String {
         let mut text = format!("{HEAD}\n");
         self.machine.lines().iter().for_each(|(name, value)| text += &format!("{name} = {value}\n"));
@@ -29,7 +29,7 @@ impl TuningTable {
         text
     }
 
-    /// Parses a file. The error has the class `Other` and names the line and what is wrong.
+    /// Parses a table's file, `bytes`. The error has the class `Other` and names the line and what is wrong.
     pub fn parse(bytes: &[u8], path: &str) -> Result<TuningTable> {
         let again = "; `outboard tune` makes a new one";
         let Ok(text) = std::str::from_utf8(bytes) else {
@@ -78,7 +78,7 @@ impl TuningTable {
         Ok(TuningTable { machine: Machine { processor, kernel, rights }, values })
     }
 
-    /// The table's values over the defaults.
+    /// A `Tuning` with the table's values, and defaults for the rows that the table lacks.
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         self.values.iter().for_each(|(row, value)| tuning.set(*row, *value, ValueSource::Table));

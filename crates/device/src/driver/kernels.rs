@@ -82,7 +82,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Scratch memory of at least `bytes` bytes. Its content is lost with the next call.
+    /// Returns the address of at least `bytes` bytes of scratch memory. Their content is lost with the next
+    /// call.
     fn scratch(&self, kernels: &mut Kernels, bytes: usize) -> Result<usize> {
         if kernels.scratch.1 < bytes {
             if kernels.scratch.1 > 0 {
@@ -94,7 +95,7 @@ impl Driver {
         Ok(kernels.scratch.0)
     }
 
-    /// The kernels of the current context, compiled on first use; None if they cannot be compiled.
+    /// Returns the kernels of the current context, compiled on first use. None if they cannot be compiled.
     fn kernels_of<'a>(
         &self,
         all: &'a mut BTreeMap<usize, Option<Kernels>>,
@@ -134,7 +135,7 @@ impl Driver {
         self.check("cuLaunchKernel", code)
     }
 
-    /// Compiles the kernels for the current context's device into a module.
+    /// Compiles the kernels for the current context's device, and returns the handle of the loaded module.
     fn compile(&self) -> Result<usize> {
         let dialect = self.api.compiler;
         let compiler = dialect.files.iter().find_map(|file| Compiler::load(dialect, file).ok());

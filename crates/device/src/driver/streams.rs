@@ -104,7 +104,7 @@ impl Driver {
         self.enter_context(context)
     }
 
-    /// The address that pinned memory has for the device.
+    /// Returns the address that the device uses for `word`, which lies in pinned memory.
     fn device_address(&self, word: &'static AtomicU32) -> Result<u64> {
         let mut address = 0;
         // SAFETY: it stores one address.
