@@ -33,7 +33,7 @@ pointers! {
     MPI_T_PVAR_ALL_HANDLES = std::ptr::without_provenance_mut(1);
 }
 
-/// MPI_DUP_FN and its siblings: copies the value.
+/// MPI_DUP_FN, MPI_COMM_DUP_FN and the like: a callback that copies an attribute's value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIR_Dup_fn(
     _: c_int,
@@ -225,7 +225,7 @@ fn get(
     translate::code_to(call(name, on(object), body))
 }
 
-/// The error of a function that Outboard lacks.
+/// Raises the error that Outboard lacks the function `name`, and returns its code.
 fn refused(name: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| mpich_bindings::refuse(name)))
 }
@@ -264,7 +264,7 @@ functions! {
     }
 }
 
-/// The place of a handle.
+/// Makes an output argument of the address where a function stores a handle.
 fn out(address: usize, name: &'static str) -> Out<Handle> {
     Out::in_form(address, name, &translate::HANDLE)
 }
@@ -275,7 +275,7 @@ abi::stream_functions! {
     handle: c_int, from: translate::handle_from, to: translate::handle_to, out: out, shim: crate::shim
 }
 
-/// Answers no.
+/// Stores 0, which means no, at `to`, an output argument named `what`. Returns the error code.
 fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
 }

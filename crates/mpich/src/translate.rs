@@ -10,21 +10,25 @@ use crate::numbers::{self, HANDLES, SPREAD};
 use abi::args::{Handle, Status};
 use abi::shim::Shim;
 
-/// Our null handles that in MPICH are pointers, or share their number with another kind.
+/// Our MPI_FILE_NULL, which in MPICH is a null pointer.
 const FILE_NULL: usize = 280;
+/// Our MPI_MESSAGE_NULL, which in MPICH has the number of MPI_REQUEST_NULL.
 const MESSAGE_NULL: usize = 296;
+/// Our MPI_REQUEST_NULL.
 const REQUEST_NULL: usize = 384;
-/// The dynamic handles that are files (`objects::HandleKind::File`).
+/// The upper bits of a dynamic handle that is a file (`objects::HandleKind::File`).
 const FILE_KIND: usize = 10;
 const KIND_SHIFT: u32 = 27;
 
-/// Our dynamic handles begin here; programs see them moved by `MOVED`.
+/// The first of our dynamic handles, of objects that the program makes.
 const DYNAMIC: u32 = 1 << KIND_SHIFT;
+/// The number that is added to our dynamic handles in programs.
 const MOVED: u32 = 0x9800_0000;
-/// A number that is no handle of MPICH gets this bit, which no handle of ours has.
+/// A bit that no handle of ours has; it marks a number from the program that is no handle of MPICH.
 const UNKNOWN: usize = 1 << 32;
 
-/// MPICH's handle by ours. Zero: none, since only a file's handle is zero.
+/// MPICH's predefined handles, by our number. 0 where we have no handle, since in MPICH only a file's handle
+/// is 0.
 static TO: [i32; 1024] = {
     let mut table = [0; 1024];
     let mut at = 0;
@@ -35,7 +39,7 @@ static TO: [i32; 1024] = {
     table
 };
 
-/// MPICH's handle and ours, by the hash of MPICH's.
+/// The predefined handles, MPICH's and ours, by `place` of MPICH's number.
 static FROM: [(i32, u16); 1024] = {
     let mut table = [(0, 0); 1024];
     let mut at = 0;
@@ -54,7 +58,7 @@ const fn place(theirs: i32) -> usize {
     ((theirs as u32).wrapping_mul(SPREAD) >> 22) as usize
 }
 
-/// A handle of any kind but a file or a message.
+/// Translates a program's handle of any kind but a file or a message to ours.
 #[inline]
 pub fn handle_from(theirs: i32) -> Handle {
     let number = theirs as u32;
@@ -65,7 +69,7 @@ pub fn handle_from(theirs: i32) -> Handle {
     if found == theirs && found != 0 { Handle(ours as usize) } else { Handle(UNKNOWN | number as usize) }
 }
 
-/// The inverse; for messages, too.
+/// Translates our handle of any kind but a file to the program's.
 #[inline]
 pub fn handle_to(handle: Handle) -> i32 {
     let number = handle.0 as u32;
@@ -79,14 +83,14 @@ pub fn handle_to(handle: Handle) -> i32 {
     }
 }
 
-/// A message: its null handle has the number of a null request.
+/// Translates a program's handle of a message to ours. MPICH's null message has the number of a null request.
 #[inline]
 pub fn message_from(theirs: i32) -> Handle {
     let handle = handle_from(theirs);
     if handle.0 == REQUEST_NULL { Handle(MESSAGE_NULL) } else { handle }
 }
 
-/// A file, which is a pointer: null is MPI_FILE_NULL.
+/// Translates a program's handle of a file, which is a pointer, to ours. Null is MPI_FILE_NULL.
 #[inline]
 pub fn file_from(theirs: usize) -> Handle {
     match theirs {
@@ -96,7 +100,7 @@ pub fn file_from(theirs: usize) -> Handle {
     }
 }
 
-/// The other way.
+/// Translates our handle of a file to the program's pointer.
 #[inline]
 pub fn file_to(handle: Handle) -> usize {
     match handle.0 {
@@ -106,7 +110,7 @@ pub fn file_to(handle: Handle) -> usize {
     }
 }
 
-/// A handle of any kind, as the bits of an argument.
+/// Translates our handle of any kind to the bits that a program's callback gets as an argument.
 fn bits(handle: Handle) -> usize {
     if handle.0 == FILE_NULL || handle.0 >> KIND_SHIFT == FILE_KIND {
         file_to(handle)
@@ -115,10 +119,10 @@ fn bits(handle: Handle) -> usize {
     }
 }
 
-/// Defines a `ShimForm`.
+/// Defines a `ShimForm` that translates values which lie in the program's memory as `$theirs`.
 macro_rules! foreign {
     ($name:ident: $of:ty as $theirs:ty, $from:expr, $to:expr) => {
-        /// The form in the program's memory.
+        /// The `ShimForm` of these values, which translates them as it loads and stores them.
         #[allow(dead_code)] // Functions without a body do not use it.
         pub static $name: abi::args::ShimForm<$of> = abi::args::ShimForm {
             bytes: size_of::<$theirs>(),
@@ -137,7 +141,7 @@ foreign!(CODE: i32 as i32, code_from, code_to);
 foreign!(KEYVAL: i32 as i32, keyval_from, keyval_to);
 foreign!(STATUS: Status as ForeignStatus, status_from, status_to);
 
-/// Defines a permutation of ints, both ways.
+/// Defines the two functions that translate the ints of a family, which a permutation swaps.
 macro_rules! permutation {
     ($from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
         /// The library's number for a number of the program.
@@ -145,7 +149,7 @@ macro_rules! permutation {
         pub fn $from(number: i32) -> i32 {
             match number { $($theirs => $ours,)* same => same }
         }
-        /// From us to the program.
+        /// The program's number for a number of the library.
         #[inline]
         pub fn $to(number: i32) -> i32 {
             match number { $($ours => $theirs,)* same => same }
@@ -153,7 +157,7 @@ macro_rules! permutation {
     };
 }
 
-/// Defines a permutation of ints, by value and in memory.
+/// Defines the translation of the ints of a family: two functions, and a `ShimForm` for ints in memory.
 macro_rules! families {
     ($table:ident, $from:ident, $to:ident: $($pairs:tt)*) => {
         crate::translate::permutation! { $from, $to: $($pairs)* }
@@ -161,14 +165,15 @@ macro_rules! families {
     };
 }
 
-/// Defines flags: each is a bit that moves. Other bits stay, unless one moves there.
+/// Defines the translation of flags, as two functions and a `ShimForm`. Each flag is a bit that moves. Other
+/// bits stay.
 macro_rules! flags {
     ($table:ident, $from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
         /// The library's flags for flags of the program.
         pub fn $from(flags: i32) -> i32 {
             crate::translate::move_bits(flags, &[$(($theirs, $ours)),*])
         }
-        /// From us to the program.
+        /// The program's flags for flags of the library.
         pub fn $to(flags: i32) -> i32 {
             crate::translate::move_bits(flags, &[$(($ours, $theirs)),*])
         }
@@ -178,29 +183,32 @@ macro_rules! flags {
 
 pub(crate) use {families, flags, foreign, permutation};
 
-/// Moves each bit that `pairs` names. Both sides must name the same set of bits.
+/// Moves each bit of `flags` from the first place of a pair to the second. Both sides of `pairs` must have
+/// the same bits.
 pub fn move_bits(flags: i32, pairs: &[(i32, i32)]) -> i32 {
     let named = pairs.iter().fold(0, |all, (from, _)| all | from);
     let moved = pairs.iter().filter(|(from, _)| flags & from != 0).fold(0, |all, (_, to)| all | to);
     flags & !named | moved
 }
 
-/// MPI_ERR_LASTCODE, ours and MPICH's. The program's own classes and codes follow, at most `CODES_MAX`.
+/// MPI_ERR_LASTCODE, ours and MPICH's. The classes and codes that the program adds follow it.
 const LASTCODE: (i32, i32) = (0x3fff, 0x3fff_ffff);
+/// The most classes and codes that a program adds.
 const CODES_MAX: i32 = 1 << 20;
 
-/// An error class or code.
+/// Translates a program's error class or code to ours.
 pub fn code_from(theirs: i32) -> i32 {
     added(theirs).unwrap_or_else(|| numbers::code_from(theirs))
 }
 
-/// The other way.
+/// Translates our error class or code to the program's.
 #[inline]
 pub fn code_to(ours: i32) -> i32 {
     if ours == 0 { 0 } else { added(ours).unwrap_or_else(|| numbers::code_to(ours)) }
 }
 
-/// The program's own codes: the two ranges are swapped.
+/// Translates a code that the program has added, in either direction: the two ranges are swapped. None for
+/// other codes.
 fn added(code: i32) -> Option<i32> {
     let within = |first: i32| (first..=first + CODES_MAX).contains(&code);
     if within(LASTCODE.0) {
@@ -212,7 +220,7 @@ fn added(code: i32) -> Option<i32> {
     }
 }
 
-/// A keyval: predefined, a dynamic handle, or invalid.
+/// Translates a program's keyval to ours, be it predefined or dynamic. An invalid one becomes -1.
 pub fn keyval_from(theirs: i32) -> i32 {
     let ours = numbers::keyval_from(theirs);
     match ours {
@@ -223,17 +231,17 @@ pub fn keyval_from(theirs: i32) -> i32 {
     }
 }
 
-/// The other way.
+/// Translates our keyval to the program's.
 pub fn keyval_to(ours: i32) -> i32 {
     if ours >= DYNAMIC as i32 { (ours as u32).wrapping_add(MOVED) as i32 } else { numbers::keyval_to(ours) }
 }
 
-/// A file's displacement, which may be MPI_DISPLACEMENT_CURRENT.
+/// Translates a displacement in a file, which may be MPI_DISPLACEMENT_CURRENT, to ours.
 pub fn displacement_from(theirs: i64) -> i64 {
     i32::try_from(theirs).map_or(theirs, |theirs| i64::from(numbers::displacement_from(theirs)))
 }
 
-/// A user's buffer, or MPI_IN_PLACE or MPI_BUFFER_AUTOMATIC.
+/// Translates the address of a program's buffer, which may be MPI_IN_PLACE or MPI_BUFFER_AUTOMATIC, to ours.
 #[inline]
 pub fn buffer_from(theirs: usize) -> usize {
     match theirs as isize {
@@ -243,7 +251,8 @@ pub fn buffer_from(theirs: usize) -> usize {
     }
 }
 
-/// Translates what a detach stored at `to`, which may be MPI_BUFFER_AUTOMATIC.
+/// Translates for the program the address that MPI_Buffer_detach stored at `to`, if it is
+/// MPI_BUFFER_AUTOMATIC.
 pub fn attached(to: usize) {
     if to != 0 {
         let to = to as *mut usize;
@@ -256,7 +265,8 @@ pub fn attached(to: usize) {
     }
 }
 
-/// A pointer to statuses: MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are 1 in MPICH, and null here.
+/// Translates a program's pointer to statuses to ours. MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are 1 in
+/// MPICH, and null here.
 #[inline]
 pub fn ignorable(theirs: usize) -> usize {
     if theirs == 1 { 0 } else { theirs }
@@ -267,7 +277,7 @@ pub fn ignorable(theirs: usize) -> usize {
 #[derive(Clone, Copy)]
 pub struct ForeignStatus {
     count_lo: i32,
-    /// 31 bits of the count; the lowest bit says whether the operation was cancelled.
+    /// The upper 31 bits of the count, and in the lowest bit whether the operation was cancelled.
     count_hi_and_cancelled: i32,
     source: i32,
     tag: i32,
@@ -295,8 +305,9 @@ fn status_to(ours: Status) -> ForeignStatus {
     }
 }
 
-/// Our combiners with constants among the integers of MPI_Type_get_contents.
+/// Our MPI_COMBINER_SUBARRAY; its integers in MPI_Type_get_contents include constants.
 const SUBARRAY: i32 = 111;
+/// Our MPI_COMBINER_DARRAY; its integers in MPI_Type_get_contents include constants.
 const DARRAY: i32 = 112;
 
 /// Translates the constants among the integers of MPI_Type_get_contents (MPI 5.0, section 5.1.13).
@@ -317,7 +328,7 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     }
 }
 
-/// The numbers in callbacks, attributes and texts.
+/// How the MPI library translates, for programs of this ABI, what callbacks, attributes and messages contain.
 pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
@@ -333,7 +344,7 @@ pub static SHIM: Shim = Shim {
     status: Some(&STATUS),
 };
 
-/// Our keyvals of predefined attributes whose values must be translated.
+/// Our keyvals of predefined attributes whose values are numbers that must be translated.
 const HOST: i32 = 503;
 const IO: i32 = 502;
 const LASTUSEDCODE: i32 = 506;

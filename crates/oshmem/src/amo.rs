@@ -18,8 +18,8 @@ fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-/// Operates by a window. Returns the value before, or 0 if `fetches` is false: then it does not wait for the
-/// PE.
+/// Makes an atomic operation by a window. If `fetches`, waits for the PE and returns the value before;
+/// otherwise returns 0 at once.
 fn by_window(
     (win, offset): (MPI_Win, i64),
     bytes: usize,
@@ -59,13 +59,13 @@ fn by_window(
     found
 }
 
-/// An atomic operation on a word of a PE of the world. Returns the value before.
+/// Makes an atomic operation on a word of `bytes` bytes of PE `pe` of the world. Returns the value before.
 #[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
     operate(dest, bytes, update, value, pe, true)
 }
 
-/// The same operation without the value before. It is complete after a quiet.
+/// Makes an atomic operation on a word of PE `pe` of the world. It is complete only after a quiet.
 #[inline]
 pub fn change(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) {
     operate(dest, bytes, update, value, pe, false);
@@ -122,7 +122,8 @@ pub fn inc<T: Word>(ctx: usize, dest: usize, pe: c_int) {
     run_blind::<T>(ctx, dest, Update::Add, 1, pe);
 }
 
-/// Operations with one operand: fetching, not fetching, and fetching without waiting.
+/// Defines three functions for each operation with one operand: one that fetches the value before, one that
+/// does not, and one that stores it at an address (`shmem_atomic_fetch_add_nbi` and the like).
 macro_rules! operations {
     ($($fetch:ident $plain:ident $later:ident $update:ident;)*) => { $(
         pub fn $fetch<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) -> T {

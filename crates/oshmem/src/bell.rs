@@ -16,13 +16,13 @@ pub const BYTES: usize = 4096;
 
 #[repr(C)]
 struct Bell {
-    /// How many threads of the PE sleep.
+    /// The number of threads of the PE that sleep.
     sleepers: AtomicU32,
     /// The number of rings so far; sleepers wait for its change.
     rings: AtomicU32,
 }
 
-/// The bell of a PE of this host.
+/// Returns the bell of a PE. None if the PE is on another host.
 #[inline]
 fn of(process: &PeState, pe: c_int) -> Option<&Bell> {
     match *process.heap.mapped.get(pe as usize)? {
@@ -32,7 +32,7 @@ fn of(process: &PeState, pe: c_int) -> Option<&Bell> {
     }
 }
 
-/// Wakes a PE whose memory this PE has changed.
+/// Wakes the threads of a PE that sleep, since this PE has changed its memory.
 #[inline]
 pub fn ring(process: &PeState, pe: c_int) {
     if let Some(bell) = of(process, pe)
@@ -49,7 +49,7 @@ fn wake(bell: &Bell) {
     unsafe { libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// Sleeps until this PE's bell rings, at most `longest`; not at all if `is_so` holds already.
+/// Sleeps until this PE's bell rings, at most for `longest`. Does not sleep if `is_so` returns true.
 pub fn sleep(process: &PeState, longest: Duration, mut is_so: impl FnMut() -> bool) {
     let Some(bell) = of(process, process.me) else { return };
     let rings = bell.rings.load(Ordering::Acquire);

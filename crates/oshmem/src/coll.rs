@@ -41,17 +41,18 @@ pub fn sync(start: c_int, log_stride: c_int, size: c_int, _sync: usize) {
     sync_of(active(start, log_stride, size));
 }
 
-/// The bytes of `elements` elements, as MPI counts.
+/// The length of `elements` elements in bytes, as the count of an MPI call.
 fn bytes<T>(elements: usize) -> i64 {
     (elements * size_of::<T>()) as i64
 }
 
-/// The source, or MPI_IN_PLACE if it is also the destination.
+/// Returns the send buffer for MPI: `source`, or MPI_IN_PLACE if that is also the destination.
 fn operand(dest: usize, source: usize) -> *mut c_void {
     if dest == source { handle_in_place() } else { buffer(source) }
 }
 
-/// A broadcast. Teams' broadcasts also write the root's own `dest`, those of active sets do not.
+/// Broadcasts elements from `root`. If `writes_own`, the root's own `dest` is written, too: for teams, not
+/// for active sets.
 fn broadcast_of<T>(team: &Team, dest: usize, source: usize, elements: usize, root: c_int, writes_own: bool) {
     let is_root = team.me == root;
     let at = if is_root { source } else { dest };
@@ -66,7 +67,8 @@ fn fcollect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Allgather_c(buffer(source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Like `fcollect_of`, with another number of elements from each PE.
+/// Collects the elements of all PEs at `dest` of each, as `fcollect_of` does, but with a different number
+/// from each PE.
 fn collect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     let (mut mine, number, byte) = (bytes::<T>(elements), handle(n::INT64_T), handle(n::BYTE));
     let mut counts = vec![0_i64; team.members.len()];
@@ -89,7 +91,8 @@ fn alltoall_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Alltoall_c(operand(dest, source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Exchanges elements at strides: packed, exchanged, unpacked.
+/// Exchanges elements that are `strides` apart (at `dest`, at `source`): packs them, exchanges them and
+/// unpacks them.
 fn alltoalls_of<T>(team: &Team, dest: usize, source: usize, strides: (isize, isize), elements: usize) {
     let (one, count) = (size_of::<T>(), elements * team.members.len());
     let mut packed = vec![0_u8; count * one];
@@ -111,7 +114,8 @@ fn reduce_of<T: Element>(team: &Team, dest: usize, source: usize, elements: usiz
     mpi!(MPI_Allreduce_c(from, to, elements as i64, datatype, handle(op), team.comm));
 }
 
-/// The forms over a team, which return 0, and over an active set.
+/// Defines two functions for each collective: one over a team, which returns 0 or -1, and one over an active
+/// set.
 macro_rules! over {
     ($(
         $name:ident $old:ident $does:ident ($($argument:ident: $kind:ty),*) =
@@ -187,7 +191,8 @@ pub fn sum_inscan<T: Element>(team: usize, dest: usize, source: usize, elements:
     0
 }
 
-/// The exclusive scan. The first PE's result is 0, which MPI leaves undefined.
+/// Sums the elements of the PEs before this one in the team. The first PE's result is 0, which MPI leaves
+/// undefined.
 pub fn sum_exscan<T: Element>(team: usize, dest: usize, source: usize, elements: usize) -> c_int {
     if team == team::INVALID {
         return -1;

@@ -11,7 +11,7 @@ const INVALID: usize = 0;
 pub const DEFAULT: usize = 1;
 
 struct Context {
-    /// The handle of the team.
+    /// The handle of the team whose PE numbers the context uses.
     team: usize,
 }
 
@@ -20,7 +20,7 @@ fn of(ctx: usize) -> &'static Context {
     unsafe { &*at::<Context>(ctx) }
 }
 
-/// The PE of the world for a PE of a context.
+/// Returns the number in the world of PE `pe` of a context.
 #[inline]
 pub fn pe(process: &'static PeState, ctx: usize, pe: c_int) -> c_int {
     match ctx {
@@ -72,7 +72,7 @@ pub fn get_team(ctx: usize, team: usize) -> c_int {
     code
 }
 
-/// A hint without effect: operations are never held back.
+/// Does nothing. `shmem_session_start` is a hint that operations may be held back, which they never are.
 pub fn session_start(_ctx: usize, _options: c_long, _config: usize, _mask: c_long) {}
 
 pub fn session_stop(_ctx: usize) {}

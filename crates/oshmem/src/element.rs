@@ -4,9 +4,9 @@
 use crate::numbers as n;
 use std::ffi::c_int;
 
-/// A type that MPI reduces.
+/// A type of OpenSHMEM's collectives that MPI can reduce.
 pub trait Element: Copy {
-    /// MPI's number of the datatype.
+    /// The number of the MPI datatype of this type.
     const DATATYPE: c_int;
 }
 

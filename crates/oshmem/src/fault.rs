@@ -30,7 +30,7 @@ fn text(code: c_int) -> String {
     unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// Ends the job with a sentence.
+/// Prints `message`, with the number of this PE, and ends the job.
 pub fn fail(message: &str) -> ! {
     match process::try_get() {
         Some(process) => {

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Every allocation starts on a cache line.
 const ALIGN: usize = 64;
 
-/// Free and used parts by offset, with their lengths. Two free parts never touch.
+/// The free and the used parts of the heap: the length of each by its offset. Two free parts never touch.
 #[derive(Default)]
 struct HeapParts {
     free: BTreeMap<usize, usize>,
@@ -32,7 +32,7 @@ pub fn open(bytes: usize) {
 }
 
 impl HeapParts {
-    /// Takes the first free part that is long enough.
+    /// Takes `bytes` bytes of the first free part that is long enough. Returns their offset.
     fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {
@@ -81,7 +81,7 @@ impl HeapParts {
     }
 }
 
-/// With SHMEM_DEBUG: checks that all PEs pass the same value.
+/// Checks that all PEs call `function` with the same value, if the user has set SHMEM_DEBUG.
 fn agree(function: &str, value: usize) {
     if !setting::is_debugging() {
         return;
@@ -92,7 +92,8 @@ fn agree(function: &str, value: usize) {
     }
 }
 
-/// Allocates. 0 if `bytes` is 0, if no free part is long enough, or if `align` is larger than that of heaps.
+/// Allocates memory of the heap for `function`. Returns its address. 0 if `bytes` is 0, if no free part is
+/// long enough, or if `align` exceeds `process::ALIGN`.
 fn take(function: &str, align: usize, bytes: usize) -> usize {
     agree(function, bytes);
     if bytes == 0 || !align.is_power_of_two() || align > process::ALIGN {
@@ -122,7 +123,7 @@ pub fn malloc(bytes: usize) -> usize {
     take("shmem_malloc", ALIGN, bytes)
 }
 
-/// Hints may be ignored.
+/// Allocates as `malloc` does: OpenSHMEM allows to ignore the hints.
 pub fn malloc_with_hints(bytes: usize, _hints: c_long) -> usize {
     malloc(bytes)
 }

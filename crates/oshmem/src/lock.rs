@@ -15,10 +15,10 @@ use crate::seen::Call;
 use crate::{context, wait};
 use std::ffi::c_int;
 
-/// Set while the PE is in the queue, but not its first.
+/// The bit in the lower half of a lock that is set while its PE is in the queue, but not the first there.
 const WAITS: u64 = 1 << 31;
 
-/// The PE whose memory names the last of the queue.
+/// Returns the home PE of a lock: the one whose memory names the queue's last PE.
 fn home(lock: usize) -> c_int {
     let process = get();
     let base = if lock >= process.heap.base && lock - process.heap.base < process.heap.bytes {
@@ -29,7 +29,7 @@ fn home(lock: usize) -> c_int {
     (lock.wrapping_sub(base) / 8 % process.n as usize) as c_int
 }
 
-/// Changes the last of the queue. Returns the one before.
+/// Changes the upper half of a lock on its home PE, the queue's last PE plus 1. Returns the value before.
 fn change_last(lock: usize, kind: Update, value: u64) -> u64 {
     update(lock + 4, 4, kind, value, home(lock))
 }
@@ -43,7 +43,7 @@ fn own(lock: usize) -> u64 {
     u64::from(load::<u32>(lock))
 }
 
-/// The number of this PE in a queue.
+/// The value that stands for this PE in a lock: its number plus 1.
 fn number() -> u64 {
     get().me as u64 + 1
 }
@@ -71,7 +71,7 @@ pub fn clear(lock: usize) {
     }
 }
 
-/// Takes the lock if it is free. Returns 0 if it was.
+/// Takes the lock if it is free. Returns 0 if it has done so, else 1.
 pub fn test(lock: usize) -> c_int {
     c_int::from(change_last(lock, Update::CompareSwap(0), number()) != 0)
 }

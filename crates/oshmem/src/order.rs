@@ -9,12 +9,13 @@ use crate::process::{PeState, get, handle};
 use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
-/// What the program reads before this is not older than what it reads after it.
+/// Keeps the order of reads: what the program reads after this call is not older than what it read before.
 pub fn acquire() {
     atomic::fence(Ordering::Acquire);
 }
 
-/// Puts before this are visible before puts after it. Windows keep no order, so their puts end first.
+/// Keeps the order of puts: those before this call are visible before those after it. Windows keep no order,
+/// so this completes the puts by windows.
 pub fn fence(ctx: usize) {
     quiet(ctx);
 }

@@ -14,9 +14,11 @@ use crate::{bell, heap, numbers as n, setting, setup};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Symmetric memory: one range of each PE.
+/// Symmetric memory (the heap, or the static variables): one range of each PE, all of the same length.
 pub struct Region {
+    /// The address of this PE's own range.
     pub base: usize,
+    /// The length of the range in bytes.
     pub bytes: usize,
     /// The address of each PE's range in this process; 0 if it is not mapped here.
     pub mapped: Vec<usize>,
@@ -35,20 +37,21 @@ impl Region {
 pub struct PeState {
     pub me: c_int,
     pub n: c_int,
-    /// The process id: a fork of the process is no PE.
+    /// The process id, by which a fork of the process finds that it is no PE.
     pub pid: u32,
     pub comm: MPI_Comm,
     pub heap: Region,
-    /// The writable segment of the executable.
+    /// The static variables: the writable segment of the executable.
     pub statics: Region,
     pub world: Team,
     pub shared: Team,
-    /// The level of thread support that was provided.
+    /// The level of thread support that OpenSHMEM's initialisation has provided.
     pub threads: c_int,
-    /// The thread that answers other hosts; None if there are none.
+    /// The thread that answers the PEs of other hosts. None if all PEs are on this host.
     pub progress: Option<Progress>,
-    /// How many operations windows have been given so far, and how many of these are known to be complete.
+    /// How many operations this PE has given to windows so far.
     pub given: AtomicU64,
+    /// How many of these operations are known to be complete.
     pub complete: AtomicU64,
     pub seen: Seen,
     shared_win: MPI_Win,
@@ -70,12 +73,12 @@ pub fn get() -> &'static PeState {
     }
 }
 
-/// MPI's predefined handles are small numbers.
+/// Makes a predefined MPI handle of its number.
 pub fn handle(number: c_int) -> usize {
     number as usize
 }
 
-/// How an operation reaches its object.
+/// Where an operation finds its object: mapped in this process, or in a window.
 pub enum ObjectPlace {
     /// The object is at an address in this process.
     Mapped(usize),
@@ -84,13 +87,15 @@ pub enum ObjectPlace {
 }
 
 impl PeState {
-    /// The region that holds the range, and the offset there.
+    /// Returns the region that holds `bytes` bytes at `address`, and the offset there. None if they are not
+    /// symmetric.
     #[inline]
     fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
         self.heap.holds(address, bytes).or_else(|| self.statics.holds(address, bytes))
     }
 
-    /// How an object at a symmetric address is reached on a PE. Ends the job if there is no such object.
+    /// Returns where this PE finds an object that lies at a symmetric address on PE `pe`. Ends the job if
+    /// there is none.
     #[inline]
     pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         let Some(found) = self.find(address, bytes, pe) else { self.refuse(address, bytes, pe) };
@@ -106,7 +111,7 @@ impl PeState {
         })
     }
 
-    /// Ends the job if there is no such PE.
+    /// Checks that there is a PE `pe`, and ends the job if not.
     pub fn check(&self, pe: c_int) {
         if pe < 0 || pe >= self.n {
             fail(&format!("PE {pe} does not exist; there are {}, from 0 on", self.n));
@@ -131,7 +136,7 @@ fn comm_size(comm: MPI_Comm) -> c_int {
     size
 }
 
-/// Initialises. Collective over all processes of MPI_COMM_WORLD.
+/// Initialises the library and makes this PE's state. Collective over all processes of MPI_COMM_WORLD.
 pub fn start(threads: c_int) {
     refuse_other_mpi();
     let (session, comm) = world(threads != setup::SINGLE);
@@ -170,7 +175,7 @@ pub fn start(threads: c_int) {
     setting::print_wanted(me);
 }
 
-/// The ranks in a communicator, by PE.
+/// Gathers the number `me` of each rank of a communicator, in the order of the ranks.
 fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     let mut all = vec![0; comm_size(comm) as usize];
     let mine = me;
@@ -179,7 +184,7 @@ fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     all
 }
 
-/// Refuses a program of the MPICH ABI, which has another MPI library in its process.
+/// Ends the job if the program uses the MPICH ABI, which has another MPI library in its process.
 fn refuse_other_mpi() {
     // SAFETY: a C string; nothing is loaded that is not there.
     let other = unsafe { libc::dlopen(c"libmpi.so.12".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -191,7 +196,7 @@ fn refuse_other_mpi() {
     }
 }
 
-/// A session and a communicator of all processes, independent of MPI_Init and MPI_Finalize.
+/// Makes a session and a communicator of all processes, independent of MPI_Init and MPI_Finalize.
 fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     let (mut group, mut comm) = (0, 0);
     let (info, errors) = (handle(n::INFO_NULL), handle(n::ERRORS_RETURN));
@@ -203,10 +208,12 @@ fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     (session, comm)
 }
 
-/// A heap starts at a multiple of this in its own process, so aligned objects have the same offset in all.
+/// The alignment of a heap in its own process, so that an aligned object is aligned at the same offset in all
+/// heaps.
 pub const ALIGN: usize = 2 << 20;
 
-/// Allocates the heap, which all PEs of this host map.
+/// Allocates this PE's heap, which all PEs of this host map. Returns the heap and the window of shared
+/// memory.
 fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
     let mut bytes = setting::heap_bytes() as i64;
     mpi!(MPI_Allreduce(
@@ -243,12 +250,12 @@ fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
     (Region { base, bytes: bytes as usize, mapped, win: far }, win)
 }
 
-/// MPI_IN_PLACE.
+/// Returns MPI_IN_PLACE, which MPI takes in place of a buffer.
 pub fn handle_in_place() -> *mut c_void {
     std::ptr::without_provenance_mut(n::IN_PLACE as usize)
 }
 
-/// A window over a range of each PE, in an access epoch that never ends.
+/// Makes a window over a range of each PE, in an access epoch that lasts until the library ends.
 fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     let mut win = 0;
     mpi!(MPI_Win_create_c(buffer(base), bytes as i64, 1, handle(n::INFO_NULL), comm, &raw mut win));
@@ -257,7 +264,7 @@ fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     win
 }
 
-/// The least and the greatest value that the PEs of a comm pass.
+/// Returns the least and the greatest value that the PEs of a comm pass. Collective.
 pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
     // The least is the negative of the greatest negative.
     let mut ends = [value as i64, -(value as i64)];
@@ -272,7 +279,7 @@ pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
     (-ends[1], ends[0])
 }
 
-/// The static variables of the executable, if all PEs run the same one.
+/// Makes the region of the executable's static variables. It is empty if the PEs run different executables.
 fn statics(comm: MPI_Comm, n: c_int) -> Region {
     let mut found = (0, 0);
     // SAFETY: the function gets the pair, and only while the call lasts.
@@ -283,7 +290,8 @@ fn statics(comm: MPI_Comm, n: c_int) -> Region {
     Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
 }
 
-/// Stops at the first object, the executable, and finds its writable segment.
+/// Stores the range of the executable's writable segment at `found`. It gets the loaded objects in order, and
+/// stops after the executable, which is the first.
 unsafe extern "C" fn first_object(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -303,7 +311,7 @@ unsafe extern "C" fn first_object(
     1
 }
 
-/// Finalizes. Collective.
+/// Ends the library and frees this PE's state. Collective over all PEs.
 pub fn stop() {
     crate::coll::barrier_all();
     let process = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);
@@ -328,5 +336,5 @@ pub fn stop() {
     mpi!(MPI_Session_finalize(&raw mut session));
 }
 
-/// The name of the library.
+/// The name that `shmem_info_get_name` returns.
 pub const NAME: &CStr = c"Outboard";

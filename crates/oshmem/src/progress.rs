@@ -15,11 +15,11 @@ const END: c_int = 1;
 
 pub struct Progress {
     thread: JoinHandle<()>,
-    /// The session that lets several threads call MPI at once, whatever the program has asked for.
+    /// An MPI session that lets several threads call MPI at once, whatever the program has asked for.
     session: MPI_Session,
 }
 
-/// Starts the thread of this PE.
+/// Starts the thread by which this PE answers the PEs of other hosts.
 pub fn start(comm: MPI_Comm, me: c_int) -> Progress {
     let session = session(true);
     let wait = move || {
@@ -35,7 +35,7 @@ pub fn start(comm: MPI_Comm, me: c_int) -> Progress {
     }
 }
 
-/// Ends the thread.
+/// Ends the thread that `start` has started.
 pub fn stop(progress: Progress, comm: MPI_Comm, me: c_int) {
     mpi!(MPI_Send(std::ptr::null_mut(), 0, handle(n::BYTE), me, END, comm));
     // A thread that panicked has reported that itself.
@@ -44,7 +44,7 @@ pub fn stop(progress: Progress, comm: MPI_Comm, me: c_int) {
     mpi!(MPI_Session_finalize(&raw mut session));
 }
 
-/// A session of MPI, for one thread or for several.
+/// Makes a session of MPI in which one thread or, if `has_threads`, several may call MPI.
 pub fn session(has_threads: bool) -> MPI_Session {
     let (mut session, mut info) = (0, handle(n::INFO_NULL));
     let level = if has_threads { c"MPI_THREAD_MULTIPLE" } else { c"MPI_THREAD_SINGLE" };

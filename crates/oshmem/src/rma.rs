@@ -24,7 +24,7 @@ fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
 }
 
 impl PeState {
-    /// Like `place`, but this PE's own memory counts as mapped.
+    /// Returns where this PE finds the bytes, as `place` does, but its own memory counts as mapped.
     #[inline]
     fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         match self.place(address, bytes, pe) {
@@ -34,7 +34,7 @@ impl PeState {
     }
 }
 
-/// Starts to put bytes. Returns the window that has them, if one is used.
+/// Starts to put bytes. Returns the window that moves them. None if they were stored directly.
 #[inline]
 pub fn start_put(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
     let used = match process.place_for_bytes(dest, bytes, pe) {
@@ -80,12 +80,14 @@ fn get_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// The length in bytes. If it exceeds the address space, `place` finds the program's error.
+/// The length of `elements` elements in bytes. If it exceeds the address space, `place` reports the program's
+/// error.
 fn length<T>(elements: usize) -> usize {
     elements.saturating_mul(size_of::<T>())
 }
 
-/// The bytes and the PE of the world of a call that moves a block, if there is anything to move.
+/// Calls `body` for an operation that moves one block, if that has elements: with the length in bytes, and
+/// the PE's number in the world.
 #[inline]
 fn block<T>(
     what: Call,
@@ -148,23 +150,27 @@ pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
     value
 }
 
-/// Blocks at regular distances in bytes, in a PE's memory and in this PE's.
+/// Blocks at regular distances in bytes, which an operation moves between a PE's memory and this PE's.
 struct Strided {
+    /// The distances from block to block: in the PE's memory, and in this PE's.
     strides: (isize, isize),
+    /// The length of a block in bytes.
     block: usize,
+    /// The number of blocks.
     count: usize,
     pe: c_int,
 }
 
 impl Strided {
-    /// The lowest address of the blocks whose first is at `first`, and how many bytes they span.
+    /// Returns the lowest address of the PE's blocks, of which the first is at `first`, and how many bytes
+    /// they span.
     fn span(&self, first: usize) -> (usize, usize) {
         let last = first.wrapping_add_signed(self.strides.0.wrapping_mul(self.count as isize - 1));
         (first.min(last), first.abs_diff(last).saturating_add(self.block))
     }
 
-    /// Moves each block: by `near` in mapped memory, else by `far`, which returns its window. The PE's memory
-    /// is looked up once.
+    /// Moves each block by `near` if the PE's memory is mapped, else by `far`. Returns the window that `far`
+    /// has used. The PE's memory is looked up once.
     #[inline(always)]
     fn each(
         &self,
@@ -192,7 +198,7 @@ impl Strided {
     }
 }
 
-/// The blocks of a call that moves some of `elements` elements, if there are any.
+/// Calls `body` for an operation that moves `count` blocks of `elements` elements, if there are any.
 #[inline(always)]
 fn strided<T>(
     what: Call,

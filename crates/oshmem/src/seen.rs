@@ -17,7 +17,7 @@ unsafe extern "C" {
     fn MPIX_Shmem_show(what: c_int, since: u64) -> u64;
 }
 
-/// How many words: whether calls are timed, and the counters.
+/// The number of words that the MPI library shows to this one: whether calls are timed, and the counters.
 const WORDS: usize = 1 + Counted::ALL.len();
 
 impl Call {
@@ -39,7 +39,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The words of this process. MPI is initialised before.
+    /// Asks the MPI library, which is initialised, for the words of this process.
     pub fn new() -> Seen {
         let mut words = [std::ptr::null::<c_void>(); WORDS];
         // SAFETY: the library fills them.
@@ -88,13 +88,14 @@ impl Seen {
     }
 }
 
-/// A wait in progress.
+/// A wait in progress that is not short; it is counted, and ends when this is dropped.
 pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
     pub from: Instant,
     started: u64,
-    /// The latest result of showing the wait; 0 before.
+    /// The value that the MPI library returned when the wait was last shown, to be passed to it the next
+    /// time; 0 before.
     shown: u64,
 }
 

@@ -4,14 +4,14 @@
 use crate::fault::fail;
 use std::ffi::c_int;
 
-/// The default size of the heap.
+/// The length of the symmetric heap in bytes, unless SHMEM_SYMMETRIC_SIZE is set.
 const HEAP_BYTES: u64 = 256 << 20;
 
 fn variable(name: &str) -> Option<String> {
     std::env::var(format!("SHMEM_{name}")).or_else(|_| std::env::var(format!("SMA_{name}"))).ok()
 }
 
-/// The bytes of the symmetric heap.
+/// The length of the symmetric heap in bytes (SHMEM_SYMMETRIC_SIZE).
 pub fn heap_bytes() -> u64 {
     let Some(text) = variable("SYMMETRIC_SIZE") else { return HEAP_BYTES };
     match bytes(&text) {
@@ -23,7 +23,7 @@ pub fn heap_bytes() -> u64 {
     }
 }
 
-/// The bytes of a size like `20m` or `3.1m`, rounded up.
+/// Parses a size like `20m` or `3.1m` to bytes, rounded up. None if the text is no size.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, shift) = match text.chars().last()?.to_ascii_lowercase() {
@@ -40,7 +40,7 @@ fn bytes(text: &str) -> Option<u64> {
     (product > 0.0 && product < (1_u64 << 47) as f64).then_some(product.ceil() as u64)
 }
 
-/// Prints what the user wants to see at the start, on one PE.
+/// Prints, on PE 0, what the user wants to see at the start (SHMEM_VERSION, SHMEM_INFO).
 pub fn print_wanted(me: c_int) {
     if me != 0 {
         return;
@@ -60,7 +60,7 @@ pub fn print_wanted(me: c_int) {
     }
 }
 
-/// Whether PEs compare the values that they pass.
+/// Whether PEs check that they call collectives of the heap with the same values (SHMEM_DEBUG).
 pub fn is_debugging() -> bool {
     variable("DEBUG").is_some()
 }

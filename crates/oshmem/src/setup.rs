@@ -15,14 +15,14 @@ pub fn init() {
     begin(SINGLE);
 }
 
-/// Initialises. The first call decides the level of thread support.
+/// Initialises the library and stores the level of thread support, which the first call decides.
 pub fn init_thread(requested: c_int, provided: usize) -> c_int {
     begin(requested.clamp(SINGLE, MULTIPLE));
     query_thread(provided);
     0
 }
 
-/// How many initialisations have not been finalized.
+/// The number of initialisations that have not been finalized.
 static INITIALISATIONS: AtomicUsize = AtomicUsize::new(0);
 
 fn begin(level: c_int) {
@@ -36,11 +36,11 @@ fn begin(level: c_int) {
 }
 
 unsafe extern "C" {
-    /// glibc's function like `atexit`; the registered function gets the exit code.
+    /// glibc's on_exit: registers a function that gets the exit code when the program exits.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Ends the library at a return from main, if the program has not (section on the execution model). A PE that
+/// Ends the library when the program exits, if it has not done so (section on the execution model). A PE that
 /// exits with an error does not wait for the others: its exit ends the job.
 extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     // A child of fork is no PE.
@@ -59,8 +59,8 @@ pub fn query_initialized(initialized: usize) {
     store(initialized, c_int::from(try_get().is_some()));
 }
 
-/// Finalizes. As many calls as there were initialisations are needed: the last ends the library, the others
-/// are barriers.
+/// Takes back one initialisation. The last of as many calls as there were initialisations ends the library;
+/// the others are barriers.
 pub fn finalize() {
     get();
     match INITIALISATIONS.fetch_sub(1, Ordering::Relaxed) {
@@ -114,22 +114,22 @@ pub fn name(name: usize) {
 /// Does nothing. A profiling tool replaces it.
 pub fn pcontrol(_level: c_int) {}
 
-/// Whether a property holds. SHMEM_PROGRESS_MPI does: a wait here also advances MPI's communication. UPC is
-/// not known.
+/// Whether a property of `shmem_query_interoperability` holds. Only SHMEM_PROGRESS_MPI does: a wait here also
+/// advances MPI's communication.
 pub fn interoperability(property: c_int) -> c_int {
     c_int::from(property == PROGRESS_MPI)
 }
 
-/// The old way to initialise. Later calls do nothing.
+/// Initialises the library in the old way. Only the first call does anything.
 pub fn start_pes(_n: c_int) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| begin(SINGLE));
 }
 
-/// Does nothing: caches are coherent.
+/// Does nothing, for the old functions on caches, which are coherent.
 pub fn nothing() {}
 
 pub fn nothing_at(_address: usize) {}
 
-/// The type of a lock is C's long.
+/// A lock is a C long, of which `lock.rs` uses two halves of 4 bytes.
 const _: () = assert!(size_of::<c_long>() == 8);

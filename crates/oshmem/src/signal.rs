@@ -7,7 +7,7 @@ use crate::seen::Call;
 use crate::{amo, context, fault, memory, order, rma, wait};
 use std::ffi::c_int;
 
-/// The kind of update for SHMEM_SIGNAL_SET and SHMEM_SIGNAL_ADD.
+/// Returns the kind of update that `sig_op` means, which is SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
 fn kind(sig_op: c_int) -> Update {
     match sig_op {
         0 => Update::Set,

@@ -19,7 +19,7 @@ const NUM_CONTEXTS: c_long = 1;
 
 pub struct Team {
     pub comm: MPI_Comm,
-    /// The number in the world, by number in the team.
+    /// The PEs of the team by their numbers in the world, in the order of their numbers in the team.
     pub members: Vec<c_int>,
     pub me: c_int,
     num_contexts: c_int,
@@ -31,7 +31,7 @@ impl Team {
     }
 }
 
-/// Teams that are not destroyed, in the order in which they were made.
+/// The handles of the teams that the program has made and not destroyed, in the order in which it made them.
 static MADE: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<usize>> {
@@ -85,7 +85,8 @@ pub fn ptr(team: usize, dest: usize, pe: c_int) -> usize {
     found.map_or(0, |&pe| crate::setup::ptr(dest, pe))
 }
 
-/// Makes a team of the PEs that pass a colour and a key. Collective over the parent.
+/// Makes a team of the PEs that pass the same colour, in the order of their keys. Returns its handle;
+/// `INVALID` on a PE without a colour. Collective over the parent.
 fn split(parent: &Team, color: Option<c_int>, key: c_int, config: usize, mask: c_long) -> usize {
     let mut comm = 0;
     mpi!(MPI_Comm_split(parent.comm, color.unwrap_or(n::UNDEFINED), key, &raw mut comm));
@@ -213,7 +214,7 @@ fn free(team: usize) {
     mpi!(MPI_Comm_free(&raw mut team.comm));
 }
 
-/// Destroys all teams, and those of active sets.
+/// Destroys all teams that the program has made, and those of active sets.
 pub fn close() {
     std::mem::take(&mut *made()).into_iter().for_each(free);
     let active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -9,18 +9,20 @@ use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
 
-/// How many looks come before the first round of MPI's progress.
+/// How often a wait looks at its object before the first round of MPI's progress.
 const SPINS: u32 = 64;
 /// How long a wait looks without pauses before it sleeps between looks.
 const AWAKE: Duration = Duration::from_millis(2);
-/// A longer round of progress means that another program ran: then the wait sleeps at once.
+/// The longest that a round of progress takes if no other program ran meanwhile. After a longer one the wait
+/// sleeps at once.
 const CROWDED: Duration = Duration::from_micros(100);
-/// The longest sleep. A change by a PE of another host rings no bell.
+/// The longest sleep of a wait if all PEs are on this host.
 const NAP: Duration = Duration::from_millis(1);
+/// The longest sleep of a wait otherwise, since a change by a PE of another host rings no bell.
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
-/// Waits until `is_so`. Meanwhile other hosts' requests are answered, and a shared core is yielded (both in
-/// MPI_Iprobe).
+/// Waits until `is_so` returns true. Meanwhile other hosts' requests are answered, and a shared core is
+/// yielded (both in MPI_Iprobe). `what` is the kind of call for which the wait counts.
 pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {
@@ -60,7 +62,8 @@ fn compare<T: PartialOrd>(value: T, cmp: c_int, other: T) -> bool {
     }
 }
 
-/// Waits. Returns the value with which the wait ended.
+/// Waits until the object at `ivar` compares with `value` as `cmp` says. Returns the object's value that
+/// ended the wait.
 pub fn first<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> T {
     let mut found = load(ivar);
     while_not(Call::WaitUntil, || {
@@ -92,7 +95,8 @@ pub fn test<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> c_int {
     c_int::from(is_so)
 }
 
-/// A set of objects, and what each is compared with. Objects whose status is not 0 do not count.
+/// A set of objects to wait for or test: `count` at `ivars`, each to be compared with a value as `cmp` says.
+/// Those whose status is not 0 do not count.
 #[derive(Clone, Copy)]
 struct Set {
     ivars: usize,
@@ -106,12 +110,12 @@ fn nth<T: Copy>(array: usize, index: usize) -> T {
 }
 
 impl Set {
-    /// The indices of the objects that count.
+    /// The indices of the objects that count, by their status.
     fn chosen(self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(move |&index| self.status == 0 || nth::<c_int>(self.status, index) == 0)
     }
 
-    /// The indices of those for which the comparison holds.
+    /// The indices of the counting objects whose comparison with `value` holds.
     fn met<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> impl Iterator<Item = usize> {
         self.chosen().filter(move |&index| compare(nth(self.ivars, index), self.cmp, value(index)))
     }
@@ -122,14 +126,14 @@ impl Set {
         c_int::from(is_so)
     }
 
-    /// The lowest index for which it holds, or SIZE_MAX.
+    /// Returns the lowest index of an object whose comparison holds, or SIZE_MAX.
     fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let found = self.met(value).next();
         self.done(found.is_some());
         found.unwrap_or(usize::MAX)
     }
 
-    /// Lists the indices for which it holds. Returns how many there are.
+    /// Stores the indices of the objects whose comparison holds at `indices`. Returns how many there are.
     fn list<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
         let mut found = 0;
         for index in self.met(value) {
@@ -178,7 +182,8 @@ impl Set {
     }
 }
 
-/// The functions on sets with one value for all objects, and with one for each.
+/// Defines two functions on sets for each kind of wait or test: with one value for all objects, and with one
+/// for each.
 macro_rules! families {
     ($($name:ident $vector:ident $does:ident ($($indices:ident)?) -> $returns:ty;)*) => { $(
         pub fn $name<T: Copy + PartialOrd>(
