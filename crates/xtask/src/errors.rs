@@ -7,10 +7,12 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `tables/errors.toml`. Each pair says what an error means and what to do.
+/// The contents of `tables/errors.toml`. Each pair of texts says what an error means and what to do about it.
 #[derive(Deserialize)]
 pub struct Errors {
+    /// The texts about each error class, by its name.
     classes: BTreeMap<String, [String; 2]>,
+    /// The texts about each exit code of `mpirun`.
     exits: BTreeMap<String, [String; 2]>,
     sentence: Vec<Sentence>,
 }
@@ -18,14 +20,14 @@ pub struct Errors {
 /// A message that users are likely to see.
 #[derive(Deserialize)]
 struct Sentence {
-    /// A part of the message, as the source has it.
+    /// A part of the message by which it can be found, as the source code has it.
     says: String,
     cause: String,
     remedy: String,
 }
 
-/// A table of the page: its title, the heads of its columns, and its rows. A row has the number or text, its
-/// meaning, and what to do.
+/// A table of the catalogue: its title, the heads of its columns, and its rows. A row has an error's number
+/// or text, the error's meaning, and what to do about it.
 type Section = (&'static str, [&'static str; 3], Vec<[String; 3]>);
 
 impl Errors {
@@ -33,7 +35,7 @@ impl Errors {
         table::toml(root, "errors.toml")
     }
 
-    /// The page of the manual, docs/errors.md.
+    /// Makes the text of docs/errors.md.
     pub fn page(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(INTRODUCTION);
         for (title, [first, second, third], rows) in self.tables(table)? {
@@ -45,7 +47,7 @@ impl Errors {
         Ok(text)
     }
 
-    /// The man page outboard-errors(7).
+    /// Makes the text of the man page outboard-errors(7).
     pub fn man(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(
             ".TH outboard-errors 7 \"\" Outboard\n.SH NAME\noutboard-errors \\- error classes, exit codes and messages of Outboard\n\
@@ -64,7 +66,7 @@ impl Errors {
         Ok(text)
     }
 
-    /// The three tables of the page.
+    /// Makes the three tables of the catalogue: exit codes, error classes and messages.
     fn tables(&self, table: &ApiTable) -> Result<[Section; 3], String> {
         let mut classes = Vec::new();
         for (name, [means, remedy]) in &self.classes {

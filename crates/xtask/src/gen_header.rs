@@ -4,7 +4,7 @@
 
 use crate::table::{ApiFunction, ApiTable, Constant, HANDLES, Removed};
 
-/// The header's text.
+/// Makes the text of `include/mpi.h`.
 pub fn header(table: &ApiTable) -> String {
     let mut text = String::from(HEAD);
     for handle in HANDLES {
@@ -45,7 +45,7 @@ pub fn header(table: &ApiTable) -> String {
     text
 }
 
-/// The names that MPI-3.0 removed. The compiler prints what a program should use instead.
+/// Makes the declarations of the names that MPI-3.0 removed, so that a compiler prints what to use instead.
 fn removed(table: &ApiTable) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());

@@ -10,8 +10,8 @@ use crate::gen_shim::{Converted, Dialect, c_return, convert, identifier};
 use crate::table::{ApiFunction, ApiTable, HANDLES, Param, Removed};
 use std::path::Path;
 
-/// The family of an int of a function, by the parameter's name, or None for a number that needs no
-/// translation.
+/// Finds the family of constants to which a parameter of type int belongs, by its name. None for a number
+/// that needs no translation.
 fn number(function: &str, param: &Param) -> Option<&'static str> {
     let family = match (function, param.name.as_str()) {
         // The number becomes the exit code of the job.
@@ -67,7 +67,7 @@ const PLAIN: &[&str] = &[
     "update_number", "value", "valuelen", "version", "weighted", "weights",
 ];
 
-/// The MPICH ABI's shim, not yet formatted.
+/// Makes the text of `crates/mpich/src/shim.rs`, not yet formatted.
 pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     check_removed(root, table)?;
     let dialect = Dialect {
@@ -80,7 +80,8 @@ pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     Ok(crate::gen_shim::generate(root, table, &dialect)?.0)
 }
 
-/// Checks that the shim has the standard's functions; those that MPI-3.0 removed are written by hand.
+/// Checks that each function that MPI-3.0 removed is written by hand in `crates/mpich`, since the shim lacks
+/// it.
 fn check_removed(root: &Path, table: &ApiTable) -> Result<(), String> {
     let path = root.join("crates/mpich/src/extra.rs");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -118,8 +119,8 @@ fn returns(name: &str) -> &'static str {
     }
 }
 
-/// The body of a function that converts a handle. Handles are C ints already, except files, which are
-/// pointers that fit into an int.
+/// Returns the code of a function that converts a handle to an int or back. MPICH's handles are ints already,
+/// except files, which are pointers that fit into an int. None for other functions.
 fn inside(function: &ApiFunction) -> Option<String> {
     let param = || identifier(&function.params[0].name);
     match function.name.as_str() {
@@ -130,7 +131,7 @@ fn inside(function: &ApiFunction) -> Option<String> {
     }
 }
 
-/// The conversion of a parameter of the MPICH ABI.
+/// Decides how the shim converts a parameter of the MPICH ABI.
 fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     let name = &param.name;
     let bound = identifier(name);
@@ -181,7 +182,7 @@ fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     }
 }
 
-/// The conversion of a handle, or of an address of handles.
+/// Returns the conversion of a parameter that is a handle, or the address of handles.
 fn converted_handle(param: &Param, handle: &str) -> Converted {
     let kind = match handle {
         "MPI_File" => "FILE",
@@ -199,7 +200,8 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
     }
 }
 
-/// The conversion of an int of a family, or of an address of such ints.
+/// Returns the conversion of a parameter that is an int of a family of constants, or the address of such
+/// ints.
 fn converted_int(param: &Param, family: &str) -> Converted {
     let module = module_of(family);
     match wrapper(param) {
@@ -212,7 +214,8 @@ fn converted_int(param: &Param, family: &str) -> Converted {
     }
 }
 
-/// The wrapper that reaches the program's memory, or None for a value.
+/// Returns the name of the wrapper by which a body reaches the program's memory. None if the parameter is a
+/// value.
 fn wrapper(param: &Param) -> Option<&'static str> {
     match (!param.array.is_empty(), param.r#type.ends_with('*')) {
         (true, _) if param.r#type.starts_with("const ") => Some("In"),
@@ -222,13 +225,14 @@ fn wrapper(param: &Param) -> Option<&'static str> {
     }
 }
 
-/// A parameter in the program's memory, whose contents `table` translates.
+/// Returns the conversion of an address of values that the `ShimForm` named `table` translates.
 fn in_form(param: &Param, wrapper: &str, table: &str) -> Converted {
     let (bound, name) = (identifier(&param.name), &param.name);
     Converted::new("usize", format!("{wrapper}::in_form({bound}, \"{name}\", &{table})"))
 }
 
-/// The length of a text for which MPICH's programs provide fewer bytes than the standard ABI demands.
+/// Returns the length of a text for which MPICH's programs provide fewer bytes than the standard ABI demands.
+/// None for other texts.
 fn bytes_of(function: &str, param: &str) -> Option<u32> {
     match (function, param) {
         ("MPI_Get_processor_name", "name") => Some(128),

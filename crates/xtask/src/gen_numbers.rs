@@ -8,7 +8,7 @@
 use crate::table::{ApiTable, Constant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The text of `numbers.rs`, not yet formatted.
+/// Makes the text of `crates/mpich/src/numbers.rs`, not yet formatted.
 pub fn numbers(table: &ApiTable) -> Result<String, String> {
     let mut text = String::from(HEAD);
     let mut facts = String::new();
@@ -52,10 +52,11 @@ use crate::translate::{families, flags, permutation};
 
 ";
 
-/// Constants from which an argument takes one, under the name that its table has in `numbers.rs`.
+/// A family of constants: an argument takes one of them. `numbers.rs` has its translation under the family's
+/// name.
 struct Family {
     name: &'static str,
-    /// How the names of the constants begin; a name with a full stop at the end is the whole name.
+    /// The beginnings of the constants' names. One that ends with a full stop is a whole name.
     starts: &'static [&'static str],
     /// Whether the constants are flags, which a program may add.
     flags: bool,
@@ -124,7 +125,8 @@ const FAMILIES: &[Family] = &[
     Family { name: "ASSERTION", starts: &["MPI_MODE_NO"], flags: true },
 ];
 
-/// Constants that need no translation: sizes of the program's own arrays, versions, sentinels of pointers.
+/// The beginnings of the names of constants that need no translation: lengths, versions, sentinels of
+/// pointers.
 const APART: &[&str] = &[
     "MPI_ABI_",
     "MPI_BSEND_OVERHEAD.",
@@ -137,14 +139,13 @@ const APART: &[&str] = &[
     "MPI_VERSION.",
 ];
 
-/// The module that translates a family. `translate.rs` has the families that need more than a swap of
-/// numbers.
+/// Returns the module that translates a family: `translate` for those that need more than a swap of numbers.
 pub fn module_of(family: &str) -> &'static str {
     if ["CODE", "KEYVAL", "DISPLACEMENT"].contains(&family) { "translate" } else { "numbers" }
 }
 
-/// Whether ints in memory are of this family. Ints of other families are passed by value or translated by
-/// `translate.rs`.
+/// Whether a function reads or writes ints of this family in memory, so that it needs a `ShimForm`. Ints of
+/// other families are passed by value or translated by `translate.rs`.
 fn used(family: &str) -> bool {
     !["SPLIT_TYPE", "ORDER", "LOCK", "SEEK", "TYPE_CLASS", "WIN_FLAVOR", "WIN_MODEL", "SAFETY"]
         .contains(&family)
@@ -157,7 +158,7 @@ const BESIDE: [(i64, i32, &str); 3] =
 
 /// MPI_MESSAGE_NULL of the standard ABI.
 const MESSAGE_NULL: i64 = 296;
-/// The number of entries in the table of predefined handles.
+/// The number of entries in the table of MPICH's predefined handles.
 const PLACES: u32 = 1024;
 
 impl Family {
@@ -194,8 +195,8 @@ impl Family {
     }
 }
 
-/// For each of our predefined handles MPICH's number and the name. In MPICH MPI_File is a pointer and its
-/// null handle a null pointer, and MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
+/// Returns, by our number, MPICH's number and the name of each predefined handle, except those of files,
+/// which are pointers in MPICH. There MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
 fn handles(table: &ApiTable) -> Result<BTreeMap<i64, (i32, String)>, String> {
     let mut handles = BTreeMap::from(BESIDE.map(|(ours, theirs, name)| (ours, (theirs, name.to_owned()))));
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
@@ -232,7 +233,8 @@ fn belongs(name: &str, starts: &[&str]) -> bool {
     })
 }
 
-/// Completes pairs to a permutation: numbers that only one side has are paired in order.
+/// Completes the pairs of our and MPICH's numbers to a permutation: numbers that only one side has are paired
+/// in order.
 fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let ours: BTreeSet<i64> = pairs.iter().map(|pair| pair.0).collect();
     let theirs: BTreeSet<i64> = pairs.iter().map(|pair| pair.1).collect();
@@ -243,7 +245,7 @@ fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     all
 }
 
-/// Finds a multiplier with which every key has an entry of its own.
+/// Finds a multiplier with which each key has an entry of its own in a table of `PLACES`.
 fn spread(keys: &[u32]) -> Result<u32, String> {
     let mut multiplier = 0x9e37_79b1u32;
     for _ in 0..10_000_000 {

@@ -31,7 +31,7 @@ struct SettingEntry {
     why: String,
 }
 
-/// The path of the generated file and its text, not yet formatted.
+/// Makes the path and the text, not yet formatted, of `crates/settings/src/generated.rs`.
 pub fn generate(root: &Path) -> Result<(PathBuf, String), String> {
     let table = root.join("tables/settings.toml");
     let toml = std::fs::read_to_string(&table).map_err(|error| format!("{}: {error}", table.display()))?;
@@ -131,8 +131,8 @@ fn choice(name: &str, entry: &SettingEntry) -> String {
     )
 }
 
-/// A bound of the table as a number in the unit of its type. `second` is the number of these units in a
-/// second.
+/// Parses a bound of a setting to a number in the unit of the setting's type. `second` is the number of these
+/// units in a second.
 fn number(text: &str, second: u64) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..digits].parse().map_err(|_| format!("bound {text:?} is no number"))?;

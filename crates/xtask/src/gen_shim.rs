@@ -12,34 +12,36 @@ use crate::table::{ApiFunction, ApiTable, HANDLES, Param};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The module of each body, by the body's name, and the names of bodies with a fast path.
+/// The bodies of MPI functions that `crates/abi/src/body` has.
 struct Bodies {
+    /// The module of each body, by the body's name.
     modules: BTreeMap<String, String>,
+    /// The names of the bodies that have a fast path.
     fast_paths: BTreeSet<String>,
 }
 
-/// The shim's text, not yet formatted, and the list, which has one line for each function: its name, and
-/// whether it has a body.
+/// Makes the text of the standard ABI's shim, not yet formatted, and the list of functions, with a line for
+/// each: its name, and whether it has a body.
 pub fn shim(root: &Path, table: &ApiTable) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
 
-/// The differences between the shims.
+/// The differences between the shims of the standard ABI and of the MPICH ABI.
 pub struct Dialect {
-    /// The beginning of the file.
+    /// The text with which the shim's file begins.
     pub head: &'static str,
     /// Converts a parameter of a function. The flag says whether the parameter has another type in the
     /// function's other form.
     pub convert: fn(&ApiFunction, &Param, bool) -> Converted,
-    /// The C type of a function's result.
+    /// Returns the C type of a function's result.
     pub returns: fn(&str) -> &'static str,
-    /// The C expression of an error code, translated for the program.
+    /// Returns an expression that translates for the program the error code that the given expression yields.
     pub code: fn(&str) -> String,
-    /// The code of a function that does not call a body.
+    /// Returns the code of a function that does not call a body. None for other functions.
     pub inside: fn(&ApiFunction) -> Option<String>,
 }
 
-/// The standard ABI has the library's own numbers.
+/// The shim of the standard ABI, which translates nothing, since the library uses that ABI's numbers.
 const STANDARD: Dialect = Dialect {
     head: HEAD,
     convert: |_, param, wide| {
@@ -51,30 +53,31 @@ const STANDARD: Dialect = Dialect {
     inside: |_| None,
 };
 
-/// A parameter of a function of the shim.
+/// The code by which a function of the shim passes a parameter to its body.
 pub struct Converted {
-    /// Its type in the C signature.
+    /// The type of the parameter in the C signature.
     pub c: &'static str,
-    /// The argument that the body gets.
+    /// The expression of the argument that the body gets.
     pub rust: String,
-    /// The expression to which the name is bound first, if the body does not get the argument itself.
+    /// The expression to which the parameter's name is bound first. None if the body gets the parameter
+    /// itself.
     pub shadow: Option<String>,
-    /// A statement after the call of the body.
+    /// A statement that follows the call of the body. None if there is none.
     pub after: Option<String>,
 }
 
 impl Converted {
-    /// An argument that is passed on unchanged.
+    /// Makes the code of a parameter whose argument is the expression `rust`.
     pub fn new(c: &'static str, rust: String) -> Converted {
         Converted { c, rust, shadow: None, after: None }
     }
-    /// The same argument, with its name bound to `expression` first.
+    /// Binds the parameter's name to `expression` first.
     pub fn shadowing(self, expression: String) -> Converted {
         Converted { shadow: Some(expression), ..self }
     }
 }
 
-/// The text of a shim and the list of functions.
+/// Makes the text of a shim, and the list of functions as `shim` returns it.
 pub fn generate(root: &Path, table: &ApiTable, dialect: &Dialect) -> Result<(String, String), String> {
     let bodies = bodies(root)?;
     let mut text = String::from(dialect.head);
@@ -139,7 +142,8 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
     Ok(bodies)
 }
 
-/// The bodies that a line of code defines: one `pub fn`, or the forms of a row in a table, which is indented.
+/// Returns the names of the bodies that a line of code defines: one `pub fn`, or the forms of a row in a
+/// table, which is indented.
 fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     let row = line
         .strip_prefix("    pub fn ")
@@ -148,7 +152,7 @@ fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     names.into_iter().flat_map(|(names, _)| names.split(", "))
 }
 
-/// The name of a function's body: `t_init_thread` for `MPI_T_init_thread`.
+/// Returns the name of a function's body: `t_init_thread` for `MPI_T_init_thread`.
 fn body_name(function: &str) -> String {
     function.trim_start_matches("MPI_").to_lowercase()
 }
@@ -169,7 +173,7 @@ fn body_of(function: &ApiFunction, table: &ApiTable, bodies: &Bodies) -> Option<
     (same && bodies.modules.contains_key(&name)).then_some(name)
 }
 
-/// Functions that may be called before MPI_Init and after MPI_Finalize (MPI 5.0, section 11.4.1).
+/// Whether the function may be called before MPI_Init and after MPI_Finalize (MPI 5.0, section 11.4.1).
 fn is_anytime(name: &str) -> bool {
     const NAMES: [&str; 24] = [
         "MPI_Init",
@@ -269,7 +273,7 @@ fn entry(
     )
 }
 
-/// The function with the same body and another width of counts.
+/// Finds the function that shares this one's body, but has counts of another width. None if there is none.
 fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a ApiFunction> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
@@ -278,8 +282,8 @@ fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a Ap
     other.filter(|other| other.params.len() == function.params.len())
 }
 
-/// The object whose error handler a failing call invokes: the first comm, window, file or session among its
-/// parameters.
+/// Returns a Rust expression of the object whose error handler a failing call invokes: the first comm,
+/// window, file or session among its parameters.
 pub fn object(function: &ApiFunction) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
@@ -294,12 +298,12 @@ pub fn object(function: &ApiFunction) -> String {
     if function.name.starts_with("MPI_File_") { "On::AnyFile".into() } else { "On::Nothing".into() }
 }
 
-/// The name of a parameter, changed where Rust forbids it.
+/// Returns the name of a parameter, changed where Rust forbids it.
 pub fn identifier(name: &str) -> String {
     if ["fn", "type", "in", "ref"].contains(&name) { format!("r#{name}") } else { name.to_owned() }
 }
 
-/// The C type of a function's result in the standard ABI.
+/// Returns the C type of a function's result in the standard ABI.
 pub fn c_return(name: &str) -> &'static str {
     match name {
         "int" => "c_int",
@@ -309,8 +313,8 @@ pub fn c_return(name: &str) -> &'static str {
     }
 }
 
-/// The parameter's type in the C signature, and the argument that is made of it. With `wide` the parameter
-/// has another type in the function's other form, so the argument must hold both.
+/// Returns the parameter's type in the C signature, and an expression of the argument that is made of it.
+/// With `wide` the parameter has another type in the function's other form, so the argument must hold both.
 pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// `tables/man.toml`.
+/// The contents of `tables/man.toml`.
 #[derive(Deserialize)]
 struct ManTable {
     parameters: BTreeMap<String, Meaning>,
@@ -18,35 +18,36 @@ struct ManTable {
 
 #[derive(Deserialize)]
 struct Meaning {
-    /// The meaning of the parameter.
+    /// A phrase that says what a parameter of this name means.
     is: String,
-    /// The error class for a wrong value.
+    /// The error class that a wrong value of the parameter raises. None if there is none.
     wrong: Option<String>,
 }
 
-/// A chapter of the standard.
+/// A chapter of the MPI standard, with the functions that it describes.
 #[derive(Deserialize)]
 struct Chapter {
     number: u32,
     title: String,
-    /// One line about each function, by its name without `MPI_`.
+    /// A line about each function of the chapter, by its name without `MPI_`.
     functions: BTreeMap<String, String>,
 }
 
-/// `tables/man_text.toml`.
+/// The contents of `tables/man_text.toml`: what the other tables do not say about functions.
 #[derive(Deserialize)]
 struct Texts {
-    /// The names of collective functions outside of chapter 6.
+    /// The names of the collective functions that chapter 6 does not describe.
     collective: BTreeSet<String>,
-    /// The meaning of a function's parameters, where it differs from `ManTable::parameters`.
+    /// For each function, the meaning of the parameters that differs from `ManTable::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
+    /// The description of each function that needs more than its line in `Chapter::functions`.
     descriptions: BTreeMap<String, String>,
-    /// Notes on what only Outboard does.
+    /// For some functions, a note on what Outboard does beyond the standard.
     notes: BTreeMap<String, String>,
     examples: Vec<Example>,
 }
 
-/// A whole program as an example.
+/// An example for some functions: a whole program.
 #[derive(Deserialize)]
 struct Example {
     functions: Vec<String>,
@@ -54,14 +55,14 @@ struct Example {
 }
 
 impl Texts {
-    /// The functions for which the table has a text.
+    /// Returns the names of all functions for which the table has a text.
     fn names(&self) -> impl Iterator<Item = &String> {
         let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
         tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
     }
 }
 
-/// All pages: the name of each file, and its text.
+/// Makes the pages of all MPI functions: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let table = ApiTable::read(root)?;
     let bindings = Bindings::read(root)?;
@@ -134,12 +135,12 @@ impl ManPage<'_> {
         Ok(text)
     }
 
-    /// The function's name without `MPI_`.
+    /// Returns the function's name without `MPI_`.
     fn name(&self) -> &str {
         self.function.name.trim_start_matches("MPI_")
     }
 
-    /// What the function does, and what holds for all functions of its kind.
+    /// Makes the section DESCRIPTION: what the function does, and what holds for all functions of its kind.
     fn description(&self, chapter: &Chapter, summary: &str, has_large: bool) -> String {
         let name = &self.function.name;
         let has = |param: &str| self.function.params.iter().any(|known| known.name == param);
@@ -175,7 +176,8 @@ impl ManPage<'_> {
         format!(".SH DESCRIPTION\n{text}")
     }
 
-    /// Whether the function is MPI_I... of another function, or one-sided with a request.
+    /// Whether the function starts an operation and returns a request for it: MPI_I..., MPI_R... and
+    /// MPI_..._i....
     fn starts_operation(&self) -> bool {
         let name = self.name();
         let rest =
@@ -186,7 +188,7 @@ impl ManPage<'_> {
             || ["dup", "flush", "read", "write"].iter().any(|word| base.starts_with(word))
     }
 
-    /// The function's chapter, and one line about it.
+    /// Finds the chapter that describes the function, and a line about the function.
     fn summary(&self) -> Result<(&Chapter, String), String> {
         let name = self.function.name.trim_start_matches("MPI_");
         let find = |name: &str| {
@@ -245,7 +247,7 @@ impl ManPage<'_> {
         text + &declared(older)
     }
 
-    /// Each parameter: its name, direction and meaning.
+    /// Makes the section PARAMETERS: the name, direction and meaning of each parameter.
     fn parameters(&self) -> String {
         let mut text = String::new();
         for param in self.function.params.iter().filter(|param| param.r#type != "...") {
@@ -255,7 +257,7 @@ impl ManPage<'_> {
         if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
     }
 
-    /// The meaning of a parameter; empty if no table has it.
+    /// Returns the meaning of a parameter; empty if no table has it.
     fn meaning(&self, param: &Param) -> String {
         let own = self.texts.parameters.get(self.name()).and_then(|own| own.get(&param.name));
         let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
@@ -267,7 +269,7 @@ impl ManPage<'_> {
         }
     }
 
-    /// The direction of a parameter: `in`, `out`, or `inout`.
+    /// Returns the direction of a parameter: `in`, `out`, or `inout`.
     fn way(&self, param: &Param) -> &'static str {
         let name = self.function.name.as_str();
         let forms = self.procedure().and_then(|procedure| procedure.f08.as_ref());
@@ -329,7 +331,7 @@ impl ManPage<'_> {
         text
     }
 
-    /// The other forms of a collective operation or of a send.
+    /// Returns references to the function's other forms: blocking, nonblocking and persistent.
     fn related(&self) -> String {
         let name = self.function.name.trim_start_matches("MPI_");
         let bare = name.trim_end_matches("_init");
@@ -345,7 +347,7 @@ impl ManPage<'_> {
     }
 }
 
-/// The type of a handle.
+/// The type of a parameter that is a handle, such as `MPI_Comm`.
 struct HandleType<'a>(&'a str);
 
 fn handle(param: &Param) -> Option<HandleType<'_>> {
@@ -377,7 +379,7 @@ impl HandleType<'_> {
         };
         if many { format!("an array: {one}, for each entry") } else { one.into() }
     }
-    /// The error class for a wrong handle.
+    /// Returns the error class that a wrong handle of this type raises. None if there is no such class.
     fn wrong(&self) -> Option<&'static str> {
         Some(match self.0 {
             "MPI_Comm" => "MPI_ERR_COMM",
@@ -405,14 +407,14 @@ fn prototype(function: &ApiFunction) -> String {
     wrapped(&format!("{} {}(", function.returns, function.name), &params, ");")
 }
 
-/// The call of a procedure or function of Fortran, with its arguments.
+/// Makes the line of a synopsis that calls a procedure of Fortran with its arguments.
 fn call(form: &Form) -> String {
     let names: Vec<String> = form.params.iter().map(|dummy| dummy.name.clone()).collect();
     let returns = form.returns.as_ref().map_or(String::new(), |returns| format!("{returns} "));
     wrapped(&format!("{returns}{}(", form.name), &names, ")")
 }
 
-/// The declarations of arguments; those of the same type share a line.
+/// Makes the lines of a synopsis that declare arguments. Those of the same type share a line.
 fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for (kind, name) in arguments {
@@ -424,14 +426,15 @@ fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
     lines.iter().map(|(kind, names)| wrapped(&format!("    {kind}"), names, "")).collect()
 }
 
-/// The type and the name of an argument of `mpi_f08`.
+/// Returns the type and the name of an argument of `mpi_f08`, as a declaration has them.
 fn newer(dummy: &Dummy) -> (String, String) {
     let declaration = modules::plain(dummy);
     let (kind, name) = declaration.split_once(":: ").expect("a declaration");
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// The type and the name of an argument of `mpi` and `mpif.h`. Its shape is that in `mpi_f08`.
+/// Returns the type and the name, with its shape, of an argument of `mpi` and `mpif.h`. The shape is that of
+/// `newer`, the argument in `mpi_f08`.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =
@@ -445,7 +448,7 @@ fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     (format!("{} ", dummy.r#type), format!("{}{shape}", dummy.name))
 }
 
-/// A line of a list. If it is too long it continues below its first word.
+/// Makes a line of `head`, the words with commas, and `tail`. If it is too long it goes on in indented lines.
 fn wrapped(head: &str, words: &[String], tail: &str) -> String {
     let mut text = head.to_owned();
     let mut column = head.len();
@@ -471,13 +474,13 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// The paragraphs of a text, which are separated by empty lines.
+/// Makes roff of a text whose paragraphs are separated by empty lines.
 fn paragraphs(text: &str) -> String {
     let all: Vec<_> = text.trim().split("\n\n").map(escaped).collect();
     all.join("\n.PP\n") + "\n"
 }
 
-/// The text in a form that roff prints unchanged. No line of it begins with a full stop.
+/// Escapes a text so that roff prints it unchanged. No line of the text begins with a full stop.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }

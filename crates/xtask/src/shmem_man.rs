@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// `tables/shmem_man.toml`.
+/// The contents of `tables/shmem_man.toml`.
 #[derive(Deserialize)]
 struct ShmemManTable {
     parameters: BTreeMap<String, String>,
@@ -17,12 +17,12 @@ struct ShmemManTable {
     more: BTreeMap<String, String>,
 }
 
-/// The page to which a row belongs.
+/// Returns the name of the page that describes the functions of a row.
 fn page_of(family: &Family) -> String {
     family.name.replace('@', "").replace("__", "_").trim_end_matches('_').to_owned()
 }
 
-/// All pages: the name of each file, and its text.
+/// Makes the pages of all OpenSHMEM functions: the name of each file, and its text.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let api = Api::read(root)?;
     let words: ShmemManTable = table::toml(root, "shmem_man.toml")?;
@@ -86,7 +86,8 @@ fn page(name: &str, rows: &[Vec<ShmemFunction>], words: &ShmemManTable) -> Resul
     Ok(text)
 }
 
-/// The declaration of a row, with TYPE for a type and TYPENAME for its name, and the list of these types.
+/// Makes the declaration of a row's functions, with TYPE for a type and TYPENAME for its name, and the list
+/// of these types.
 fn synopsis(family: &Family, functions: &[ShmemFunction]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const LINE: &str = "SPDX-License-Identifier: BSD-3-Clause";
 
-/// How a comment begins and ends in the file's language, or None if the file needs no line.
+/// Returns how a comment begins and ends in the file's language. None if the file needs no licence line.
 fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
     // These are parts of the generated modules, which have a line of their own.
@@ -25,13 +25,13 @@ fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether the file at `path` (from the repository's root) needs the line and lacks it.
+/// Whether the file at `path` (from the repository's root) needs the licence line and lacks it.
 pub fn is_missing(path: &Path, text: &str) -> bool {
     comment(path, text)
         .is_some_and(|(begin, end)| !text.lines().any(|line| line == format!("{begin}{LINE}{end}")))
 }
 
-/// The text with the line added.
+/// Adds the licence line to the text of the file at `path`.
 pub fn with_line(path: &Path, text: &str) -> String {
     let Some((begin, end)) = comment(path, text).filter(|_| is_missing(path, text)) else {
         return text.to_owned();
@@ -42,7 +42,7 @@ pub fn with_line(path: &Path, text: &str) -> String {
     format!("{before}{begin}{LINE}{end}\n{after}")
 }
 
-/// The length of the comment at the beginning of a text, in whole lines.
+/// Returns the length in bytes of the comment at the beginning of a text, in whole lines.
 fn first_comment(text: &str, begin: &str, end: &str) -> usize {
     let mut lines = text.split_inclusive('\n').peekable();
     if end.is_empty() {

@@ -4,19 +4,19 @@
 use serde::Deserialize;
 use std::path::Path;
 
-/// The whole API.
+/// The whole API of MPI: the contents of the tables.
 pub struct ApiTable {
     /// The functions in the order of the standard's index.
     pub functions: Vec<ApiFunction>,
     /// The constants in alphabetical order.
     pub constants: Vec<Constant>,
-    /// C typedefs.
+    /// The typedefs of callbacks in C.
     pub callbacks: Vec<String>,
     /// Names that MPI-3.0 removed from the standard.
     pub removed: Vec<Removed>,
 }
 
-/// `tables/removed.toml`.
+/// The contents of `tables/removed.toml`.
 #[derive(Deserialize)]
 struct RemovedNames {
     removed: Vec<Removed>,
@@ -25,16 +25,16 @@ struct RemovedNames {
 /// A name that MPI-3.0 removed.
 #[derive(Deserialize)]
 pub struct Removed {
-    /// The name, such as `MPI_Address`.
+    /// The name itself, such as `MPI_Address`.
     pub name: String,
-    /// Its declaration in C, with `{name}` for the name.
+    /// The declaration of the name in C, with `{name}` in place of the name.
     pub declaration: String,
-    /// The name that replaces it.
+    /// The name that programs should use instead.
     pub successor: String,
 }
 
 impl Removed {
-    /// Whether the name is a function; the MPICH ABI still has these.
+    /// Whether the name is that of a function, which the MPICH ABI still has.
     pub fn is_function(&self) -> bool {
         self.declaration.contains(" {name}(") && !self.declaration.starts_with("typedef")
     }
@@ -51,28 +51,28 @@ pub struct ApiFunction {
     pub params: Vec<Param>,
 }
 
-/// One parameter.
+/// A parameter of a function of the C binding.
 #[derive(Deserialize)]
 pub struct Param {
     /// The part of the C type that stands before the name.
     pub r#type: String,
-    /// The name in the standard.
+    /// The name that the standard gives the parameter.
     pub name: String,
     /// The part of the C type that follows the name: `[]` or `[][3]`.
     #[serde(default)]
     pub array: String,
 }
 
-/// One constant.
+/// A constant of the C binding.
 #[derive(Deserialize)]
 pub struct Constant {
     /// The name, such as `MPI_COMM_WORLD`.
     pub name: String,
-    /// The C type, or None for `int`.
+    /// The C type of the constant. None for `int`.
     pub r#type: Option<String>,
-    /// The value in the standard ABI.
+    /// The constant's value in the standard ABI.
     pub standard: i64,
-    /// The value in MPICH's ABI, or None if it lacks the constant.
+    /// The constant's value in MPICH's ABI. None if that ABI lacks the constant.
     pub mpich: Option<i64>,
     /// Whether the constant is a second name of a handle.
     #[serde(skip)]
@@ -108,11 +108,11 @@ pub const HANDLES: [&str; 11] = [
     "MPI_Win",
 ];
 
-/// Second names of datatypes, for which the table has no type.
+/// The constants that are second names of datatypes, which the table does not mark as such.
 const ALIASES: [&str; 2] = ["MPI_C_COMPLEX", "MPI_LONG_LONG_INT"];
 
 impl ApiTable {
-    /// Reads the tables of the repository at `root`.
+    /// Reads the tables of the API in the repository at `root`.
     pub fn read(root: &Path) -> Result<ApiTable, String> {
         let mut constants: Vec<Constant> = parse(root, "constants.json")?;
         for constant in &mut constants {
@@ -129,23 +129,23 @@ impl ApiTable {
         })
     }
 
-    /// The value of a constant in the standard ABI.
+    /// Finds the value of a constant in the standard ABI. None if there is no such constant.
     pub fn constant(&self, name: &str) -> Option<i64> {
         self.constants.iter().find(|constant| constant.name == name).map(|constant| constant.standard)
     }
 
-    /// The function with this name.
+    /// Finds a function by its name. None if there is none.
     pub fn function(&self, name: &str) -> Option<&ApiFunction> {
         self.functions.iter().find(|function| function.name == name)
     }
 }
 
-/// Reads a table in JSON of the repository at `root`.
+/// Reads the table `tables/NAME`, which is JSON, of the repository at `root`.
 pub fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 
-/// Reads a table in TOML of the repository at `root`.
+/// Reads the table `tables/NAME`, which is TOML, of the repository at `root`.
 pub fn toml<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     ::toml::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }

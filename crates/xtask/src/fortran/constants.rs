@@ -4,17 +4,17 @@
 
 use crate::table::{ApiTable, Constant, HANDLES};
 
-/// A named constant of Fortran.
+/// A constant with a name in the Fortran bindings.
 struct Named<'a> {
     name: &'a str,
     /// The type of the handle, such as `MPI_Comm`, or None for a number.
     handle: Option<&'a str>,
-    /// Whether it is INTEGER(KIND=MPI_OFFSET_KIND).
+    /// Whether the constant's type is INTEGER(KIND=MPI_OFFSET_KIND).
     long: bool,
     value: i64,
 }
 
-/// The variables that programs pass by their addresses, such as MPI_IN_PLACE: name, type, shape.
+/// The variables whose addresses have a meaning, such as MPI_IN_PLACE. Each has its name, type and shape.
 const VARIABLES: [(&str, &str, &str); 10] = [
     ("MPI_BOTTOM", "INTEGER", ""),
     ("MPI_IN_PLACE", "INTEGER", ""),
@@ -28,7 +28,8 @@ const VARIABLES: [(&str, &str, &str); 10] = [
     ("MPI_ARGVS_NULL", "CHARACTER(LEN=1)", "1,1"),
 ];
 
-/// The common block that contains such a variable; `crates/fortran/src/memory.rs` defines it.
+/// Returns the name of the common block that contains a variable of `VARIABLES`;
+/// `crates/fortran/src/memory.rs` defines the block.
 fn common(variable: &str) -> String {
     variable.replace("MPI_", "MPIFORT_")
 }
@@ -58,14 +59,15 @@ fn of(constant: &Constant) -> Option<Named<'_>> {
     Some(Named { name, handle, long, value })
 }
 
-/// The kinds, which all three bindings have.
+/// The declarations of the kinds of integers (MPI_COUNT_KIND and others), which all three bindings have.
 pub const KINDS: &str = "      INTEGER, PARAMETER :: MPI_ADDRESS_KIND = 8
       INTEGER, PARAMETER :: MPI_COUNT_KIND = 8
       INTEGER, PARAMETER :: MPI_OFFSET_KIND = 8
       INTEGER, PARAMETER :: MPI_INTEGER_KIND = 4
 ";
 
-/// The constants with INTEGER handles. Each line is valid in fixed and in free form.
+/// Makes the declarations of the constants for `mpif.h` and `mpi`, where handles are INTEGERs. Each line is
+/// valid in fixed and in free form.
 pub fn integers(table: &ApiTable) -> String {
     let mut text = String::from(KINDS);
     for named in named(table) {
@@ -97,7 +99,7 @@ fn logicals(sections: bool) -> String {
     text
 }
 
-/// The constants with TYPE handles.
+/// Makes the declarations of the constants for `mpi_f08`, where each kind of handle has a TYPE.
 pub fn typed(table: &ApiTable) -> String {
     let mut text = String::new();
     for named in named(table) {
@@ -117,7 +119,7 @@ pub fn typed(table: &ApiTable) -> String {
     text
 }
 
-/// The predefined procedures: the name, and the type of the callback without `_function`.
+/// Returns the predefined procedures: the name of each, and the C type of the callback that it is.
 pub fn procedures(table: &ApiTable) -> Vec<(&str, &str)> {
     table
         .constants

@@ -4,20 +4,20 @@
 use super::{Binding, Dummy};
 use crate::table::Param;
 
-/// How the shim converts an argument. Lengths are Rust expressions.
+/// How the shim converts an argument of Fortran for C. Lengths are Rust expressions.
 pub enum DummyKind {
-    /// C takes the value.
+    /// Fortran passes the argument's address, and C takes its value.
     Value,
-    /// C takes the address.
+    /// C takes the argument's address, as Fortran passes it.
     Address,
-    /// C takes a handle of this type.
+    /// A handle of this type, which C takes by value.
     Handle(String),
-    /// C takes the address of a handle, which it writes if `written`.
+    /// A handle of which C takes the address, and which C writes if `written`.
     HandleOut {
         handle: String,
         written: bool,
     },
-    /// C takes an array of handles, which it writes if `written`.
+    /// An array of `length` handles, which C writes if `written`.
     Handles {
         handle: String,
         length: String,
@@ -27,7 +27,7 @@ pub enum DummyKind {
     Logical,
     /// A LOGICAL that C writes.
     LogicalOut,
-    /// An array of LOGICAL.
+    /// An array of `length` LOGICALs, which C writes if `written`.
     Logicals {
         length: String,
         written: bool,
@@ -52,25 +52,28 @@ pub enum DummyKind {
     Buffer(Access),
     /// An array for which a program may pass MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY or MPI_ERRCODES_IGNORE.
     Ignorable,
-    /// A procedure, with the function of `callback.rs` that makes a C function of it.
+    /// A procedure that MPI calls; the text names the function of `callback.rs` that makes a C function of
+    /// it.
     Callback(String),
-    /// The state that MPI passes to callbacks.
+    /// The program's state for callbacks (`extra_state`), which goes into a `CallbackRecord`.
     State,
-    /// The key of an attribute that is read.
+    /// The key of an attribute that the call reads; some ABIs number it differently in C.
     Key,
-    /// The value of an attribute that C reads or writes.
+    /// The value of an attribute that C reads.
     Attribute,
+    /// The value of an attribute that C writes.
     AttributeOut,
-    /// An index, or several, counted from 1.
+    /// An index that C writes, counted from 0, and Fortran counts from 1.
     Index,
+    /// An array of `length` such indices.
     Indices {
         length: String,
     },
-    /// A length that C counts with the closing NUL.
+    /// The length of a text, which C reads and writes and counts with the closing NUL.
     LengthInOut,
-    /// An address that C stores; Fortran takes it as TYPE(C_PTR) or as an integer.
+    /// The place where C stores an address, which Fortran takes as TYPE(C_PTR) or as an integer.
     Pointer,
-    /// The address of a buffer that was detached.
+    /// The place where C stores the address of a detached buffer, which may be MPI_BUFFER_AUTOMATIC.
     Detached,
 }
 
@@ -89,7 +92,7 @@ pub enum Access {
     First,
 }
 
-/// The kind of the argument at position `at`.
+/// Finds the kind of the argument at position `at` of a form.
 pub fn of(binding: &Binding, at: usize) -> DummyKind {
     let pairs = binding.pairs();
     let (dummy, param) = pairs[at];
@@ -144,7 +147,8 @@ fn is_pointer(param: &Param) -> bool {
     !param.array.is_empty() || param.r#type.ends_with('*')
 }
 
-/// The number of elements of an array: another argument, or what the comm says.
+/// Returns a Rust expression of the number of elements of an array: another argument, or a function of the
+/// comm.
 fn length(binding: &Binding, dummy: &Dummy) -> String {
     let name = binding.function.name.as_str();
     match dummy.shape.trim_matches(['(', ')']) {
@@ -160,7 +164,8 @@ fn length(binding: &Binding, dummy: &Dummy) -> String {
     }
 }
 
-/// The name of a callback: `comm_copy_attr` for `PROCEDURE(MPI_Comm_copy_attr_function)`.
+/// Returns the name of a callback's function in `callback.rs`: `comm_copy_attr` for
+/// `PROCEDURE(MPI_Comm_copy_attr_function)`.
 fn callback(procedure: &str, name: &str) -> String {
     let kind = procedure.trim_start_matches("PROCEDURE(MPI_").trim_end_matches(')').to_lowercase();
     let kind = kind.replace("_function", "");

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// `tables/fortran.json`.
+/// The contents of `tables/fortran.json`.
 #[derive(Deserialize)]
 pub struct Bindings {
     /// The procedures, by the name of their C function.
@@ -27,14 +27,14 @@ pub struct Bindings {
     pub callbacks: BTreeMap<String, Procedure>,
 }
 
-/// One procedure in its forms. Deprecated procedures have no form for `mpi_f08`.
+/// A procedure of the bindings in its forms.
 #[derive(Deserialize)]
 pub struct Procedure {
-    /// The form in `mpi_f08`.
+    /// The form in `mpi_f08`. None for deprecated procedures, which that module lacks.
     pub f08: Option<Form>,
-    /// The form with large counts.
+    /// The form in `mpi_f08` with large counts. None if the procedure has no counts.
     pub f08_large: Option<Form>,
-    /// The form in `mpi` and `mpif.h`, in capitals and without shapes.
+    /// The form in `mpi` and `mpif.h`, in capitals and without the shapes of arrays.
     pub f90: Form,
 }
 
@@ -43,9 +43,9 @@ pub struct Procedure {
 pub struct Form {
     /// The name by which programs call it.
     pub name: String,
-    /// The arguments, in order.
+    /// The dummy arguments, in their order.
     pub params: Vec<Dummy>,
-    /// The type of a function's result.
+    /// The type of the result. None for a subroutine.
     pub returns: Option<String>,
 }
 
@@ -56,10 +56,10 @@ pub struct Dummy {
     pub name: String,
     /// The type, such as `INTEGER(KIND=MPI_COUNT_KIND)`.
     pub r#type: String,
-    /// `in`, `out`, `inout`, or empty if none is declared.
+    /// The INTENT of the argument: `in`, `out` or `inout`; empty if none is declared.
     #[serde(default)]
     pub intent: String,
-    /// The shape, such as `(count)`; empty for a scalar.
+    /// The shape of an array argument, such as `(count)`; empty for a scalar.
     #[serde(default)]
     pub shape: String,
     #[serde(default)]
@@ -69,11 +69,12 @@ pub struct Dummy {
 }
 
 impl Dummy {
-    /// Whether it is a choice buffer.
+    /// Whether the argument is a choice buffer.
     pub fn is_buffer(&self) -> bool {
         self.r#type.starts_with("TYPE(*)")
     }
-    /// The type of a handle: `MPI_Comm` for TYPE(MPI_Comm).
+    /// Returns the type of handle that the argument is: `MPI_Comm` for TYPE(MPI_Comm). None if it is no
+    /// handle.
     pub fn handle(&self) -> Option<&str> {
         let name = self.r#type.strip_prefix("TYPE(")?.strip_suffix(')')?;
         (name.starts_with("MPI_") && name != "MPI_Status").then_some(name)
@@ -91,7 +92,7 @@ impl Form {
     }
 }
 
-/// A form, with the C function that does its work.
+/// A form of a procedure for `mpi_f08`, and the C function that does its work.
 pub struct Binding<'a> {
     pub form: &'a Form,
     pub function: &'a ApiFunction,
@@ -100,7 +101,7 @@ pub struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    /// The arguments, each with the C parameter to which it belongs.
+    /// Returns the arguments of Fortran, except `ierror`, each with the C parameter to which it belongs.
     pub fn pairs(&self) -> Vec<(&Dummy, &Param)> {
         // The parameters of C that Fortran lacks come first: argc and argv.
         let extra = self.function.params.len() - self.form.arguments().count();
@@ -109,13 +110,13 @@ impl Binding<'_> {
     fn without_varargs(&self, extra: usize) -> usize {
         if self.function.name == "MPI_Pcontrol" { 0 } else { extra }
     }
-    /// The specific name of a procedure, such as `MPI_Send_c_f08ts` (MPI 5.0, section 19.1.5).
+    /// Returns the name that the form has in libraries, such as `MPI_Send_c_f08ts` (MPI 5.0, section 19.1.5).
     pub fn specific(&self) -> String {
         format!("{}_f08{}", self.function.name, if self.form.has_buffer() { "ts" } else { "" })
     }
 }
 
-/// Procedures that call no C function; `crates/fortran` has them, written by hand.
+/// The C functions whose Fortran procedures are not generated; `crates/fortran` has these, written by hand.
 const BY_HAND: [&str; 2] = ["MPI_Status_f082f", "MPI_Status_f2f08"];
 
 impl Bindings {
@@ -124,7 +125,8 @@ impl Bindings {
         crate::table::parse(root, "fortran.json")
     }
 
-    /// Every form with its C function, in alphabetical order.
+    /// Returns every form for `mpi_f08` with its C function, in alphabetical order, without those of
+    /// `BY_HAND`.
     pub fn all<'a>(&'a self, table: &'a ApiTable) -> Vec<Binding<'a>> {
         let mut all = Vec::new();
         for (name, procedure) in &self.procedures {
@@ -143,7 +145,7 @@ impl Bindings {
         all
     }
 
-    /// The forms that have no C function.
+    /// Returns the forms of the procedures that are written by hand (`BY_HAND`).
     pub fn by_hand(&self) -> impl Iterator<Item = &Form> {
         BY_HAND.iter().filter_map(|name| self.procedures[*name].f08.as_ref())
     }

@@ -51,7 +51,7 @@ macro_rules! export {
 
 ";
 
-/// The entry points, not yet formatted.
+/// Makes the text of `crates/fortran/src/shim.rs`, not yet formatted: the functions that Fortran calls.
 pub fn shim(bindings: &Bindings, table: &ApiTable) -> String {
     let mut text = String::from(HEAD);
     for binding in bindings.all(table) {
@@ -85,7 +85,7 @@ pub fn shim(bindings: &Bindings, table: &ApiTable) -> String {
     text
 }
 
-/// The declarations of the C functions, not yet formatted.
+/// Makes the text of `crates/fortran/src/c.rs`, not yet formatted: the declarations of the C functions.
 pub fn declarations(bindings: &Bindings, table: &ApiTable) -> String {
     let mut text = String::from(DECLARATIONS);
     let mut names: Vec<&str> =
@@ -127,7 +127,7 @@ macro_rules! functions {
 functions! {
 ";
 
-/// `(size: i64, ...) -> c_int`
+/// Returns the signature of a C function in Rust, without its name: `(size: i64, ...) -> c_int`.
 fn signature(table: &ApiTable, name: &str) -> String {
     let function = table.function(name).expect("it is from the table");
     let params: Vec<String> = function
@@ -169,18 +169,22 @@ fn c_type(param: &Param) -> String {
     if pointer { pointed(base) } else { base.into() }
 }
 
-/// The lines that one argument adds to a function.
+/// The pieces of code that one argument adds to a function of the shim.
 #[derive(Default)]
 struct Argument {
+    /// The parameter of the function.
     declared: String,
-    /// The parameter for the hidden length of a CHARACTER.
+    /// The parameter for the hidden length of a CHARACTER, which comes last. None for other arguments.
     hidden: Option<String>,
+    /// The statements before the call of the C function.
     before: String,
+    /// The expression that the C function gets.
     passed: String,
+    /// The statements after the call, which store what C has written.
     after: String,
 }
 
-/// The convention by which a procedure is called.
+/// The ways in which compilers pass the arguments of a procedure.
 #[derive(Clone, Copy, PartialEq)]
 enum Convention {
     /// The convention of `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
@@ -193,7 +197,7 @@ enum Convention {
     Mixed,
 }
 
-/// One procedure: its body, and its names with the PMPI forms.
+/// Makes the code of one procedure: its body, and its export under all its names.
 fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[String]) -> String {
     let has_descriptor = convention != Convention::Plain && binding.form.has_buffer();
     let is_bound = has_descriptor && convention == Convention::Described;
@@ -253,7 +257,8 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     text
 }
 
-/// The names in MPICH's library, such as `mpi_send_f08ts_`.
+/// Returns the procedure's names in MPICH's library, such as `mpi_send_f08ts_`. Empty if that has another
+/// convention.
 fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<String> {
     if convention == Convention::Plain || !binding.form.has_buffer() && !binding.large {
         return symbols.to_vec();
@@ -281,13 +286,14 @@ fn profiling(symbol: &str) -> String {
     format!("{p}{symbol}")
 }
 
-/// The name for profiling in MPICH's library, whose `mpi_f08` uses another prefix: `pmpir_send_f08ts_`.
+/// Returns the PMPI name of a procedure in MPICH's library, whose `mpi_f08` uses another prefix:
+/// `pmpir_send_f08ts_`.
 fn profiling_mpich(symbol: &str) -> String {
     let standard = profiling(symbol);
     if symbol.contains("_f08") { standard.replacen("pmpi_", "pmpir_", 1) } else { standard }
 }
 
-/// The names in both libraries.
+/// Returns the PMPI name of a procedure, or the two names if MPICH's library has another.
 fn profiling_both(symbol: &str) -> String {
     let (standard, mpich) = (profiling(symbol), profiling_mpich(symbol));
     if standard == mpich { standard } else { format!("{{{standard} {mpich}}}") }
@@ -301,7 +307,7 @@ fn returned(binding: &Binding) -> &'static str {
     }
 }
 
-/// The Rust type of an INTEGER or LOGICAL.
+/// Returns the Rust type of an INTEGER or LOGICAL argument.
 fn width(dummy: &Dummy) -> &'static str {
     if dummy.r#type.contains("KIND=") { "i64" } else { "i32" }
 }
@@ -310,21 +316,21 @@ fn width(dummy: &Dummy) -> &'static str {
 struct Writer<'a> {
     dummy: &'a Dummy,
     name: String,
-    /// The variable that holds the argument in C's form.
+    /// The name of the Rust variable that holds the argument in C's form.
     bound: String,
 }
 
 impl Writer<'_> {
-    /// The argument as a pointer to `kind`.
+    /// Returns the parameter of the Rust function: a pointer to `kind`.
     fn declared(&self, kind: &str) -> String {
         format!("{}: *{} {kind}", self.name, if self.dummy.intent == "in" { "const" } else { "mut" })
     }
-    /// Passes an expression to C.
+    /// Makes the code of an argument that C gets as the expression `passed`.
     fn passing(&self, declared: String, passed: String) -> Argument {
         Argument { declared, passed, ..Default::default() }
     }
-    /// Passes `passed`, an expression with the variable that holds C's form; `after` stores what C has
-    /// written.
+    /// Makes the code of an argument of which a variable holds C's form, `value`. C gets the expression
+    /// `passed`, in which `{}` is the variable; `after` stores what C has written.
     fn binding(&self, kind: &str, value: &str, passed: &str, after: String) -> Argument {
         Argument {
             declared: self.declared(kind),
@@ -334,7 +340,8 @@ impl Writer<'_> {
             hidden: None,
         }
     }
-    /// Passes a CHARACTER in a variable; `after` stores what C has written.
+    /// Makes the code of a CHARACTER of which a variable holds C's form, `value`; `after` stores what C has
+    /// written.
     fn text(&self, value: &str, after: String) -> Argument {
         let (name, bound) = (&self.name, &self.bound);
         let (variable, pointer) = if after.is_empty() { ("", "as_ptr") } else { ("mut ", "as_mut_ptr") };
@@ -416,7 +423,7 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
     }
 }
 
-/// The code for handles and LOGICALs.
+/// Makes the code of an argument that is a handle or a LOGICAL. None for other kinds.
 fn handle(writer: &Writer, kind: &DummyKind) -> Option<Argument> {
     let Writer { name, bound, .. } = writer;
     let if_written = |written: bool, store: String| if written { store } else { String::new() };
@@ -448,7 +455,8 @@ fn handle(writer: &Writer, kind: &DummyKind) -> Option<Argument> {
     })
 }
 
-/// The code for CHARACTERs and their lengths.
+/// Makes the code of an argument that is a CHARACTER or a text's length. If `is_bound`, the procedure is
+/// `BIND(C)`.
 fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
     let Writer { name, bound, .. } = writer;
     match kind {
@@ -479,12 +487,12 @@ fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
     }
 }
 
-/// The object in the names of the C functions that convert a handle: `MPI_Type` for MPI_Datatype.
+/// Returns how the names of the C functions begin that convert a handle: `MPI_Type` for MPI_Datatype.
 fn conversion(handle: &str) -> &str {
     if handle == "MPI_Datatype" { "MPI_Type" } else { handle }
 }
 
-/// The code for a choice buffer that comes with a descriptor.
+/// Makes the code of a choice buffer that comes with a descriptor.
 fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     let pairs = binding.pairs();
     let name = &pairs[at].0.name;
@@ -530,7 +538,8 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     }
 }
 
-/// The condition under which the call uses a buffer: not if the peer or the root is MPI_PROC_NULL.
+/// Returns a Rust expression that says whether the call uses a buffer: not if the peer or root is
+/// MPI_PROC_NULL.
 fn significance(binding: &Binding, buffer: &str) -> String {
     let has =
         |name: &str| binding.form.params.iter().any(|dummy| dummy.name == name && dummy.shape.is_empty());
@@ -545,7 +554,7 @@ fn significance(binding: &Binding, buffer: &str) -> String {
     }
 }
 
-/// The object whose error handler is called if a section is refused.
+/// Returns a Rust expression of the object whose error handler is called if a section is refused.
 fn blame(binding: &Binding) -> String {
     const OWNERS: [&str; 4] = ["MPI_Comm", "MPI_Win", "MPI_File", "MPI_Session"];
     let pairs = binding.pairs();

@@ -7,12 +7,13 @@ use std::path::Path;
 
 use super::source::{SourceFile, leading_name, read};
 
-/// The most words of ARCHITECTURE.md: a quarter of an hour.
+/// The most words that ARCHITECTURE.md may have, which can be read in a quarter of an hour.
 const WORDS_MAX: usize = 3000;
-/// The most columns of a line of prose.
+/// The most columns that a line of prose in ARCHITECTURE.md may have.
 const COLUMNS_MAX: usize = 120;
 
-/// Checks the pages of the repository at `root`, whose crates have these layers.
+/// Checks ARCHITECTURE.md and the pages of docs/internals of the repository at `root`. `layers` has the layer
+/// of each crate.
 pub fn check(
     root: &Path,
     layers: &BTreeMap<String, u32>,
@@ -33,7 +34,8 @@ pub fn check(
     Ok(())
 }
 
-/// Counts all words (not the bars of tables), and the columns of lines of prose: neither tables nor examples.
+/// Checks the number of words (without the bars of tables), and the width of lines of prose: neither tables
+/// nor examples.
 fn check_length(text: &str, findings: &mut Vec<String>) {
     let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
     if words > WORDS_MAX {
@@ -48,8 +50,8 @@ fn check_length(text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Compares the picture of layers: each of its lines begins with the layer's number and the names of all
-/// crates of it.
+/// Checks that the picture of layers agrees with `layers`: each of its lines begins with a layer's number and
+/// the names of all its crates.
 fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<String>) {
     let mut drawn = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("    ")) {

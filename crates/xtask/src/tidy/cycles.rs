@@ -13,7 +13,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-/// A folder that may have a ring.
+/// A row of tables/layers.toml: a folder whose modules may use each other in a ring, and why.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingExcuse {
@@ -21,7 +21,7 @@ pub struct RingExcuse {
     why: String,
 }
 
-/// A folder in which each subfolder uses only those that follow it in a list.
+/// A row of tables/layers.toml: a folder in which each subfolder uses only those that follow it in `order`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderOrder {
@@ -52,7 +52,7 @@ impl FolderOrder {
     }
 }
 
-/// The modules that each module uses, each with the line of the first use.
+/// For each module, the modules that it uses, each with the place of the first use (`file:line`).
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
 /// The name of a folder's own file in `Uses`.
@@ -100,8 +100,7 @@ pub fn check<'a>(
     }
 }
 
-/// The files of a crate, with those of others that it takes in as modules. Each is listed as the module that
-/// it is.
+/// Returns the files of a crate, with those of other crates that it takes in as modules.
 fn files(crate_name: &str, sources: &[&SourceFile]) -> Vec<ModuleFile> {
     let mut files: Vec<ModuleFile> =
         sources.iter().filter_map(|source| ModuleFile::of(crate_name, source)).collect();
@@ -119,19 +118,19 @@ fn files(crate_name: &str, sources: &[&SourceFile]) -> Vec<ModuleFile> {
     files
 }
 
-/// The files without those of tests.
+/// Returns the files without those that are modules of tests.
 fn without_tests(files: Vec<ModuleFile>) -> Vec<ModuleFile> {
     let tests: Vec<Vec<String>> = files.iter().flat_map(ModuleFile::test_modules).collect();
     let is_test = |file: &ModuleFile| tests.iter().any(|test| file.module.starts_with(test));
     files.into_iter().filter(|file| !is_test(file)).collect()
 }
 
-/// The paths of the modules that contain modules; the path of the crate itself is empty.
+/// Returns the paths of the modules that contain modules; the path of the crate itself is empty.
 fn folders(files: &[ModuleFile]) -> BTreeSet<Vec<String>> {
     files.iter().flat_map(|file| (0..file.module.len()).map(|depth| file.module[..depth].to_vec())).collect()
 }
 
-/// The modules of a folder that use each other.
+/// Finds which modules of a folder each module of that folder uses.
 fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
     let ours = || files.iter().filter(|file| file.module.starts_with(folder));
     let mut homes: BTreeMap<String, String> = BTreeMap::new();
@@ -157,16 +156,16 @@ fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
     uses
 }
 
-/// A file of the crate.
+/// A file of a crate, as the module that it is.
 struct ModuleFile {
     /// The path from the repository's root.
     source: PathBuf,
     /// The path from `src/` on, or from the repository's root for a file of another crate.
     path: String,
-    /// The path of the module; the path of `lib.rs` is empty.
+    /// The path of the module in its crate; the path of `lib.rs` is empty.
     module: Vec<String>,
     rust: Rust,
-    /// The files that the file places by `#[path]`, and the names of their modules.
+    /// The files that this one declares as modules by `#[path]`, each with the module's name.
     modules: Vec<(PathBuf, String)>,
 }
 
@@ -189,13 +188,13 @@ impl ModuleFile {
         ModuleFile { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
     }
 
-    /// The files that the file places by `#[path]`, with the paths of their modules.
+    /// Returns the files that this one declares as modules by `#[path]`, each with the module's path.
     fn placed(&self) -> impl Iterator<Item = (PathBuf, Vec<String>)> {
         let below = |name: &String| [self.module.as_slice(), std::slice::from_ref(name)].concat();
         self.modules.iter().map(move |(file, name)| (file.clone(), below(name)))
     }
 
-    /// The module of a folder that the file belongs to.
+    /// Returns the name of the module of `folder` that contains the file; `OWN` for the folder's own file.
     fn module_in(&self, folder: &[String]) -> &str {
         self.module.get(folder.len()).map_or(OWN, String::as_str)
     }
@@ -205,7 +204,7 @@ impl ModuleFile {
         self.path.split('/').count() > folder.len() + 1
     }
 
-    /// The modules of the file that are for tests only.
+    /// Returns the paths of the modules that the file declares for tests only.
     fn test_modules(&self) -> impl Iterator<Item = Vec<String>> {
         let lines = self.rust.code.iter().zip(&self.rust.is_test).filter(|(_, is_test)| **is_test);
         lines.filter_map(|(line, _)| {
@@ -214,14 +213,14 @@ impl ModuleFile {
         })
     }
 
-    /// The macros that the file defines.
+    /// Returns the names of the macros that the file defines.
     fn macros(&self) -> impl Iterator<Item = String> {
         self.rust
             .lines()
             .filter_map(|(_, line)| Some(leading(line.split("macro_rules! ").nth(1)?).to_owned()))
     }
 
-    /// The names that a folder's own file exports again, each with its module.
+    /// Returns the names that the file, a folder's own, exports again, each with the module that has it.
     fn exports(&self) -> Vec<(String, String)> {
         let text: String = self.rust.lines().map(|(_, line)| format!("{line}\n")).collect();
         let mut exports = Vec::new();
@@ -239,7 +238,7 @@ impl ModuleFile {
         exports
     }
 
-    /// The names that follow the folder in the file's paths, with their lines.
+    /// Returns the names that stand in `folder` and that the file uses, each with its line.
     fn names(&self, folder: &[String], homes: &BTreeMap<String, String>) -> Vec<(usize, String)> {
         let (mut text, mut starts) = (String::new(), Vec::new());
         for (number, line) in self.rust.lines() {
@@ -268,7 +267,8 @@ impl ModuleFile {
         names
     }
 
-    /// The name after the folder in a path that begins with `crate` or `super`.
+    /// Returns the name after `folder` in a path that begins with `crate` or `super`. None if the path does
+    /// not lead through `folder`.
     fn name_in(&self, folder: &[String], path: &[&str]) -> Option<String> {
         let supers = path.iter().take_while(|part| **part == "super").count();
         let is_absolute = path[0] == "crate";
@@ -282,8 +282,8 @@ impl ModuleFile {
     }
 }
 
-/// The paths in a text that begin with `crate` or `super`, and where each begins. A group is split into its
-/// paths.
+/// Returns the paths in a text that begin with `crate` or `super`, and where each begins. A group `{a, b}` is
+/// split into its paths.
 fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut paths = Vec::new();
     for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
@@ -296,7 +296,8 @@ fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     paths
 }
 
-/// Reads the path or the group of paths that begins at `at`. Returns the position behind it.
+/// Reads the path or the group of paths that begins at `at`, and adds it to `paths`. Returns the position
+/// behind it.
 fn walk<'a>(
     text: &'a str,
     mut at: usize,
@@ -334,7 +335,7 @@ fn walk<'a>(
     at
 }
 
-/// Whether the text before `use` makes it an export.
+/// Whether a `use` after the text `before` exports what it names.
 fn is_export(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace()).next().unwrap_or_default();
     word.starts_with("pub")
@@ -344,7 +345,7 @@ fn exports(statement: &str) -> bool {
     statement.split(" use ").next().is_some_and(is_export) && statement.contains(" use ")
 }
 
-/// The shortest ring of each set of modules that reach each other, as text.
+/// Returns, as text, the shortest ring of each set of modules that reach each other.
 fn rings(uses: &Uses) -> Vec<String> {
     let mut rings: Vec<String> = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
@@ -371,12 +372,12 @@ fn together(uses: &Uses, a: &str, b: &str) -> bool {
     a == b || (path(uses, a, b).is_some() && path(uses, b, a).is_some())
 }
 
-/// A shortest ring through a module.
+/// Returns a shortest ring through a module. None if the module lies on no ring.
 fn ring<'a>(uses: &'a Uses, module: &'a str) -> Option<Vec<&'a str>> {
     path(uses, module, module)
 }
 
-/// The shortest path from one module to another, without the last module.
+/// Returns a shortest path from one module to another, without the last module. None if there is no path.
 fn path<'a>(uses: &'a Uses, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);

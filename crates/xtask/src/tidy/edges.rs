@@ -9,13 +9,15 @@ use std::path::{Component, Path, PathBuf};
 /// The ways in which a Rust file takes in another.
 const WAYS: [&str; 4] = ["#[path = ", "include!(", "include_str!(", "include_bytes!("];
 
-/// A file that a crate takes in, and the line that does so. Both paths begin at the repository's root.
+/// A file that a crate takes in. Both paths begin at the repository's root.
 pub struct Edge {
+    /// The line that takes the file in, as `file:line`.
     pub place: String,
+    /// The file that is taken in.
     pub file: PathBuf,
 }
 
-/// The files that a source takes in, except those of its tests.
+/// Returns the files that a source file takes in, except those of its tests.
 pub fn of_source(source: &SourceFile) -> Vec<Edge> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -42,8 +44,8 @@ pub fn of_source(source: &SourceFile) -> Vec<Edge> {
     edges
 }
 
-/// The files that a source declares as modules by `#[path]`, with the names of the modules. Those of tests
-/// are included.
+/// Returns the files that a source file declares as modules by `#[path]`, each with the module's name. Those
+/// of tests are included.
 pub fn modules(source: &SourceFile) -> Vec<(PathBuf, String)> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -59,7 +61,7 @@ pub fn modules(source: &SourceFile) -> Vec<(PathBuf, String)> {
     modules
 }
 
-/// The sources that a manifest names outside of its folder.
+/// Returns the source files that a manifest names as `path` of its targets.
 pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
     let library = manifest.get("lib").into_iter();
     let others =
@@ -70,19 +72,20 @@ pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
 }
 
 impl Edge {
-    /// The crate of the workspace to which the file belongs.
+    /// Returns the name of the crate to which the file belongs. None if it belongs to no crate of the
+    /// workspace.
     pub fn crate_name(&self, workspace: &str) -> Option<&str> {
         self.file.to_str()?.strip_prefix(workspace)?.strip_prefix("crates/")?.split('/').next()
     }
 }
 
-/// The strings in a text, from the first file on that it takes in.
+/// Returns the strings in a text, beginning behind the first of `WAYS` in it.
 fn literals(text: &str) -> Vec<&str> {
     let at = WAYS.iter().filter_map(|way| text.find(way)).min().unwrap_or(text.len());
     text[at..].split('"').skip(1).step_by(2).collect()
 }
 
-/// The path with `..` resolved.
+/// Removes each `..` from a path, with the folder before it.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

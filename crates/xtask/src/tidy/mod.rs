@@ -19,7 +19,7 @@ use source::{SourceFile, WORKSPACES, leading_name, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks the repository at `root`. It is tidy if there is no finding.
+/// Checks the repository at `root`. Returns the findings; it is tidy if there are none.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let sources = SourceFile::all(root)?;
     let mut findings = Vec::new();
@@ -46,17 +46,17 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// What `prose` lists: the long sentences of pages.
+/// Returns what the task `prose` prints: a line for each long sentence of the pages.
 pub fn prose(root: &Path) -> Result<Vec<String>, String> {
     Ok(pages(root)?.iter().flat_map(prose::long_sentences).collect())
 }
 
-/// The pages of prose in the repository.
+/// Returns the pages of prose in the repository.
 fn pages(root: &Path) -> Result<Vec<SourceFile>, String> {
     SourceFile::listed(root, |path| path.ends_with(".md"))
 }
 
-/// A table of `tables/` that is one value.
+/// Reads `tables/NAME`, which is TOML, as one value.
 fn table<T: serde::de::DeserializeOwned>(root: &Path, name: &str) -> Result<T, String> {
     toml::from_str(&read(&root.join("tables").join(name))?).map_err(|e| format!("{name}: {e}"))
 }
@@ -105,7 +105,7 @@ fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// `tables/layers.toml` of a workspace.
+/// The contents of `tables/layers.toml` of a workspace.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layers {
@@ -126,7 +126,7 @@ struct Layers {
 struct Rules {
     layer: u32,
     uses: Vec<String>,
-    /// The crates whose files this crate takes in.
+    /// The other crates whose files this crate takes in.
     #[serde(default)]
     sources: Vec<String>,
     #[serde(default, rename = "unsafe")]
@@ -142,7 +142,7 @@ impl Layers {
         Ok(Layers { workspace, ..layers })
     }
 
-    /// Checks that no edge leads upwards.
+    /// Checks that each crate in the table depends only on crates of lower layers.
     fn check_table(&self, findings: &mut Vec<String>) {
         let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {
@@ -164,7 +164,7 @@ impl Layers {
         }
     }
 
-    /// Checks that the table has every dependency on a crate, except those of tests.
+    /// Checks that the table has every dependency that a crate's manifest names, except those of tests.
     fn check_manifest(
         &self,
         crate_name: &str,
@@ -320,7 +320,7 @@ fn check_counters(sources: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Whether the file only shows counters.
+/// Whether the file only shows counters, so that a counter's name in it does not mean that it is counted.
 fn is_viewer(source: &SourceFile) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
 }

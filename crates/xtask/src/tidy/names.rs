@@ -8,21 +8,21 @@ use super::source::{SourceFile, leading_name};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `tables/names.toml`.
+/// The contents of `tables/names.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// The number of crates in which a type's name may stand without a reason.
+    /// The most crates in which types may have the same name without a reason.
     crates_max: usize,
-    /// Names that may stand in more crates, each with the reason.
+    /// The names that types of more crates may have, each with the reason.
     types: BTreeMap<String, String>,
 }
 
-/// The crates in which each name of a type stands.
+/// For each name of a type, the folders of the crates that have a type of this name.
 type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
-    /// The findings about types, and about the table itself.
+    /// Adds the findings about the names of types, and about the table itself.
     pub fn check(&self, sources: &[&SourceFile], findings: &mut Vec<String>) {
         let homes = homes(sources);
         self.check_types(&homes, findings);
@@ -43,7 +43,7 @@ impl Names {
         }
     }
 
-    /// A row needs a reason and a name that stands in too many crates.
+    /// Adds a finding for each row of the table that lacks a reason or is not needed.
     fn check_table(&self, homes: &Homes, findings: &mut Vec<String>) {
         for (name, why) in &self.types {
             if homes.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
@@ -59,7 +59,8 @@ impl Names {
     }
 }
 
-/// The folder of the crate that a Rust file belongs to, from the repository's root, with the crate's tests.
+/// Returns the folder, from the repository's root, of the crate to which a Rust file belongs, be it source or
+/// test. None for other files.
 pub fn folder(source: &SourceFile) -> Option<String> {
     let mut parts = source.place().split('/');
     let is_crate = parts.next() == Some("crates") && source.path.extension().is_some_and(|end| end == "rs");
@@ -77,7 +78,7 @@ fn homes(sources: &[&SourceFile]) -> Homes {
     homes
 }
 
-/// The types that a file defines; the associated types of an `impl` or a trait have the names of the trait.
+/// Returns the names of the types that a file defines, without the associated types of an `impl` or a trait.
 fn types(rust: &Rust) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let mut block_end = 0;

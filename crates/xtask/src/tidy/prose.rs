@@ -10,14 +10,14 @@ use super::source::SourceFile;
 /// The words with which no doc comment begins.
 const FIRST_WORDS: [&str; 11] =
     ["Of", "By", "As", "Those", "Nothing", "None", "If", "To the", "From the", "Whoever", "So many"];
-/// The columns of a line of prose on a page.
+/// The most columns that a line of prose on a page may have.
 const COLUMNS_MAX: usize = 160;
-/// The words of a sentence that `prose` does not list.
+/// The most words of a sentence that the task `prose` does not list.
 const SENTENCE_WORDS_MAX: usize = 40;
 /// Words that end with a full stop inside a sentence.
 const ABBREVIATIONS: [&str; 5] = ["e.g.", "i.e.", "vs.", "cf.", "etc."];
 
-/// The findings about doc comments.
+/// Adds a finding for each doc comment that begins with one of `FIRST_WORDS`.
 pub fn check_comments(sources: &[&SourceFile], findings: &mut Vec<String>) {
     for source in sources.iter().filter(|source| folder(source).is_some()) {
         let rust = Rust::read(&source.text);
@@ -37,19 +37,19 @@ pub fn check_comments(sources: &[&SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// The text of a line of a doc comment.
+/// Returns the text of a line of a doc comment. None if the line is no such line.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start)
 }
 
-/// Which of the words a text begins with.
+/// Returns which of `FIRST_WORDS` a text begins with, if it does so.
 fn opening(text: &str) -> Option<&'static str> {
     let ends = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
     FIRST_WORDS.into_iter().find(|word| text.strip_prefix(word).is_some_and(ends))
 }
 
-/// One finding for each line of prose that is too wide and could be broken.
+/// Adds a finding for each line of prose that is too wide and could be broken.
 pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     for (number, line) in prose_lines(&page.text).filter(|(_, line)| !line.starts_with('|')) {
         let columns = line.chars().count();
@@ -60,7 +60,7 @@ pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     }
 }
 
-/// One line for each sentence of a page that has too many words.
+/// Returns a line for each sentence of a page that has too many words.
 pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     let mut long = Vec::new();
     for words in paragraphs(&page.text) {
@@ -75,7 +75,7 @@ pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     long
 }
 
-/// The lines of a page, with their numbers, without what is shown as it is.
+/// Returns the lines of a page, with their numbers, without code and other text in code blocks.
 fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -86,7 +86,7 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The words of each paragraph, list item and table cell, each with the number of its line.
+/// Returns the words of each paragraph, list item and table cell. Each word has the number of its line.
 fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
     let mut paragraphs = vec![Vec::new()];
     let mut last = 0;

@@ -3,10 +3,10 @@
 
 /// A Rust file, line by line.
 pub struct Rust {
-    /// Each line, with spaces in place of the text of comments, strings and characters. Quotes and slashes
-    /// stay.
+    /// The lines of the file, with spaces in place of the text of comments, strings and characters. Quotes
+    /// and slashes stay.
     pub code: Vec<String>,
-    /// Whether the line belongs to an item under `#[cfg(test)]`.
+    /// For each line, whether it belongs to an item under `#[cfg(test)]`.
     pub is_test: Vec<bool>,
 }
 
@@ -17,20 +17,20 @@ impl Rust {
         Rust { code, is_test }
     }
 
-    /// The lines outside tests, with their numbers.
+    /// Returns the lines of `code` outside tests, with their numbers from 1 on.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let lines = self.code.iter().zip(&self.is_test).enumerate();
         lines.filter(|(_, (_, is_test))| !**is_test).map(|(at, (line, _))| (at + 1, line.as_str()))
     }
 
-    /// The line on which the item that begins on line `first` ends: at the brace that closes its first brace,
-    /// or at its `;`. Lines count from 0.
+    /// Returns the line on which the item ends that begins on line `first`: at the brace that closes its
+    /// first brace, or at its `;`. Lines count from 0.
     pub fn end(&self, first: usize) -> usize {
         end(&self.code, first)
     }
 }
 
-/// The text with spaces, as `Rust::code` has it.
+/// Replaces the text of comments, strings and characters by spaces, for `Rust::code`.
 fn blanked(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut code = String::with_capacity(text.len());
@@ -52,7 +52,7 @@ fn blanked(text: &str) -> String {
     code
 }
 
-/// The length of the comment that `text` begins with.
+/// Returns the length of the comment that `text` begins with. None if it begins with none.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -75,8 +75,8 @@ fn comment(text: &str) -> Option<usize> {
     Some(at)
 }
 
-/// The length of the string or character at the beginning of `text`, or None if there is none. `in_word` says
-/// that a name ends right before it.
+/// Returns the length of the string or character that `text` begins with. None if it begins with none.
+/// `in_word` says that a name ends right before `text`.
 fn literal(text: &str, in_word: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let hashes = bytes.iter().skip(1).take_while(|byte| **byte == b'#').count();
@@ -101,7 +101,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// For each line whether it belongs to an item under `#[cfg(test)]` or `#[cfg(all(test, ...))]`.
+/// Returns for each line whether it belongs to an item under `#[cfg(test)]` or `#[cfg(all(test, ...))]`.
 fn tests(code: &[String]) -> Vec<bool> {
     let mut is_test = vec![false; code.len()];
     let mut at = 0;

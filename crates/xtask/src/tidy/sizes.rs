@@ -8,7 +8,7 @@ use super::source::SourceFile;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// `tables/sizes.toml`.
+/// The contents of `tables/sizes.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -25,7 +25,7 @@ pub struct Sizes {
     exception: Vec<Exception>,
 }
 
-/// A file or a function that may be longer.
+/// A file or a function that may be longer than the bounds, and why.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
@@ -62,7 +62,7 @@ impl Sizes {
         }
     }
 
-    /// The files that are not generated.
+    /// Returns the files that are not generated.
     pub fn written<'a>(&self, sources: &'a [SourceFile]) -> Vec<&'a SourceFile> {
         let is_generated = |source: &&SourceFile| self.generated.contains(&*source.path.to_string_lossy());
         sources.iter().filter(|source| !is_generated(source)).collect()
@@ -129,7 +129,7 @@ fn is_doc(line: &str) -> bool {
     line.starts_with("///") || line.starts_with("//!")
 }
 
-/// The functions with a body: the number of the first line, from 0, and the name.
+/// Returns the functions that have a body: the number of the first line, from 0, and the name.
 fn functions(rust: &Rust) -> impl Iterator<Item = (usize, &str)> {
     rust.code.iter().enumerate().filter_map(|(at, line)| {
         let (before, name) = line.split_once("fn ")?;
@@ -139,7 +139,7 @@ fn functions(rust: &Rust) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Whether the word may stand before `fn` or `struct`.
+/// Whether the word may stand before `fn` or `struct` in a definition.
 pub fn is_qualifier(word: &str) -> bool {
     ["pub", "const", "unsafe", "async", "extern", "\"", "in"].contains(&word)
         || word.starts_with("pub(")

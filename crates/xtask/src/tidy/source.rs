@@ -8,11 +8,11 @@ use std::process::Command;
 /// The folders of the workspaces from the repository's root: that of the MPI library and that of the monitor.
 pub const WORKSPACES: [&str; 2] = ["", "monitor/"];
 
-/// One file that git knows, with its path from the repository's root.
+/// A file of text that git knows or would add, with its path from the repository's root.
 pub struct SourceFile {
     pub path: PathBuf,
     pub text: String,
-    /// The workspace to which the file belongs.
+    /// The folder of the workspace to which the file belongs, one of `WORKSPACES`.
     pub workspace: &'static str,
 }
 
@@ -33,7 +33,7 @@ impl SourceFile {
         SourceFile::listed(root, wanted)
     }
 
-    /// The files of text whose path satisfies `wanted`.
+    /// Reads the files of text for whose path `wanted` returns true.
     pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -51,13 +51,13 @@ impl SourceFile {
         Ok(sources)
     }
 
-    /// The path inside the workspace.
+    /// Returns the path of the file from its workspace's folder.
     pub fn place(&self) -> &str {
         let path = self.path.to_str().unwrap_or_default();
         path.strip_prefix(self.workspace).unwrap_or(path)
     }
 
-    /// The crate to which the file belongs, or None for a test and for a file beside the crates.
+    /// Returns the crate of which the file is a source. None for a test and for a file outside the crates.
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.place().split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
@@ -66,7 +66,7 @@ impl SourceFile {
         }
     }
 
-    /// The lines with their numbers, without the tests at the foot.
+    /// Returns the lines with their numbers from 1 on, without the tests at the foot.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -76,13 +76,13 @@ impl SourceFile {
     }
 }
 
-/// The name at the beginning of the text.
+/// Returns the name at the beginning of a text: its letters, digits and underscores.
 pub fn leading_name(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]
 }
 
-/// The text of a file.
+/// Reads the text of a file. The error names the file.
 pub fn read(path: &Path) -> Result<String, String> {
     fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
