@@ -37,7 +37,7 @@ struct CommunicatorState {
     news: Condvar,
     /// Whether this rank has left the communicator.
     left: AtomicBool,
-    /// Wakes the process, which may sleep until an operation is over or it has left the communicator.
+    /// A function that wakes the process, which may sleep until an operation is over or this rank has left.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -120,7 +120,7 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Waits until this rank has left.
+    /// Waits until this rank has left the communicator.
     fn drop(&mut self) {
         self.leave();
         if let Some(thread) = self.thread.take() {
@@ -234,7 +234,7 @@ impl CommunicatorState {
         copy(recvs, &received, &into, false)
     }
 
-    /// Waits until all that was started is over.
+    /// Waits until all operations that this rank has started are over.
     fn end(&self, member: &Membership) -> Result<()> {
         let mut polls = 0;
         while !self.library.is_over(member)? {

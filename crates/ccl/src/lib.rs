@@ -30,7 +30,7 @@ pub fn start(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The library of this process, if one is loaded.
+/// Returns the library that this process has loaded. None if it has loaded none.
 pub fn get() -> Option<&'static Library> {
     LIBRARY.get()
 }

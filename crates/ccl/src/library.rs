@@ -20,7 +20,7 @@ struct Family {
     prefix: &'static str,
     id_bytes: usize,
     in_progress: c_int,
-    /// The code of an error in another process.
+    /// The library's code for an error in another process. None if the family has no such code.
     remote_error: Option<c_int>,
     memory: MemoryKind,
     /// Whether ranks may make communicators in different orders.
@@ -94,7 +94,7 @@ impl Drop for Membership {
 /// The id of a communicator (ncclUniqueId), which its rank 0 makes before the ranks join.
 pub type Id = Vec<u8>;
 
-/// The C form of an id, which is passed by value.
+/// The C form of an `Id`, which the libraries' functions take by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Bytes<const N: usize>([u8; N]);
@@ -133,7 +133,8 @@ pub struct Library {
     all_gather: unsafe extern "C" fn(usize, usize, usize, KindNumber, Raw, StreamHandle) -> c_int,
     send: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
     recv: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
-    /// A function of oneCCL, used since its groups of sends and receives return before the bytes are there.
+    /// The function of oneCCL that makes an exchange, used since its groups of sends and receives return
+    /// before the bytes are there. None in other libraries.
     all_to_all_v: Option<
         unsafe extern "C" fn(
             usize,
@@ -244,7 +245,7 @@ impl Library {
         self.family.in_any_order
     }
 
-    /// The file that was loaded, and the library's version number.
+    /// Returns the name of the file from which the library was loaded, and the library's version number.
     pub fn file_and_version(&self) -> (&str, i32) {
         (&self.file, self.version)
     }

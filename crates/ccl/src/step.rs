@@ -63,7 +63,7 @@ pub enum LibraryStep {
         to: usize,
         bytes: usize,
     },
-    /// Messages to and from ranks, at most one to and one from each rank.
+    /// An exchange of messages: at most one to and one from each rank.
     Exchange {
         sends: Vec<ExchangePart>,
         recvs: Vec<ExchangePart>,

@@ -55,8 +55,8 @@ const LAZY_PEER_ACCESS: c_uint = 1;
 /// CUDA's CU_STREAM_WAIT_VALUE_GEQ: a stream waits until a word is at least a value.
 const GREATER_OR_EQUAL: c_uint = 0;
 
-/// The type of cuLaunchKernel: the kernel; blocks and threads in x, y, z; shared bytes; the stream; arguments
-/// in two forms.
+/// The function cuLaunchKernel. Its arguments: the kernel, the blocks in x, y and z, the threads in x, y and
+/// z, the bytes of shared memory, the stream, and the kernel's arguments in two forms.
 type LaunchKernel = unsafe extern "C" fn(
     usize,
     c_uint,
@@ -95,7 +95,7 @@ struct StreamOrdering {
     context_of: unsafe extern "C" fn(usize, *mut Context) -> Code,
 }
 
-/// A loaded driver: the functions that this crate needs.
+/// A driver whose library is loaded, with the functions of it that this crate needs.
 pub struct Driver {
     pub(crate) api: &'static Api,
     attribute: unsafe extern "C" fn(*mut c_void, c_uint, u64) -> Code,
@@ -161,7 +161,7 @@ pub(crate) const CUDA: Api = Api {
     is_hip: false,
 };
 
-/// HIP. The files do not include version 5, whose numbers for kinds of memory differ.
+/// The facts about HIP. `files` lacks version 5, whose numbers for kinds of memory differ.
 pub(crate) const HIP: Api = Api {
     name: "hip",
     files: &["libamdhip64.so.7", "libamdhip64.so.6"],
@@ -172,7 +172,7 @@ pub(crate) const HIP: Api = Api {
     is_hip: true,
 };
 
-/// The functions whose names in HIP do not follow the rule of `Api::function`.
+/// The functions whose names in HIP do not follow the rule of `Api::function`: CUDA's name and HIP's.
 const RENAMED: [(&str, &str); 8] = [
     ("cuMemAlloc", "hipMalloc"),
     ("cuMemFree", "hipFree"),
@@ -219,7 +219,8 @@ impl Driver {
         )
     }
 
-    /// Takes the functions from a loaded library. Errors: those of `load`.
+    /// Finds the functions of a driver in its loaded library, and returns the driver. Errors: those of
+    /// `load`.
     fn of_library(
         api: &'static Api,
         file: &str,
@@ -308,7 +309,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Enqueues a copy. The stream's context must be current.
+    /// Enqueues a copy of `bytes` bytes in a stream, whose context must be current.
     ///
     /// # Safety
     /// Both ranges must stay mapped until the copy is over.
@@ -426,7 +427,7 @@ impl Driver {
         (code == 0).then_some(value)
     }
 
-    /// Makes the context of device memory current until the result is dropped.
+    /// Makes the context of the device memory at `address` current until the returned guard is dropped.
     fn enter(&self, address: usize) -> Result<CurrentContext<'_>> {
         let own = self.attribute_of::<usize>(CONTEXT, address).filter(|context| *context != 0);
         match own {

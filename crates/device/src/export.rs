@@ -27,7 +27,7 @@ struct StandIn {
     direct_bytes: usize,
 }
 
-/// All stand-ins, by their addresses.
+/// The stand-ins of all sends and receives of device memory under way, by the stand-ins' addresses.
 static ENTRIES: Mutex<BTreeMap<usize, StandIn>> = Mutex::new(BTreeMap::new());
 
 fn entries() -> MutexGuard<'static, BTreeMap<usize, StandIn>> {
@@ -85,8 +85,9 @@ pub fn withdraw(address: usize) {
     entries().remove(&address);
 }
 
-/// The stand-in of which `to` is a part, and the device memory for its bytes. None if `to` does not follow
-/// the bytes that went there directly: then the bytes go to the stand-in, which is copied later.
+/// Returns the address of the stand-in of which `to` is a part, and the device memory for the bytes of `to`.
+/// None if `to` does not follow the bytes that went there directly: then they go to the stand-in, which is
+/// copied later.
 pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;

@@ -35,7 +35,7 @@ pub const SOURCE: &CStr =
 /// a piece, and whether it packs.
 pub(crate) const MOVE: &CStr = c"outboard_move";
 
-/// The number of threads of a block.
+/// The number of threads in a block of each launch.
 pub(crate) const BLOCK: u32 = 256;
 
 /// Decides how a launch of `MOVE` is divided. Returns the blocks in x, the blocks in y, and the threads for a
@@ -60,8 +60,9 @@ pub struct KernelReduction {
 }
 
 impl KernelReduction {
-    /// The name of the kernel, whose arguments are two addresses, the count and the stride. None for what
-    /// kernels do not compute: long double, 128-bit floats, MPI_REPLACE and MPI_NO_OP.
+    /// Returns the name of the kernel that makes this reduction; its arguments are two addresses, the count
+    /// and the stride. None for what kernels do not compute: long double, 128-bit floats, MPI_REPLACE and
+    /// MPI_NO_OP.
     pub fn kernel(&self) -> Option<CString> {
         use Basic::*;
         use PredefinedOp::*;
@@ -204,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Random bytes: of any bits, and of small numbers, so that not all results are infinite.
+    /// Makes random numbers as bytes: some of any bits, some small, so that not all results are infinite.
     fn noise(bytes: usize, part: usize, seed: u64) -> Vec<u8> {
         let mut state = seed;
         let mut next = || {
@@ -230,7 +231,7 @@ mod tests {
         each
     }
 
-    /// The bytes of each part of a floating-point or complex number; None for other types.
+    /// Returns the length in bytes of each part of a floating-point or complex number. None for other types.
     fn float_part(basic: Basic) -> Option<usize> {
         match basic {
             Basic::F16 | Basic::C16 => Some(2),

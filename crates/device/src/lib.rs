@@ -27,18 +27,18 @@ pub use stream::Stream;
 use sys::Span;
 pub use words::{StreamWords, has_reached};
 
-/// The backend to use (OUTBOARD_DEVICE).
+/// The user's choice of a backend (OUTBOARD_DEVICE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
     /// No backend: every address belongs to the host.
     Off,
     /// `Cuda` if this host has its driver and a device, else `Hip` likewise, else no backend.
     Auto,
-    /// The CUDA driver.
+    /// The backend is CUDA's driver.
     Cuda,
-    /// HIP.
+    /// The backend is HIP.
     Hip,
-    /// Memory that the CPU cannot access.
+    /// The backend is `sentinel`, for tests: memory that the CPU cannot access.
     Sentinel,
 }
 
@@ -89,7 +89,7 @@ pub fn on() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// The name of the backend, if one runs.
+/// Returns the name of the backend. None if none runs.
 pub fn name() -> Option<&'static str> {
     BACKEND.get().map(|backend| match backend {
         Backend::Driver(driver) => driver.api.name,
@@ -121,8 +121,8 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Exports device memory until `export::withdraw`, with the note in its stand-in. False if it cannot be
-/// exported.
+/// Exports the device memory `user` until `export::withdraw`, by a note in its stand-in. Returns false if it
+/// cannot be exported.
 ///
 /// Errors: those of `holds`.
 pub fn export(stand_in: Span, user: Span) -> Result<bool> {
@@ -265,7 +265,7 @@ pub fn set_open(address: usize, open: bool) -> Result<()> {
     }
 }
 
-/// The program's stream with this handle. `kind` is the program's name for the type of streams:
+/// Returns the program's stream with this handle. `kind` is the program's name for the type of streams:
 /// `cudaStream_t`, or `sentinel`.
 ///
 /// Errors (MPI_ERR_ARG): the backend has no such streams.
@@ -285,7 +285,7 @@ pub fn stream(kind: &str, handle: usize) -> Result<Stream> {
     }
 }
 
-/// The name of the backend's type of streams, if a backend runs.
+/// Returns the name of the backend's type of streams. None if no backend runs.
 pub fn stream_kind() -> Option<&'static str> {
     BACKEND.get().map(|backend| match backend {
         Backend::Driver(driver) => driver.api.stream_kind,

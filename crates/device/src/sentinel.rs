@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// Bytes of device memory of one process. The memfd is sparse, so unused bytes take no memory.
+/// The number of bytes of device memory that a process has. The memfd is sparse, so unused bytes take no
+/// memory.
 const BYTES: usize = 1 << 36;
 const PAGE_BYTES: usize = 4096;
 
@@ -26,7 +27,7 @@ pub struct Sentinel {
     /// The address of this file's map of the same bytes.
     inner: usize,
     blocks: Mutex<Allocations>,
-    /// The stream with handle `n` is at index `n - 1`.
+    /// The program's streams: that with handle `n` is at index `n - 1`. None once it was destroyed.
     streams: Mutex<Vec<Option<Arc<SentinelStream>>>>,
     seed: u64,
     /// The stream that runs kernels, started with the first kernel.
@@ -271,7 +272,8 @@ impl Sentinel {
         over.recv().expect("the thread of kernels never ends")
     }
 
-    /// Reduces by a kernel. `into` is memory of this process; `left` is, too, or was opened by `import`.
+    /// Makes a reduction by a kernel. `into` is memory of this process; `left` is, too, or was opened by
+    /// `import`.
     pub(crate) fn reduce(&'static self, reduction: KernelReduction, left: Span, into: Span) -> Result<bool> {
         if !self.is_device(left)? || !self.holds(into.address(), into.bytes())? {
             return Ok(false);
@@ -349,7 +351,7 @@ impl JobQueue {
 }
 
 impl SentinelStream {
-    /// Starts the thread. `delays`: the seed of the delays before jobs, 0 for no delays.
+    /// Makes a stream and starts its thread. `delays` is the seed of the delays before jobs, 0 for no delays.
     fn start(delays: u64) -> Result<Arc<SentinelStream>> {
         let queue = Arc::new(SentinelStream { state: Mutex::default(), news: Condvar::new() });
         let ours = queue.clone();
@@ -368,7 +370,7 @@ impl SentinelStream {
         self.news.notify_all();
     }
 
-    /// Waits until all jobs are done.
+    /// Waits until all jobs of the stream are done.
     pub(crate) fn drain(&self) {
         let mut state = self.state();
         while !state.is_idle() {

@@ -21,7 +21,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Makes words for this stream. They are never freed, since the device may write them at any time.
+    /// Makes the two words of this stream. They are never freed, since the device may write them at any time.
     pub fn words(&self) -> Result<&'static StreamWords> {
         match self {
             Stream::Driver(driver, _) => driver.words(),
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy.
+    /// Enqueues a copy of `from` to `to` in the stream.
     pub fn copy(&self, to: Span, from: Span) -> Result<()> {
         match self {
             Stream::Driver(driver, stream) => driver.enqueue_stream_copy(*stream, to, from),

@@ -269,8 +269,8 @@ type Convert<Count> = unsafe extern "C" fn(
 );
 type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
 
-/// C's functions for the conversions of MPI_Register_datarep: `$place` is the index in the record, `$count`
-/// the type of the count.
+/// Defines the C functions that call the conversion procedures of MPI_Register_datarep. `$place` is the
+/// procedure's index in the record, `$count` the type of its count.
 macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
         /// Returns the C function that calls a conversion procedure, or C's MPI_CONVERSION_FN_NULL.

@@ -4,7 +4,7 @@
 
 pub use crate::numbers::*;
 
-/// Every handle of the standard ABI is a pointer; MPICH's are ints, except those of files.
+/// The C type of handles. In the standard ABI all are pointers; in MPICH all but those of files are ints.
 #[cfg(not(mpich))]
 pub type Handle = usize;
 #[cfg(mpich)]
@@ -22,5 +22,5 @@ pub type MPI_Request = Handle;
 pub type MPI_Session = Handle;
 pub type MPI_Win = Handle;
 
-/// How many ints a status has.
+/// The number of ints of which a status consists.
 pub const STATUS_INTS: usize = F_STATUS_SIZE as usize;

@@ -3,7 +3,7 @@
 
 use std::ffi::c_int;
 
-/// An array of up to this many handles needs no memory from the heap.
+/// The length of the longest array of handles that is copied without memory from the heap.
 const INLINE: usize = 32;
 
 /// A copy of a program's array of handles, in C's form.

@@ -54,7 +54,7 @@ pub fn neighbors(comm: i32, side: NeighborSide) -> c_int {
     }
 }
 
-/// How many dimensions a Cartesian comm has.
+/// How many dimensions a Cartesian comm has; 0 for other comms.
 pub fn dimensions(comm: i32) -> c_int {
     let mut dimensions = 0;
     // SAFETY: C takes every number.

@@ -13,7 +13,8 @@ use crate::memory;
 use std::ffi::{c_int, c_void};
 use std::sync::LazyLock;
 
-/// The head of a CFI_cdesc_t; compilers order only the last bytes of the head differently.
+/// The head of a CFI_cdesc_t, before the dimensions. Compilers order only the last bytes of the head
+/// differently.
 #[cfg(not(mpich))]
 #[repr(C)]
 pub struct Descriptor {
@@ -25,7 +26,7 @@ pub struct Descriptor {
     // CFI_dim_t[rank] follows.
 }
 
-/// The head of gfortran's own descriptor, which programs compiled for MPICH pass.
+/// The head of gfortran's own descriptor, before the dimensions, which programs compiled for MPICH pass.
 #[cfg(mpich)]
 #[repr(C)]
 pub struct Descriptor {
@@ -156,7 +157,8 @@ type Hook = unsafe extern "C" fn(*mut c_void);
 type Attach =
     unsafe extern "C" fn(c::MPI_Request, Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
 
-/// Outboard's MPIX_Request_attach (include/mpi-ext.h), which other libraries of the standard ABI lack.
+/// Outboard's function MPIX_Request_attach (include/mpi-ext.h). None if another library of the standard ABI
+/// is loaded.
 static ATTACH: LazyLock<Option<Attach>> = LazyLock::new(|| {
     let function = memory::symbol(c"PMPIX_Request_attach");
     // SAFETY: a function of this type, or null.

@@ -123,7 +123,8 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     moved
 }
 
-/// glibc's memalign.
+/// glibc's memalign: allocates from the pool if `bytes` is long and the pool's alignment suffices, else from
+/// glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     let memory = if align <= Pool::ALIGN { of_pool(bytes) } else { std::ptr::null_mut() };
@@ -134,7 +135,7 @@ pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     unsafe { __libc_memalign(align, bytes) }
 }
 
-/// C's aligned_alloc.
+/// C's aligned_alloc: allocates as `memalign` does, if `align` is a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     if align.is_power_of_two() {

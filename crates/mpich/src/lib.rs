@@ -8,7 +8,7 @@ mod numbers;
 mod shim;
 mod translate;
 
-/// The loader calls it before anything else of this library.
+/// Makes the loader call `choose` before anything else of this library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHOOSE: extern "C" fn() = choose;

@@ -272,7 +272,7 @@ pub fn ignorable(theirs: usize) -> usize {
     if theirs == 1 { 0 } else { theirs }
 }
 
-/// MPI_Status of the MPICH ABI.
+/// MPI_Status as programs of the MPICH ABI have it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ForeignStatus {

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// How many bytes the bell takes behind a heap.
+/// The number of bytes that are kept for the bell behind a heap.
 pub const BYTES: usize = 4096;
 
 #[repr(C)]

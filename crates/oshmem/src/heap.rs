@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_long;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Every allocation starts on a cache line.
+/// The alignment of every allocation, at least: each starts on a cache line.
 const ALIGN: usize = 64;
 
 /// The free and the used parts of the heap: the length of each by its offset. Two free parts never touch.
@@ -26,7 +26,7 @@ fn lock() -> MutexGuard<'static, Option<HeapParts>> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a heap of `bytes` bytes, all free.
+/// Sets the heap up as one free part of `bytes` bytes.
 pub fn open(bytes: usize) {
     *lock() = Some(HeapParts { free: BTreeMap::from([(0, bytes)]), used: BTreeMap::new() });
 }
@@ -49,7 +49,8 @@ impl HeapParts {
         Some(offset)
     }
 
-    /// Makes a used part longer or shorter in place. False if there is no room.
+    /// Makes the used part at `offset` longer or shorter in place. Returns false if there is no room behind
+    /// it.
     fn resize(&mut self, offset: usize, bytes: usize) -> bool {
         let Some(&old) = self.used.get(&offset) else { return false };
         let room = old + self.free.get(&(offset + old)).copied().unwrap_or(0);

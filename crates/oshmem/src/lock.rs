@@ -34,7 +34,7 @@ fn change_last(lock: usize, kind: Update, value: u64) -> u64 {
     update(lock + 4, 4, kind, value, home(lock))
 }
 
-/// Changes the lower half of a PE's lock.
+/// Changes the lower half of a lock on PE `pe`.
 fn change_own(lock: usize, kind: Update, value: u64, pe: c_int) {
     update(lock, 4, kind, value, pe);
 }

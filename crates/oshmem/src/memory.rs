@@ -12,7 +12,7 @@ pub fn buffer(address: usize) -> *mut c_void {
     at(address)
 }
 
-/// Copies bytes that may overlap; a 64-bit word without a call.
+/// Copies `bytes` bytes; the two ranges may overlap. A 64-bit word is copied without a call.
 #[inline]
 pub fn copy(to: usize, from: usize, bytes: usize) {
     if bytes == size_of::<u64>() {

@@ -22,7 +22,7 @@ pub struct Region {
     pub bytes: usize,
     /// The address of each PE's range in this process; 0 if it is not mapped here.
     pub mapped: Vec<usize>,
-    /// The window that reaches the other ranges; `WIN_NULL` if all are mapped.
+    /// The window that reaches the ranges that are not mapped here; MPI_WIN_NULL if all are mapped.
     pub win: MPI_Win,
 }
 

@@ -65,7 +65,7 @@ fn start_get(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// Puts bytes. `source` may change after the return.
+/// Puts bytes, and returns once the memory at `source` may change.
 #[inline]
 fn put_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) {
     if let Some(win) = start_put(process, dest, source, bytes, pe) {

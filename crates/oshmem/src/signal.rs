@@ -16,7 +16,7 @@ fn kind(sig_op: c_int) -> Update {
     }
 }
 
-/// Puts bytes, then the signal: a store after stores, else after the window has delivered the bytes.
+/// Puts elements, then changes the signal at `signal_at`, which no PE sees before the elements.
 #[allow(clippy::too_many_arguments)]
 pub fn put_signal<T>(
     ctx: usize,

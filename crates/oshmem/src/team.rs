@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const INVALID: usize = 0;
 pub const WORLD: usize = 1;
 const SHARED: usize = 2;
-/// The value of SHMEM_TEAM_NUM_CONTEXTS.
+/// SHMEM_TEAM_NUM_CONTEXTS, the bit of a mask that says that a configuration has `num_contexts`.
 const NUM_CONTEXTS: c_long = 1;
 
 pub struct Team {
@@ -173,10 +173,11 @@ pub fn destroy(team: usize) {
     }
 }
 
-/// Teams of the old active sets (start, logarithm of the stride, size), made at their first use.
+/// The teams of the old active sets, each made at its first use. The key is start, logarithm of the stride,
+/// size.
 static ACTIVE: Mutex<Option<HashMap<[c_int; 3], &'static Team>>> = Mutex::new(None);
 
-/// The team of an active set. Collective over its members at its first use.
+/// Returns the team of an active set, and makes it at its first use, which is collective over its members.
 pub fn active(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
     let process = get();
     let last = i64::from(start) + (i64::from(size) - 1) * (1_i64 << log_stride.clamp(0, 31));

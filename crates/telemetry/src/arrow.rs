@@ -53,8 +53,8 @@ impl Point {
     }
 }
 
-/// The numbers of a process's messages, partitioned messages and signals of windows, by record: 0 for all
-/// other records, and for receives whose message is not known.
+/// Numbers a process's messages, partitioned messages and signals of windows, as both ends count them.
+/// Returns a number for each record: 0 for other records, and for receives whose message is not known.
 pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
     let mut signals: HashMap<(u64, u32, bool, bool), u32> = HashMap::new();
@@ -78,7 +78,8 @@ pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     records.iter().map(&mut number).collect()
 }
 
-/// Whether a signal is of a post, not of a completion; and whether this process sends it, not receives it.
+/// Returns whether a signal is of a post, not of a completion; and whether the process that recorded it sends
+/// it.
 fn signal(what: &str) -> (bool, bool) {
     (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
 }
@@ -143,7 +144,7 @@ fn messages(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// Arrows from where a partition is ready to where a call finds that it has arrived.
+/// Finds the arrows from where a partition is ready to where a call finds that it has arrived.
 fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     joined(processes, ("partition", Moment::From), |rank, _, _, event| {
         let Event::Partition { what, peer, context, number, partition, .. } = event else { return None };
@@ -152,7 +153,8 @@ fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     })
 }
 
-/// Arrows from a post to the start that needs it, and from a completion to the wait for it.
+/// Finds the arrows from a window's post to the start that needs it, and from a completion to the wait for
+/// it.
 fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
         let Event::Signal { what, peer, context } = event else { return None };
@@ -161,7 +163,8 @@ fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// Arrows over an offer, its acceptance by the receiver, and the sender's receipt of that.
+/// Finds the arrows of a rendezvous: over an offer, its acceptance by the receiver, and the sender's receipt
+/// of that.
 fn rendezvous(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut steps: HashMap<(u32, u64), [Option<Point>; 3]> = HashMap::new();
     for (process, record, who, _, event) in records(processes) {
@@ -183,7 +186,8 @@ fn rendezvous(processes: &[TracedProcess]) -> Vec<Arrow> {
     steps.into_values().filter_map(arrow).collect()
 }
 
-/// Arrows from an operation of a rank to the steps of the proxy, and back to the call that finds it complete.
+/// Finds the arrows from an operation that a rank hands to a proxy over the proxy's steps to the call that
+/// finds it complete.
 fn offloads(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut operations: HashMap<(u32, u64, u32), [Vec<Point>; 3]> = HashMap::new();
     for (process, record, who, kept, event) in records(processes) {

@@ -84,7 +84,7 @@ impl Choice {
         }
     }
 
-    /// The reason, as the end of a sentence.
+    /// The reason of the choice, as the end of a sentence.
     pub fn why(self) -> &'static str {
         WHY[self as usize].1
     }

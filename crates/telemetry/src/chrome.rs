@@ -154,7 +154,7 @@ fn write(to: &mut impl Write, mut processes: Vec<TracedProcess>) -> Result<()> {
     writeln!(to, "\n]}}")
 }
 
-/// The events of the file `text`. Fails with a sentence if the file is cut off or of another kind.
+/// Reads the events of the trace file `text`. The error says whether it is cut off or of another kind.
 pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match value {
@@ -192,7 +192,7 @@ fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// The points of arrows as flow events, by process. An arrow that would point backwards is left out.
+/// Makes flow events of the points of arrows, by process. An arrow that would point backwards is left out.
 fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
     let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
     for (id, Arrow { name, points }) in arrows.iter().enumerate() {

@@ -23,7 +23,7 @@ macro_rules! counters {
             /// All counters, in the order of their words in a `CounterPage`.
             pub const ALL: &[Counter] = &[$(Counter::$name),*];
 
-            /// The name in `outboard top`, OUTBOARD_STATS and JSON.
+            /// The name of the counter in `outboard top`, OUTBOARD_STATS and JSON.
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$name => $text,)* }
             }

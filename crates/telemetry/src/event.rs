@@ -44,7 +44,7 @@ pub fn tracing() -> bool {
     TRACING.load(Ordering::Relaxed)
 }
 
-/// The file into which a process of a job writes its part of the trace `file`, for `mpirun` to join.
+/// Returns the path of the part of the trace `file` that a process of a job writes, and that `mpirun` joins.
 pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     let mut path = file.as_os_str().to_os_string();
     path.push(match who {
@@ -54,7 +54,8 @@ pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     path.into()
 }
 
-/// The process whose part a file is, by its name, even if it has been removed since a process opened it.
+/// Returns the process whose part of a trace a file is, by the file's name, even if it is removed but open.
+/// None for other files.
 pub fn whose(part: &Path) -> Option<ProcessName> {
     let name = part.to_str()?;
     let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
@@ -67,8 +68,8 @@ pub fn whose(part: &Path) -> Option<ProcessName> {
     }
 }
 
-/// Records events from now on, at most `capacity`, for `file`: in a part of it, or, if `alone`, for the
-/// whole.
+/// Records events from now on, at most `capacity`, in a part of the trace `file`. If `alone`, `write` makes
+/// the whole trace of that part.
 pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;

@@ -185,10 +185,11 @@ pub fn timed_word() -> &'static AtomicBool {
     &TIMED
 }
 
-/// How often and when a thread has entered MPI.
+/// The MPI calls of a thread: those in which it is, and how long the earlier ones took.
 #[derive(Default)]
 struct ThreadCalls {
-    /// The depth of calls within calls: the program's functions may call MPI.
+    /// In how many MPI calls the thread is: more than one if MPI calls a function of the program, which calls
+    /// MPI.
     depth: Cell<u32>,
     /// The time at which the outermost MPI call of this thread started.
     entered: Cell<u64>,

@@ -27,7 +27,7 @@ impl CounterPage {
         CounterPage { words: [const { AtomicU64::new(0) }; WORDS] }
     }
 
-    /// The counter's value. Any process may read it at any time.
+    /// The value of a counter. Any process may read it at any time.
     pub fn value(&self, counter: Counter) -> u64 {
         self.words[counter as usize].load(Ordering::Relaxed)
     }

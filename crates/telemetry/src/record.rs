@@ -317,12 +317,13 @@ impl TraceRecord {
         self.word(Word::Detail)
     }
 
-    /// A small number for the thread that recorded the event.
+    /// The number of the thread that recorded the event (`thread`).
     pub(crate) fn thread(&self) -> u64 {
         self.word(Word::Kind) >> 32
     }
 
-    /// A small number for the thread that found the event ended.
+    /// The number of the thread that found the event ended, or of that which recorded it, if that is not
+    /// known.
     pub(crate) fn last_thread(&self) -> u64 {
         match self.word(Word::NameBytes) >> 16 & 0xffff {
             0 => self.thread(),
@@ -330,7 +331,7 @@ impl TraceRecord {
         }
     }
 
-    /// The event, or None if these bytes are no record.
+    /// Decodes the event. None if the bytes are no record.
     pub(crate) fn event(&self) -> Option<Event<'_>> {
         let (context, bytes) = (self.word(Word::Context), self.word(Word::Bytes));
         let (sequence, other) = (self.word(Word::Sequence) as u32, (self.word(Word::Sequence) >> 32) as u32);

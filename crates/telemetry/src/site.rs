@@ -25,7 +25,8 @@ struct Sites {
 
 static SITES: Mutex<Option<Sites>> = Mutex::new(None);
 
-/// The number of the place from which the program called the MPI function that runs; 0 if it is not known.
+/// Finds the place from which the program called the MPI function that runs. Returns its number; 0 if it is
+/// not known.
 #[cold]
 pub(crate) fn caller() -> u32 {
     let mut sites = SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -70,7 +71,8 @@ struct CodePlace {
     range: Range<usize>,
 }
 
-/// The file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps).
+/// Finds the file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps). None if no
+/// file is.
 fn place(address: usize) -> Option<CodePlace> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {

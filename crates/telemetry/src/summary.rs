@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use crate::{Counter, CounterPage, Operations, Sum, Unit};
 
-/// A value in at most seven characters: `1234`, `56.7K`, `1.2MiB`, `34.5ms`.
+/// Writes a value in at most seven characters: `1234`, `56.7K`, `1.2MiB`, `34.5ms`.
 pub fn short(value: u64, unit: Unit) -> String {
     const COUNTS: &[(&str, f64)] = &[("", 1.0), ("K", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12), ("P", 1e15)];
     const BYTES: &[(&str, f64)] = &[
@@ -32,7 +32,7 @@ pub fn short(value: u64, unit: Unit) -> String {
     format!("{scaled:.digits$}{suffix}")
 }
 
-/// Everything that OUTBOARD_STATS=1 prints about a job that is `age_ns` old.
+/// Makes the text that OUTBOARD_STATS=1 prints about a job that has run for `age_ns` nanoseconds.
 pub fn all(
     age_ns: u64,
     ranks: &[&CounterPage],
@@ -43,8 +43,8 @@ pub fn all(
     format!("after {age:.3} s of wall time:\n{}{}", table(ranks, proxies), sentences(operations))
 }
 
-/// One line per counter that is not zero everywhere: sum, least, and greatest of the ranks; sum of the
-/// proxies.
+/// Makes a table with a line for each counter that is not zero everywhere: the ranks' sum, least and greatest
+/// value, and the proxies' sum.
 pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     let mut text = format!(
         "{:<30} {:>10} {:>10} {:>10} {:>10}\n",
@@ -81,7 +81,8 @@ pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
 /// longest.
 const SENTENCES: usize = 24;
 
-/// A sentence for each function and comm: sums of bytes and of proxies' processor time, and mean times.
+/// Makes a sentence for each function and comm, with the sums of bytes and of proxies' processor time, and
+/// mean times.
 pub fn sentences(ranks: &[&Operations]) -> String {
     let mut all: Vec<(String, u64, [u64; Sum::ALL.len()])> = Vec::new();
     for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {
@@ -146,7 +147,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     text
 }
 
-/// A value in few characters, as [`short`] writes it, but with a space before the unit: `1.2 MiB`.
+/// Writes a value as [`short`] does, but with a space before the unit: `1.2 MiB`.
 pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

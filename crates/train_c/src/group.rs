@@ -130,7 +130,8 @@ fn create(ranks: *const c_int, size: c_int, name: *const c_char, timeout: f64) -
     })
 }
 
-/// Groups that different threads make at the same time need different tags (MPI 5.0, section 7.4.2).
+/// Returns a tag for making the group `name`: groups that different threads make at the same time need
+/// different tags (MPI 5.0, section 7.4.2).
 fn tag(name: &str) -> c_int {
     let hash =
         name.bytes().fold(0x811c_9dc5u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));

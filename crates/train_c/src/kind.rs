@@ -173,7 +173,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// Divides the sums in place.
+    /// Divides the sums in place by the number of members of the group.
     pub fn divide(self) {
         if self.count == 0 {
             return;
@@ -196,7 +196,8 @@ impl Average {
     }
 }
 
-/// `half` converts a block with one test of the processor's features; number by number is six times slower.
+/// Divides `values` by `by`, in blocks, because the crate `half` then tests the processor's features once a
+/// block; number by number is six times slower.
 fn divide_in_blocks<T>(values: &mut [T], by: f32)
 where
     [T]: HalfFloatSliceExt,

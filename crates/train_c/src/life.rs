@@ -103,7 +103,7 @@ impl<R, O: Clone> Life<R, O> {
         self.ended.notify_all();
     }
 
-    /// Waits for the end. None if `until` comes first.
+    /// Waits until the operation has ended, and returns the outcome. None if the time `until` comes first.
     pub fn wait(&self, until: Option<Instant>) -> Option<O> {
         let mut place = self.lock();
         loop {

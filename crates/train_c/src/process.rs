@@ -97,7 +97,7 @@ fn init() -> Result<()> {
     Ok(())
 }
 
-/// The lowest rank among those with which this one shares memory.
+/// Finds the lowest rank on this rank's node: among those with which it shares memory. Collective.
 fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     let (mut near, mut lowest) = (0, rank);
     let info = handle(n::INFO_NULL);

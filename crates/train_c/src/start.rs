@@ -126,7 +126,7 @@ fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {
     Ok(())
 }
 
-/// The send buffer, or MPI_IN_PLACE for NULL.
+/// Returns the send buffer for MPI: MPI_IN_PLACE if the caller has given NULL.
 fn or_in_place(send: *const c_void) -> *mut c_void {
     if send.is_null() { n::IN_PLACE as *mut c_void } else { send.cast_mut() }
 }
@@ -135,7 +135,7 @@ fn rank_of(group: *const Group) -> Result<(c_int, c_int)> {
     crate::group::of_handle(group).map(|group| (group.rank, group.size))
 }
 
-/// Checks a rank of the group; `role` names the argument.
+/// Checks that `rank` is a rank of the group; the error calls the argument `role`.
 fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     let (_, size) = rank_of(group)?;
     if (0..size).contains(&rank) {
@@ -145,7 +145,7 @@ fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     }
 }
 
-/// The sum of counts, each of which is at least 0.
+/// Returns the sum of counts. Fails if one is negative; the error calls the argument `name`.
 fn total(counts: &[i64], name: &str) -> Result<i64> {
     if let Some(at) = counts.iter().position(|count| *count < 0) {
         return fail(ARGUMENT, format!("{name}[{at}] is {}", counts[at]));

@@ -181,7 +181,7 @@ impl Work {
         Some(tested)
     }
 
-    /// Passes a request that `life` returned to the engine.
+    /// Passes the request to the engine, if `life` has returned one.
     fn pass_to_engine(self: &Arc<Work>, request: Option<MPI_Request>) {
         if let (Some(request), Ok(engine)) = (request, Engine::get()) {
             engine.take_over(request, self.clone());
@@ -223,7 +223,7 @@ pub fn was_cancelled(status: &mut Status) -> bool {
     crate::fault::call!(MPI_Test_cancelled(status.as_mut_ptr(), &raw mut flag)).is_ok() && flag != 0
 }
 
-/// The null request.
+/// Returns MPI_REQUEST_NULL.
 pub fn none() -> MPI_Request {
     handle(n::REQUEST_NULL)
 }

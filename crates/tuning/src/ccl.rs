@@ -40,11 +40,13 @@ macro_rules! rows {
     };
 }
 
-/// The rows by library and collective.
+/// The rows of this file, by the positions of the library in `LIBRARIES` and of the collective in
+/// `COLLECTIVES`.
 pub(crate) const ROWS: [[ValueRow; COLLECTIVES.len()]; LIBRARIES.len()] =
     rows!("nccl", "rccl", "mscclpp", "oneccl", "file");
 
-/// The index of the row of a library (a value of OUTBOARD_CCL) and a collective, among the rows of this file.
+/// Finds the index, among the rows of this file, of the row of a library (a value of OUTBOARD_CCL) and a
+/// collective. None if the collective is not in `COLLECTIVES`.
 pub(crate) fn place(library: &str, collective: &str) -> Option<usize> {
     let library = LIBRARIES.iter().position(|known| *known == library).unwrap_or(LIBRARIES.len() - 1);
     let collective = COLLECTIVES.iter().position(|known| *known == collective)?;

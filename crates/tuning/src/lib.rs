@@ -210,14 +210,15 @@ impl Tuning {
         }
     }
 
-    /// The lengths of messages that a receiver reads, or None if that is not known.
+    /// The lengths of messages that a receiver reads in the sender's memory. None if that is neither measured
+    /// nor set.
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
     }
 
-    /// The length from which on the library of this name in OUTBOARD_CCL is faster, or None if that was not
-    /// measured.
+    /// The length from which on a library (a value of OUTBOARD_CCL) is faster on `ranks` ranks. None if that
+    /// was not measured.
     pub fn library_bytes_min(&self, library: &str, collective: &str, ranks: u32) -> Option<u64> {
         let row = library_row(library, collective)?;
         ByRanks::of_bits(self.values[row]).bytes_min(ranks)
@@ -246,7 +247,8 @@ impl Tuning {
         words
     }
 
-    /// The values from words of the job's header; rows without a table's value get the default.
+    /// Reads the values from the words that `to_words` has made; rows without a table's value get the
+    /// default.
     pub fn of_words(words: [u64; WORDS]) -> Tuning {
         let mut tuning = Tuning::default();
         (0..ROWS.len())
@@ -256,8 +258,8 @@ impl Tuning {
     }
 }
 
-/// The row of a library (a value of OUTBOARD_CCL) and a collective, or None if that collective does not go to
-/// a library by length.
+/// Finds the row of a library (a value of OUTBOARD_CCL) and a collective. None if that collective does not go
+/// to a library by length.
 pub fn library_row(library: &str, collective: &str) -> Option<usize> {
     ccl::place(library, collective).map(|place| CCL + place)
 }

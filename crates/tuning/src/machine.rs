@@ -9,14 +9,14 @@ use std::io::Read;
 pub struct Machine {
     /// The processor, as the kernel calls it.
     pub processor: String,
-    /// The kernel's release.
+    /// The release of the kernel, as `uname -r` prints it.
     pub kernel: String,
-    /// Access to other processes' memory: Yama's scope, and whether a filter refuses it.
+    /// How a process may access the memory of others: Yama's scope, and whether a filter refuses such access.
     pub rights: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// Asks the kernel for the facts about this machine.
     pub fn this() -> Machine {
         let word = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned());
         let yama = word("/proc/sys/kernel/yama/ptrace_scope");
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// Vendor, family, model and stepping from the kernel's first entry; there may be hundreds.
+/// Returns the processor's vendor, family, model and stepping, from the kernel's entry for the first core.
 fn processor() -> String {
     let mut text = vec![0; 4096];
     let read = std::fs::File::open("/proc/cpuinfo").and_then(|mut file| file.read(&mut text));
@@ -58,7 +58,8 @@ fn processor() -> String {
     if parts.is_empty() { "unknown".into() } else { parts.join(" ") }
 }
 
-/// Whether the system call is allowed at all: the filter of a container may refuse it.
+/// Whether the kernel allows cross-memory attach at all, here to this process: the filter of a container may
+/// refuse it.
 fn reads_itself() -> bool {
     let from = sys::Block::of(&[1; 8]);
     let to = sys::Block::new(8);

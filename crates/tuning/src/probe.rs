@@ -69,7 +69,8 @@ impl Probes<'_> {
         self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
     }
 
-    /// The chosen method, or None until it is known.
+    /// The method chosen for messages of the distance, load and class `at`. None until there are enough
+    /// messages.
     pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Method> {
         let [cells, read] =
             [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
@@ -178,7 +179,7 @@ impl MethodTrial {
         self.rest == 0
     }
 
-    /// The method of the next messages that are compared.
+    /// The method by which the next messages go whose times are compared.
     pub fn way(&self) -> Method {
         self.way
     }
@@ -287,8 +288,8 @@ mod tests {
         });
     }
 
-    /// The method that wins with messages fetched in bursts, whose times depend on method and position in a
-    /// run.
+    /// Returns the method that wins if messages are fetched in bursts and their times depend on the method
+    /// and the position in a run.
     fn judged(
         judge: &mut MethodTrial,
         burst: u64,

@@ -10,7 +10,7 @@ pub const CLASSES: usize = 9;
 /// The length in bytes of the longest message of the first class.
 const FIRST_BYTES: u64 = 16 << 10;
 
-/// The class of a message of this many bytes.
+/// Returns the class of a message of this many bytes.
 pub fn class_of(bytes: u64) -> usize {
     let above = bytes.div_ceil(FIRST_BYTES).max(1);
     (above.next_power_of_two().ilog2() as usize).min(CLASSES - 1)
@@ -42,8 +42,8 @@ impl Sizes {
         self.0 >> class_of(bytes) & 1 != 0
     }
 
-    /// The longest message below the run of lengths that ends at `bytes_max`; `bytes_max` if that is not in
-    /// the set.
+    /// Returns the length of the longest message below the run of lengths that ends at `bytes_max`;
+    /// `bytes_max` if that is not in the set.
     pub fn below(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {

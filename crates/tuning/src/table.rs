@@ -4,9 +4,9 @@
 use crate::{Machine, ROWS, Tuning, ValueSource, read_text, shown};
 use error::{Class, Result, fail};
 
-/// The first line of the file.
+/// The first line of a table's file.
 const HEAD: &str = "# Outboard tuning, made by `outboard tune`; see docs/tuning.md";
-/// The longest file that is read as a table.
+/// The length in bytes of the longest file that is read as a table.
 const BYTES_MAX: usize = 64 << 10;
 
 /// The values measured on a machine.

@@ -148,7 +148,7 @@ fn number(text: &str, second: u64) -> Result<u64, String> {
     Ok(value * factor)
 }
 
-/// The name of a type: `LargeProtocol` for `large_protocol`.
+/// Returns the Rust type of a setting's choices: `LargeProtocol` for the setting `large_protocol`.
 fn type_name(name: &str) -> String {
     name.split('_').map(capitalised).collect()
 }

@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Every generated file: its path and its text. The one list for `gen` and `tidy`.
+/// Makes every generated file: its path and its text. `gen` and `tidy` both use this list.
 fn generated(root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
     let table = table::ApiTable::read(root)?;
     let bindings = fortran::Bindings::read(root)?;
@@ -158,7 +158,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// One line for every generated file that is not what its tables say.
+/// Returns a line for every generated file that is not what its tables say.
 fn stale(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = Vec::new();
     for (path, text) in generated(root)? {

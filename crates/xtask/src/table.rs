@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// The whole API of MPI: the contents of the tables.
 pub struct ApiTable {
-    /// The functions in the order of the standard's index.
+    /// The functions of the C binding, in the order of the standard's index.
     pub functions: Vec<ApiFunction>,
-    /// The constants in alphabetical order.
+    /// The constants of the C binding, in alphabetical order.
     pub constants: Vec<Constant>,
     /// The typedefs of callbacks in C.
     pub callbacks: Vec<String>,
@@ -40,7 +40,7 @@ impl Removed {
     }
 }
 
-/// One function of the C binding.
+/// A function of the C binding.
 #[derive(Deserialize)]
 pub struct ApiFunction {
     /// The name, such as `MPI_Send`.
@@ -108,7 +108,7 @@ pub const HANDLES: [&str; 11] = [
     "MPI_Win",
 ];
 
-/// The constants that are second names of datatypes, which the table does not mark as such.
+/// The constants that are second names of datatypes; `constants.json` gives them no type.
 const ALIASES: [&str; 2] = ["MPI_C_COMPLEX", "MPI_LONG_LONG_INT"];
 
 impl ApiTable {

@@ -11,7 +11,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::PoisonError;
 use sys::Span;
 
-/// The most bytes of another device's memory that are copied for one launch.
+/// The most bytes that one launch copies from another device's memory before its kernel can use them.
 const COPIED_BYTES_MAX: usize = 16 << 20;
 
 impl Driver {
@@ -108,7 +108,7 @@ impl Driver {
         made.as_mut()
     }
 
-    /// Launches a kernel in `x` by `y` blocks. Each argument has eight bytes.
+    /// Launches a kernel in `x` by `y` blocks. Each of the kernel's arguments has eight bytes.
     fn launch<const COUNT: usize>(
         &self,
         kernels: &mut Kernels,
@@ -148,8 +148,8 @@ impl Driver {
         Ok(module)
     }
 
-    /// The architecture for which kernels are compiled. hipRTC compiles for the current device, so its name
-    /// is the architecture.
+    /// Returns the architecture for which kernels are compiled: CUDA's, or the name of HIP's current device,
+    /// for which hipRTC compiles.
     fn architecture(&self) -> Result<String> {
         let mut device = 0;
         // SAFETY: it stores one number.

@@ -35,7 +35,7 @@ impl Driver {
         self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
     }
 
-    /// Makes two words in pinned memory, which all contexts can access.
+    /// Makes the two words of a stream, in pinned memory that all contexts can access.
     pub(crate) fn words(&self) -> Result<&'static StreamWords> {
         let _context = self.enter_current()?;
         let mut at = std::ptr::null_mut();

@@ -23,7 +23,7 @@ pub enum DummyKind {
         length: String,
         written: bool,
     },
-    /// A LOGICAL that C takes as int.
+    /// A LOGICAL that C takes as an int.
     Logical,
     /// A LOGICAL that C writes.
     LogicalOut,
@@ -46,9 +46,9 @@ pub enum DummyKind {
     TextRows {
         length: String,
     },
-    /// A status, several statuses, or MPI_STATUS_IGNORE.
+    /// A status or an array of statuses, which may be MPI_STATUS_IGNORE.
     Status,
-    /// A choice buffer.
+    /// A choice buffer, and how the call uses it.
     Buffer(Access),
     /// An array for which a program may pass MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY or MPI_ERRCODES_IGNORE.
     Ignorable,

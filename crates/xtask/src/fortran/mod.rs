@@ -38,7 +38,7 @@ pub struct Procedure {
     pub f90: Form,
 }
 
-/// One form of a procedure.
+/// A form of a procedure: its name, arguments and result in one module.
 #[derive(Deserialize)]
 pub struct Form {
     /// The name by which programs call it.
@@ -49,7 +49,7 @@ pub struct Form {
     pub returns: Option<String>,
 }
 
-/// One dummy argument.
+/// A dummy argument of a procedure.
 #[derive(Deserialize)]
 pub struct Dummy {
     /// The name in lower case.
@@ -82,7 +82,7 @@ impl Dummy {
 }
 
 impl Form {
-    /// The arguments except `ierror`.
+    /// Returns the arguments except `ierror`.
     pub fn arguments(&self) -> impl Iterator<Item = &Dummy> {
         self.params.iter().filter(|dummy| dummy.name != "ierror")
     }
@@ -120,7 +120,7 @@ impl Binding<'_> {
 const BY_HAND: [&str; 2] = ["MPI_Status_f082f", "MPI_Status_f2f08"];
 
 impl Bindings {
-    /// Reads the table of the repository at `root`.
+    /// Reads `tables/fortran.json` of the repository at `root`.
     pub fn read(root: &Path) -> Result<Bindings, String> {
         crate::table::parse(root, "fortran.json")
     }

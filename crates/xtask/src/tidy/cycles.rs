@@ -58,7 +58,7 @@ type Uses = BTreeMap<String, BTreeMap<String, String>>;
 /// The name of a folder's own file in `Uses`.
 const OWN: &str = "mod";
 
-/// Adds a finding for every set of modules that use each other: the shortest ring in it.
+/// Adds a finding for every set of modules of a crate that use each other in a ring: the shortest ring in it.
 pub fn check<'a>(
     workspace: &str,
     crates: impl Iterator<Item = &'a String>,
@@ -158,9 +158,9 @@ fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
 
 /// A file of a crate, as the module that it is.
 struct ModuleFile {
-    /// The path from the repository's root.
+    /// The path of the file from the repository's root.
     source: PathBuf,
-    /// The path from `src/` on, or from the repository's root for a file of another crate.
+    /// The path of the file from `src/` on, or from the repository's root if the file is of another crate.
     path: String,
     /// The path of the module in its crate; the path of `lib.rs` is empty.
     module: Vec<String>,

@@ -142,7 +142,8 @@ impl Layers {
         Ok(Layers { workspace, ..layers })
     }
 
-    /// Checks that each crate in the table depends only on crates of lower layers.
+    /// Checks that each crate in the table uses only crates of lower layers, and takes in no files of higher
+    /// ones.
     fn check_table(&self, findings: &mut Vec<String>) {
         let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {

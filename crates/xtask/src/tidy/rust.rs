@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A Rust file without a parser: its lines without comments and strings, and which of them are tests.
 
-/// A Rust file, line by line.
+/// The lines of a Rust file: their code, and whether they are of tests.
 pub struct Rust {
     /// The lines of the file, with spaces in place of the text of comments, strings and characters. Quotes
     /// and slashes stay.
