@@ -94,7 +94,7 @@ fn agree(function: &str, value: usize) {
 }
 
 /// Allocates memory of the heap for `function`. Returns its address. 0 if `bytes` is 0, if no free part is
-/// long enough, or if `align` exceeds `process::ALIGN`.
+/// long enough, or if `align` is no power of two or exceeds `process::ALIGN`.
 fn take(function: &str, align: usize, bytes: usize) -> usize {
     agree(function, bytes);
     if bytes == 0 || !align.is_power_of_two() || align > process::ALIGN {

@@ -64,7 +64,8 @@ struct List {
 pub struct UnfinishedOperations {
     /// The number of these operations.
     pub operations: usize,
-    /// The longest timeout of these operations, so the longest that a peer may still come.
+    /// How long peers of these operations may still come: the longest of the operations' timeouts, at least
+    /// `GRACE`.
     pub patience: Duration,
 }
 

@@ -94,8 +94,8 @@ impl Probes<'_> {
 /// the other: what a method leaves in the caches slows down the first messages by the other one, so
 /// alternating methods would all look alike (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
-/// The least number of messages that make one sample, which is their mean time. The lesser of two samples of
-/// a method counts.
+/// The least number of messages whose time together makes one sample. The lesser of two samples of a method
+/// counts.
 const SAMPLE: u64 = 10;
 /// The least length of a run. So ranks that exchange messages change their methods at the same time.
 const RUN: u64 = 16;

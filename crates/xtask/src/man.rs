@@ -176,8 +176,7 @@ impl ManPage<'_> {
         format!(".SH DESCRIPTION\n{text}")
     }
 
-    /// Whether the function starts an operation and returns a request for it: MPI_I..., MPI_R... and
-    /// MPI_..._i....
+    /// Whether the function starts an operation and returns a request for it, as MPI_Isend and MPI_Rput do.
     fn starts_operation(&self) -> bool {
         let name = self.name();
         let rest =
