@@ -93,8 +93,8 @@ impl Execution {
         self.remote.is_some()
     }
 
-    /// Takes one of the messages, to send or to receive, that the steps need from the network. Returns None if
-    /// they need no more now.
+    /// Takes one of the messages, to send or to receive, that the steps need from the network. Returns None
+    /// if they need no more now.
     pub(crate) fn next_wanted(&mut self) -> Option<WantedMessage> {
         self.remote.as_mut()?.wanted.pop()
     }
