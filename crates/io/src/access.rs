@@ -27,40 +27,43 @@ pub enum Direction {
 pub struct Access {
     pub storage: Arc<Storage>,
     pub hints: Arc<Hints>,
-    /// The places of the data in the file.
+    /// The rank's view: where in the file each of its data bytes is.
     pub tiles: Tiles,
     /// The first byte of the access among the data bytes of `tiles`, which have no holes.
     pub from: u64,
-    /// The memory, with as many bytes as the data have in the file.
+    /// The memory to read into or to write from, which holds as many bytes as the access has in the file.
     pub memory: Buffer,
-    /// Whether other processes must not see it half done (MPI_File_set_atomicity).
+    /// Whether other processes must see the whole access or nothing of it (MPI_File_set_atomicity).
     pub atomic: bool,
 }
 
-/// An access and the conversion of its data.
+/// An access to a file, its direction, and the conversion of its data between the file and memory.
 #[derive(Debug)]
 pub struct Transfer {
     pub way: Direction,
     pub access: Access,
-    /// The conversion between the file's and the program's representation.
+    /// The conversion to or from external32; None if the bytes in the file are those in `access.memory`.
     pub conversion: Option<Conversion>,
 }
 
-/// Data in external32, between the file and the program's memory.
+/// A copy of an access's data in external32: a write goes from it to the file; a read fills it, and is then
+/// converted into the program's memory.
 #[derive(Debug)]
 pub struct Conversion {
     datatype: Arc<Datatype>,
     user: Buffer,
-    /// The memory of the access.
+    /// The data in external32, which are the memory (`Access::memory`) of the access.
     external: Block,
     external_bytes: usize,
 }
 
-/// The longest hole that a read includes: a system call costs about as much as the copy of a page.
+/// The longest hole between two pieces that a read includes, to save a system call, which costs about as much
+/// as the copy of a page.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Allocates `count` elements in external32; for a write, converts them now.
+    /// Allocates memory for `count` elements of `datatype` in external32. For a write, converts the elements
+    /// of `user` into it now.
     pub fn new(way: Direction, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
@@ -70,13 +73,13 @@ impl Conversion {
         Ok(Conversion { datatype: datatype.clone(), user, external, external_bytes })
     }
 
-    /// The data as they are in the file.
+    /// Returns the memory with the data in external32, as they are in the file.
     pub fn memory(&self) -> Buffer {
         Buffer::from(self.external.span())
     }
 
-    /// Ends the conversion after `moved` bytes of the file. Returns the bytes of the program's memory; an
-    /// incomplete last element does not count.
+    /// Converts what a read has brought, after `moved` bytes of the file were moved. Returns how many bytes
+    /// of the program's memory these are; an incomplete last element does not count.
     fn finish(self, way: Direction, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
@@ -89,8 +92,8 @@ impl Conversion {
 }
 
 impl Transfer {
-    /// A transfer between the program's memory, `access.memory`, and a file of this representation. For a
-    /// user's representation the caller has converted the data already.
+    /// Makes a transfer between the program's memory, `access.memory`, and a file with data in
+    /// `representation`. The caller has already converted data in a user's representation.
     pub fn new(
         way: Direction,
         mut access: Access,
@@ -126,7 +129,8 @@ impl Access {
         self.memory.bytes() as u64
     }
 
-    /// The first offset and the end of the last byte. The access must have at least one byte.
+    /// Returns where the access begins and ends in the file: the offset of its first byte, and the offset
+    /// after its last. The access must have at least one byte.
     pub fn extent(&self) -> (u64, u64) {
         if self.tiles.sorted() {
             let last = self.tiles.offset_of(self.from + self.bytes() - 1);
@@ -166,13 +170,15 @@ impl Access {
         run.failed.map(|()| run.moved)
     }
 
-    /// The memory of a part, if the memory has no gaps.
+    /// Returns the memory of `bytes` bytes of the access from packed offset `packed` on; None if the memory
+    /// has gaps.
     fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
         self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
     }
 }
 
-/// A contiguous part of the file, and the packed offset of its memory.
+/// A contiguous part of an access: at offset `at` in the file, and at packed offset `packed` in the access's
+/// memory.
 #[derive(Clone, Copy, Debug)]
 struct FilePiece {
     at: u64,
@@ -183,7 +189,7 @@ struct FilePiece {
 struct ActiveAccess<'a> {
     access: &'a Access,
     way: Direction,
-    /// The pieces that one system call serves.
+    /// The pieces collected so far that the next `flush` moves together, in one block of the file.
     group: Vec<FilePiece>,
     moved: u64,
     failed: Result<()>,
@@ -307,7 +313,8 @@ impl ActiveAccess<'_> {
     }
 }
 
-/// Writes `[from, to)` of a file: its old content with `overlay` over it. `lock`: takes a lock for this.
+/// Reads bytes `[from, to)` of a file into a block, lets `overlay` overwrite parts of the block, and writes
+/// the block back. With `lock`, holds an exclusive lock of these bytes meanwhile.
 pub(crate) fn rewrite(
     storage: &Storage,
     from: u64,

@@ -23,11 +23,13 @@ use schedule::algorithm::Collective as Pattern;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// The position of an access by the shared file pointer in rank order.
+/// What an access in rank order by the shared file pointer needs to find its position
+/// (MPI_File_read_ordered).
 #[derive(Debug)]
 pub struct OrderedPosition {
-    /// The shared file pointer, at rank 0.
+    /// The shared file pointer, which only rank 0 advances; None if rank 0 is on another host.
     pub pointer: Option<SharedPointer>,
+    /// The etypes that this rank accesses; after the first exchange, those that all lower ranks access.
     pub etypes: u64,
     /// The view, which turns etypes into packed bytes.
     pub view: Arc<View>,
@@ -37,18 +39,21 @@ pub struct CollectiveAccess {
     transfer: Option<Transfer>,
     ordered: Option<OrderedPosition>,
     members: Members,
-    /// The file's queue, if its collectives go through it.
+    /// The number in `coll` of the queue for the file's collectives; None if the file has not opened one.
     queue: Option<usize>,
     known: KnownViews,
     stage: Stage,
-    /// The words that this rank sends to all in the current step, and the words of all ranks.
+    /// What this rank sends in the current exchange, unless that exchanges the file's data.
     mine: Block,
+    /// What this rank receives from all ranks in that exchange, in rank order.
     all: Block,
     plan: TwoPhasePlan,
-    /// The data that this rank moves as an aggregator in the current round.
+    /// The data that this rank moves as an aggregator in the current round; None at other ranks.
     buffer: Option<CollectiveBuffer>,
-    /// The write under way, or the read for the next round.
+    /// The result of an aggregator's transfer under way: a write of the round before, or a read for the next
+    /// one.
     device: Option<Promise<Result<()>>>,
+    /// For a read: the collective buffer of the next round, which `device` fills.
     ahead: Option<CollectiveBuffer>,
     failed: Option<Error>,
     outcome: Promise<Result<u64>>,
@@ -70,44 +75,52 @@ enum Stage {
     Over,
 }
 
-/// The plan, which all ranks compute from the extents with the same result. Only aggregators know the views.
+/// The domains and rounds of an access. Each rank computes them from all ranks' extents (`EXTENT_WORDS`),
+/// with the same result except for `ranges`: only aggregators know the views of others.
 #[derive(Default)]
 struct TwoPhasePlan {
-    /// The ranks that move data, in order of their domains.
+    /// The ranks of the aggregators: `aggregators[d]` moves the bytes of the file in domain `d`.
     aggregators: Vec<u32>,
-    /// The first byte of the first domain.
+    /// The offset in the file at which the first domain begins.
     base: u64,
-    /// The bytes of a domain.
+    /// The length in bytes of each domain but the last, which may be shorter.
     share: u64,
-    /// The end of the last domain.
+    /// The offset in the file at which the last domain ends.
     end: u64,
     rounds: u64,
     round: u64,
-    /// The packed bytes of each rank; a read ends at the end of the file.
+    /// For each rank: the packed offsets in its view at which its access begins and ends. A read ends at the
+    /// end of the file.
     ranges: Vec<(u64, u64)>,
-    /// The number of words of each view that an aggregator receives.
+    /// At an aggregator: the number of words of each rank's view that it receives, in rank order.
     view_words: Vec<usize>,
 }
 
-/// The words about an access: first packed byte, bytes, first offset, end, flags, view's words, file's size.
+/// The number of words in which each rank describes its access to all others: first packed byte, bytes, first
+/// offset in the file, end, flags, number of words of its view, size of the file.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// The most pieces that a rank moves by itself: the system calls take less time than an exchange.
+/// The most pieces of the file in an access that has `FEW_PIECES`. If all ranks' accesses have, each rank
+/// moves its own data: these system calls take less time than an exchange.
 const PIECES_FEW: u64 = 8;
-/// The bytes for the class and the sentence of a failure.
+/// The length of a verdict: what each rank tells the others after the last round, namely the class and the
+/// sentence of its error, or zeroes.
 const VERDICT_BYTES: usize = 256;
-/// Each rank moves its data by itself if less than one byte in this many of a range is accessed.
+/// Each rank moves its own data if all ranks together access less than 1/`SPARSE` of the bytes between the
+/// first and the last byte of the file that any of them accesses.
 const SPARSE: u64 = 16;
-/// The most bytes that the caller moves itself: the page cache answers before another thread could start.
+/// The longest transfer that the calling thread carries out itself, instead of a thread of the pool: the page
+/// cache answers before that could start.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// The most bytes that a waiting rank moves between two looks at its peers: about a millisecond.
+/// The longest blocking transfer that the calling thread carries out itself: until it ends, about a
+/// millisecond, the rank does not look at its peers.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
-    /// A transfer that all members make together, in a context with no other use. `queue`: the file's queue;
-    /// then one access of the file is under way at a time.
+    /// Makes the state of a transfer that all `members` make together, in a context that nothing else uses.
+    /// `queue`: the number in `coll` of the file's queue; the file then has one access under way at a time.
     pub fn new(
         transfer: Transfer,
         ordered: Option<OrderedPosition>,
@@ -133,7 +146,7 @@ impl CollectiveAccess {
         }
     }
 
-    /// The promise of the outcome: bytes of the program's memory.
+    /// Returns the promise of the outcome: how many bytes of the program's memory were moved.
     pub fn outcome(&self) -> Promise<Result<u64>> {
         self.outcome.clone()
     }
@@ -165,7 +178,8 @@ impl CollectiveAccess {
         self.outcome.put(outcome);
     }
 
-    /// The next stage, if the current one is over.
+    /// Does the work of the current stage and returns the next one. Returns None if the stage must wait, or
+    /// if the access has ended.
     fn step(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<Stage>> {
         if !self.has_exchanged(coll)? {
             return Ok(None);
@@ -234,7 +248,7 @@ impl CollectiveAccess {
         Ok(Some(next))
     }
 
-    /// Whether the exchange of the current stage is over; true if it has none.
+    /// Whether the exchange of the current stage is complete; true for a stage without an exchange.
     fn has_exchanged(&mut self, coll: &mut Coll) -> Result<bool> {
         match self.stage {
             Stage::Amounts(ticket)
@@ -249,7 +263,8 @@ impl CollectiveAccess {
         }
     }
 
-    /// Starts the first round, or the exchange of views before it, once all extents are known.
+    /// Called when this rank has the extents of all ranks. Starts the first round, or the exchange of views
+    /// before it, or this rank's own transfer if rounds do not pay. Returns the next stage.
     fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Stage> {
         let extents = self.gathered(EXTENT_WORDS);
         if !self.make_plan(&extents) {
@@ -269,7 +284,7 @@ impl CollectiveAccess {
         self.members.peers.len()
     }
 
-    /// Starts a collective of the current step.
+    /// Starts the collective `call`, through the file's queue if there is one. Returns its ticket.
     fn start(&mut self, coll: &mut Coll, call: Call) -> Result<CollTicket> {
         self.members.sequence += 1;
         let Some(queue) = self.queue else { return coll.start(&self.members, call) };
@@ -310,7 +325,8 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Whether each rank moves its data by itself, as all ranks know without an exchange.
+    /// Whether each rank moves its own data for a reason that all ranks know without an exchange: there is
+    /// one rank, the access is atomic, or a hint says so.
     fn needs_no_exchange(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
@@ -337,7 +353,8 @@ impl CollectiveAccess {
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
     }
 
-    /// Computes domains and rounds. Returns false if each rank moves its data by itself.
+    /// Computes `self.plan` from the words that each rank has sent (`EXTENT_WORDS`). Returns false if each
+    /// rank is to move its own data instead.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
         let reads = self.transfer().way == Direction::Read;
@@ -383,7 +400,8 @@ impl CollectiveAccess {
         true
     }
 
-    /// The range of the file that an aggregator moves in a round.
+    /// Returns the range of the file that the aggregator of `domain` moves in `round`: its first offset and
+    /// its end.
     fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
         let plan = &self.plan;
         let bytes = self.transfer().access.hints.cb_buffer_bytes;
@@ -393,7 +411,7 @@ impl CollectiveAccess {
         (from, from.saturating_add(bytes).min(to))
     }
 
-    /// The index of this rank's domain, if it is an aggregator.
+    /// Returns the index of the domain whose aggregator this rank is; None if it is no aggregator.
     fn domain(&self) -> Option<usize> {
         self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
     }
@@ -429,7 +447,8 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Starts the first round. Cuts reads at the end of the file.
+    /// Ends reads at the end of the file, and starts to read the first round's data. Returns the stage of the
+    /// first round.
     fn first_round(&mut self, pool: &mut ThreadPool) -> Stage {
         if self.transfer().way == Direction::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
@@ -442,8 +461,8 @@ impl CollectiveAccess {
         Stage::Round
     }
 
-    /// This rank's packed bytes that an aggregator moves in a round: their offset in its memory, and their
-    /// number.
+    /// Returns which of this rank's data the aggregator of `domain` moves in `round`: their packed offset in
+    /// this rank's memory, and their number of bytes.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
         let (from, to) = self.plan.ranges[self.members.rank as usize];
@@ -451,7 +470,7 @@ impl CollectiveAccess {
         ((first - access.from) as usize, bytes as usize)
     }
 
-    /// This rank's buffer for a round, if it is an aggregator.
+    /// Makes this rank's collective buffer for `round`; None unless this rank is an aggregator.
     fn buffer_of(&self, round: u64) -> Option<CollectiveBuffer> {
         let bounds = self.bounds(self.domain()?, round);
         let views = self.known.get().expect("aggregators have learnt the views");
@@ -480,7 +499,8 @@ impl CollectiveAccess {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of a round. Returns None while a read waits for the round's data.
+    /// Starts the exchange of the current round. Returns its ticket, or None while this round's data are
+    /// still being read from the file.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Direction::Read;
@@ -510,7 +530,8 @@ impl CollectiveAccess {
         self.start(coll, call).map(Some)
     }
 
-    /// Ends a round: an aggregator starts to write what it received.
+    /// Ends the current round once its data are exchanged: for a write, an aggregator starts to write what it
+    /// received.
     fn end_round(&mut self, pool: &mut ThreadPool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
@@ -539,7 +560,8 @@ impl CollectiveAccess {
         self.device = Some(perform(bytes, pool, write));
     }
 
-    /// This rank's result for the others: zeroes, or class and sentence of its error.
+    /// Returns what this rank tells the others after the last round: zeroes, or the class and the sentence of
+    /// its error.
     fn verdict(&self) -> [u8; VERDICT_BYTES] {
         let mut bytes = [0; VERDICT_BYTES];
         if let Some(error) = &self.failed {
@@ -580,12 +602,14 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// Carries out a transfer of one rank.
+/// Carries out a transfer that this rank makes alone: now if it is short, otherwise on a thread. Returns the
+/// promise of the number of bytes moved.
 pub(crate) fn carry_out(transfer: Transfer, pool: &mut ThreadPool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Performs `work` at the device, which moves `bytes` bytes: here if they are few, otherwise on a thread.
+/// Runs `work`, which reads or writes `bytes` bytes of a file: now if these are at most `AT_ONCE_BYTES`,
+/// otherwise on a thread of `pool`. Returns the promise of its result.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut ThreadPool,

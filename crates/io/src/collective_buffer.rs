@@ -6,20 +6,23 @@ use datatype::Buffer;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// A part of an aggregator's domain, and the ranks' data in it.
+/// The part of an aggregator's domain that it moves in one round, and all ranks' data in this part.
 pub(crate) struct CollectiveBuffer {
-    /// The offsets of the first byte of the file that any rank accesses, and after the last.
+    /// The offset in the file of the first byte in this part that any rank accesses.
     pub from: u64,
+    /// The offset in the file after the last byte in this part that any rank accesses.
     pub to: u64,
-    /// For each rank: its first packed byte here, and their number.
+    /// For each rank: which packed bytes of its view are in this part: the first, and how many.
     pub parts: Vec<(u64, u64)>,
+    /// All ranks' data in this part, rank after rank, as they are exchanged.
     pub packed: Arc<Block>,
-    /// The bytes of the file from `from` on; for a read, once it is done.
+    /// The bytes `[from, to)` of the file: to be written, or, in a read, filled once the read has ended.
     pub file: Arc<Block>,
 }
 
 impl CollectiveBuffer {
-    /// The buffer for the part within `bounds` of the ranks' packed bytes `ranges` of their views.
+    /// Makes the buffer for the bytes of the file within `bounds` that any rank accesses. Rank `i` accesses
+    /// the packed bytes `ranges[i]` of `views[i]`.
     pub fn new(bounds: (u64, u64), ranges: &[(u64, u64)], views: &[Tiles]) -> CollectiveBuffer {
         let (mut first, mut end, mut total) = (u64::MAX, 0, 0);
         let mut within = |range: &(u64, u64), tiles: &Tiles| {
@@ -37,7 +40,8 @@ impl CollectiveBuffer {
         CollectiveBuffer { from, to, parts, packed, file: Arc::new(Block::new((to - from) as usize)) }
     }
 
-    /// Copies the ranks' data to their offsets in `file`. Returns the filled parts of `file`.
+    /// Copies the ranks' data from `packed` to their places in `file`, before a write. Returns the filled
+    /// parts of `file`, each as its offset and length.
     pub fn lay_out(&self, views: &[Tiles]) -> Vec<(usize, usize)> {
         let mut filled = vec![0u64; ((self.to - self.from) as usize).div_ceil(64)];
         let mut at = 0;
@@ -52,7 +56,7 @@ impl CollectiveBuffer {
         stretches(&filled)
     }
 
-    /// Copies the ranks' data from their offsets in `file`.
+    /// Copies the ranks' data from their places in `file` to `packed`, after a read.
     pub fn pick(&self, views: &[Tiles]) {
         let mut at = 0;
         for (tiles, &(packed, bytes)) in views.iter().zip(&self.parts) {
@@ -65,7 +69,8 @@ impl CollectiveBuffer {
     }
 }
 
-/// The packed bytes of `[from, to)` that are within `bounds` of the file: the first, and their number.
+/// Returns which of the packed bytes `[from, to)` of `tiles` are within `bounds` in the file: the first, and
+/// how many.
 pub(crate) fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
     let first = from + tiles.below(bounds.0, from, to);
     (first, tiles.below(bounds.1, first, to))
@@ -91,7 +96,7 @@ fn mark(bits: &mut [u64], from: usize, length: usize) {
     }
 }
 
-/// The runs of set bits: the first bit and the number of each.
+/// Finds the runs of set bits in `bits`. Returns the index of each run's first bit, and its length.
 fn stretches(bits: &[u64]) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     for (at, word) in bits.iter().enumerate() {

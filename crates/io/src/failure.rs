@@ -4,7 +4,8 @@
 use error::{Class, Error};
 use std::path::Path;
 
-/// The error of `doing` something with a file, such as "read 8 bytes at offset 16 of".
+/// Makes the MPI error for a system call that failed while `doing` something with the file `path`, such as
+/// "read 8 bytes at offset 16 of".
 pub fn failure(path: &Path, doing: &str, error: &std::io::Error) -> Error {
     let class = match error.raw_os_error().unwrap_or(0) {
         libc::ENOENT => Class::NoSuchFile,

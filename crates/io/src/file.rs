@@ -20,40 +20,42 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OpenFile {
     pub storage: Arc<Storage>,
-    /// A duplicate of the comm that opened the file, with its own contexts.
+    /// A duplicate of the comm that opened the file: the contexts of its collectives are the file's own.
     pub comm: Comm,
     pub amode: i32,
     pub hints: Arc<Hints>,
     pub view: Arc<View>,
-    /// The views of all ranks.
+    /// The views of all ranks, which a collective access exchanges at most once; empty until then.
     pub known: KnownViews,
-    /// The individual file pointer, in etypes.
+    /// The individual file pointer: this rank's position in its view, in etypes.
     pub position: i64,
     /// The shared file pointer; None if rank 0 is on another host.
     pub shared: Option<SharedPointer>,
-    /// For a file of several hosts: the window through which hosts without rank 0 reach the shared pointer.
+    /// The window through which ranks on other hosts than rank 0's reach the shared pointer; None if the
+    /// file's ranks are on one host.
     pub counter: Option<Handle>,
-    /// MPI_File_set_atomicity.
+    /// Whether accesses are atomic (MPI_File_set_atomicity).
     pub atomic: bool,
-    /// The split collective access that has started and not ended.
+    /// The split collective access whose begin function was called and whose end function was not; None if
+    /// there is none.
     pub split: Option<SplitAccess>,
-    /// Its error handler: one reference in the table of `Objects`.
+    /// The file's error handler, of which the file holds one reference in the table of `Objects`.
     pub errhandler: Handle,
 }
 
 /// The state between the begin and the end function of a split collective access.
 #[derive(Clone, Debug)]
 pub struct SplitAccess {
-    /// The begin function, such as `MPI_File_read_all`.
+    /// The name of the access without its suffix, such as `MPI_File_read_all` of MPI_File_read_all_begin.
     pub name: &'static str,
-    /// The outcome: bytes of the program's memory.
+    /// The outcome of the access: how many bytes of the program's memory were moved.
     pub outcome: Promise<Result<u64>>,
 }
 
 /// Prefixes by which users of ROMIO choose a file system. This library treats all file systems alike.
 const PREFIXES: [&str; 6] = ["ufs:", "nfs:", "xfs:", "lustre:", "gpfs:", "panfs:"];
 
-/// The path of a file name, without a prefix.
+/// Returns the path of the file `name`, without one of the `PREFIXES`.
 pub fn path_of(name: PathBuf) -> PathBuf {
     let text = name.to_string_lossy();
     match PREFIXES.iter().find_map(|prefix| text.strip_prefix(prefix)) {
@@ -90,7 +92,8 @@ pub fn check_amode(amode: i32) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file. Only the rank with `makes` creates it.
+/// Opens a file in the access mode `amode`, which may ask to create it. Then only the rank that passes
+/// `makes` does so, with `permissions`.
 pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
     let makes_now = makes && amode & c::MODE_CREATE != 0;
     let attempt = |read: bool| {
@@ -122,7 +125,8 @@ pub fn delete(path: &Path) -> Result<()> {
 }
 
 impl OpenFile {
-    /// The members for one more operation, with its own context. All ranks call this in the same order.
+    /// Returns the file's ranks, as the members of one more collective operation with a context of its own.
+    /// All ranks call this in the same order.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
             context: self.comm.operation_context()?,
@@ -133,7 +137,8 @@ impl OpenFile {
         })
     }
 
-    /// MPI_MODE_SEQUENTIAL allows only the shared pointer (MPI 5.0, section 14.2.1).
+    /// Checks that accesses at other positions than the shared pointer's are allowed: MPI_MODE_SEQUENTIAL
+    /// forbids them (MPI 5.0, section 14.2.1).
     pub fn check_random(&self) -> Result<()> {
         if self.amode & c::MODE_SEQUENTIAL != 0 {
             fail!(
@@ -168,7 +173,7 @@ impl OpenFile {
         Ok((bytes / unit) as i64)
     }
 
-    /// The access at an offset in etypes, of the `bytes` bytes that `memory` holds.
+    /// Makes the access of `memory`, which holds `bytes` bytes, at offset `etypes` (in etypes) of the view.
     pub fn access(&self, etypes: i64, memory: Buffer, bytes: u64) -> Result<Access> {
         let from = self.view.packed(etypes)?;
         if bytes > 0 && self.view.tiles.tile_bytes() == 0 {
@@ -187,7 +192,7 @@ impl OpenFile {
         })
     }
 
-    /// The position to which a seek from `current` leads, in etypes.
+    /// Returns the position, in etypes, to which a seek from the position `current` leads.
     pub fn target(&self, current: i64, offset: i64, whence: i32) -> Result<i64> {
         let start = match whence {
             c::SEEK_SET => 0,
@@ -201,7 +206,7 @@ impl OpenFile {
         }
     }
 
-    /// Advances the individual pointer; returns its old value.
+    /// Advances the individual file pointer by `etypes`. Returns its old value.
     pub fn advance(&mut self, etypes: i64) -> i64 {
         let now = self.position;
         self.position = now.saturating_add(etypes);

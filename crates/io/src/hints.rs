@@ -18,25 +18,28 @@ pub struct Hints {
     pub cb_nodes: u32,
     /// The most aggregators on each of several hosts: `*:N` in cb_config_list.
     pub per_host: u32,
-    /// The aggregators, once the ranks have agreed.
+    /// The ranks of the aggregators, once all ranks have taken over rank 0's values (`adopt`); empty before.
     pub aggregators: Vec<u32>,
-    /// The bytes that an aggregator moves in a round.
+    /// The most bytes of the file that an aggregator moves in a round of a collective access.
     pub cb_buffer_bytes: u64,
-    /// Whether collective reads are exchanged.
+    /// Whether aggregators move the data of collective reads, instead of each rank its own.
     pub cb_read: Switch,
-    /// Whether collective writes are exchanged.
+    /// Whether aggregators move the data of collective writes, instead of each rank its own.
     pub cb_write: Switch,
-    /// The bytes of a block when reading with holes.
+    /// The longest block of the file that one system call reads when pieces and the holes between them are
+    /// read together.
     pub read_buffer_bytes: u64,
-    /// The bytes of a block when writing with holes.
+    /// The longest block of the file that is written at once when pieces and the holes between them are
+    /// written together.
     pub write_buffer_bytes: u64,
-    /// Whether a read includes holes.
+    /// Whether a read of several pieces includes the holes between them (data sieving).
     pub ds_read: Switch,
-    /// Whether holes are read and written back with their old content, under a lock.
+    /// Whether a write of several pieces also reads the holes between them and writes these back unchanged,
+    /// under a lock.
     pub ds_write: Switch,
     /// The domains of aggregators begin at multiples of this many bytes.
     pub striping_bytes: u64,
-    /// The permissions of a new file.
+    /// The permission bits of a file that is created.
     pub permissions: u32,
     /// Hints that are stored as they were given, and not used: cb_config_list, striping_factor, access_style,
     /// ...
@@ -77,7 +80,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Sets the hints of an info.
+    /// Takes over the hints that `info` has and this library knows; ignores invalid values.
     pub fn take(&mut self, info: &Info) {
         for (key, value) in info.entries() {
             self.set(key, value.trim());
@@ -126,7 +129,7 @@ impl Hints {
         }
     }
 
-    /// All hints in use (MPI_File_get_info).
+    /// Returns all hints in use as an info, for MPI_File_get_info.
     pub fn to_info(&self) -> Info {
         let word = |switch: Switch| match switch {
             Switch::Automatic => "automatic".to_owned(),
@@ -153,8 +156,9 @@ impl Hints {
         info
     }
 
-    /// The aggregators among ranks on these hosts. On one host they are spread; of several hosts each gives
-    /// its first ranks, so that each host's connection to the file is used.
+    /// Returns the ranks that become aggregators; `hosts[i]` is the host of rank `i`. On one host they are
+    /// spread. Of several hosts each gives its first ranks, so that each host's connection to the file is
+    /// used.
     fn choose(&self, hosts: &[u32]) -> Vec<u32> {
         let size = hosts.len().max(1);
         if hosts.iter().all(|host| *host == hosts[0]) {
@@ -179,15 +183,16 @@ impl Hints {
         ranks
     }
 
-    /// The values that must be equal on all ranks, so that their plans of collective accesses agree. `hosts`:
-    /// the host of each rank.
+    /// Returns the values that rank 0 sends to all ranks: their plans of collective accesses agree only if
+    /// these are equal. `hosts[i]`: the host of rank `i`.
     pub fn shared_words(&self, hosts: &[u32]) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
         let nodes = self.choose(hosts).len() as u64 | u64::from(self.per_host) << 32;
         [nodes, self.cb_buffer_bytes, switches, self.striping_bytes]
     }
 
-    /// Takes over the `shared_words` of rank 0.
+    /// Sets this rank's values from rank 0's `shared_words`, and so the aggregators. `hosts[i]`: the host of
+    /// rank `i`.
     pub fn adopt(&mut self, words: [u64; 4], hosts: &[u32]) {
         let switch = |byte: u64| match byte & 0xff {
             1 => Switch::Enable,

@@ -37,7 +37,7 @@ use error::Result;
 use pool::ThreadPool;
 use std::sync::Arc;
 
-/// Accesses under way in one process.
+/// The accesses to files that are under way in one process, and the threads that carry them out.
 pub struct Io {
     pool: ThreadPool,
     collectives: Vec<CollectiveAccess>,
@@ -48,12 +48,13 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes the state of a process. Other threads call `wake` when a job is done.
+    /// Makes the state of a process without accesses. The threads of the pool call `wake` whenever a job is
+    /// done.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: ThreadPool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
 
-    /// Starts a transfer of this rank alone.
+    /// Starts a transfer that this rank makes alone. Returns the promise of the number of bytes moved.
     pub fn start(&mut self, transfer: Transfer) -> Promise<Result<u64>> {
         collective::carry_out(transfer, &mut self.pool)
     }

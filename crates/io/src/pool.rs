@@ -36,7 +36,7 @@ impl<T> Promise<T> {
     }
 }
 
-/// The threads, which start when they are first needed.
+/// Up to `THREADS_MAX` threads that run jobs, such as reads of files, each started when it is first needed.
 pub struct ThreadPool {
     shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
@@ -49,7 +49,7 @@ struct PoolState {
     news: Condvar,
     /// The number of jobs done so far.
     done: AtomicU64,
-    /// Wakes the process, which may sleep until a job is done.
+    /// Called after each job: wakes the process, which may sleep until a job is done.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -75,7 +75,7 @@ impl ThreadPool {
         ThreadPool { shared: Arc::new(shared), threads: Vec::new() }
     }
 
-    /// Submits `work` to a thread.
+    /// Gives `work` to a thread, which is started if none is idle. Returns the promise of the work's result.
     pub fn submit<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Promise<T> {
         let promise = Promise::default();
         let into = promise.clone();

@@ -10,9 +10,9 @@ pub enum Representation {
     Native,
     /// "internal": the same as in memory, since all processes have the same kind of machine.
     Internal,
-    /// Big-endian, with fixed lengths.
+    /// "external32": the standard's portable form, big-endian and with the same lengths on every machine.
     External32,
-    /// Converted by functions of the program.
+    /// A representation that the program has registered: its functions convert the data.
     User(Arc<UserRepresentation>),
 }
 
@@ -20,20 +20,20 @@ pub enum Representation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserRepresentation {
     pub name: String,
-    /// The function from the file to memory; 0 for MPI_CONVERSION_FN_NULL.
+    /// The address of the function that converts data of the file for memory; 0 for MPI_CONVERSION_FN_NULL.
     pub read: usize,
-    /// The function from memory to the file; 0 for MPI_CONVERSION_FN_NULL.
+    /// The address of the function that converts data of memory for the file; 0 for MPI_CONVERSION_FN_NULL.
     pub write: usize,
-    /// Whether both take an MPI_Count.
+    /// Whether `read` and `write` take an MPI_Count instead of an int (MPI_Register_datarep_c).
     pub large: bool,
-    /// The function that returns the extent of a datatype in the file.
+    /// The address of the function that returns the extent of a datatype in the file.
     pub extent: usize,
-    /// The extra state that all three functions receive.
+    /// The pointer that the program registered, and that all three functions get as their last argument.
     pub extra_state: usize,
 }
 
 impl Representation {
-    /// The name that MPI_File_set_view takes.
+    /// Returns the name by which MPI_File_set_view selects this representation.
     pub fn name(&self) -> &str {
         match self {
             Representation::Native => "native",

@@ -5,7 +5,8 @@ use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering};
 use transport::shm::Arena;
 
-/// A word in the shared memory of the job that counts etypes.
+/// The shared file pointer: a word in memory that all ranks on rank 0's host share. It counts etypes of the
+/// view.
 #[derive(Clone, Debug)]
 pub struct SharedPointer {
     arena: Arena,
@@ -13,13 +14,14 @@ pub struct SharedPointer {
 }
 
 impl SharedPointer {
-    /// The pointer at an offset of an arena; MPI_ERR_INTERN outside, MPI_ERR_NO_MEM if it cannot be mapped.
+    /// Makes the pointer whose word is at `offset` of `arena`. Errors: the word is outside the arena
+    /// (MPI_ERR_INTERN), or cannot be mapped (MPI_ERR_NO_MEM).
     pub fn new(arena: Arena, offset: u64) -> Result<SharedPointer> {
         arena.word(offset)?;
         Ok(SharedPointer { arena, offset })
     }
 
-    /// Advances the pointer. Returns its old value, in etypes.
+    /// Advances the pointer by `etypes`. Returns its old value.
     pub fn advance(&self, etypes: u64) -> u64 {
         self.word().fetch_add(etypes, Ordering::AcqRel)
     }

@@ -16,13 +16,14 @@ pub struct Storage {
     file: File,
     path: PathBuf,
     readable: bool,
-    /// Whether anything was written since the last sync.
+    /// Whether this process has written to the file since its last `sync`.
     dirty: AtomicBool,
-    /// Held together with a byte-range lock, which does not exclude threads of this process.
+    /// A mutex that is held together with each byte-range lock, which excludes other processes, but not other
+    /// threads of this one.
     within: Mutex<()>,
 }
 
-/// A lock of a byte range.
+/// A held lock of bytes `[from, to)` of a file, released when this is dropped.
 pub struct RangeLock<'a> {
     storage: &'a Storage,
     from: u64,
@@ -44,7 +45,8 @@ impl Storage {
         self.readable
     }
 
-    /// Fills `to` from `offset` on. Returns the number of bytes before the end of the file.
+    /// Reads the file's bytes from `offset` on into `to`. Returns how many were read: fewer than `to` has
+    /// only at the end of the file.
     pub fn read(&self, to: Span, offset: u64) -> Result<usize> {
         let doing = || format!("read {} bytes at offset {offset} of", to.bytes());
         sys::file::read_at(&self.file, to, offset).map_err(|error| self.failure(&doing(), &error))
@@ -57,7 +59,7 @@ impl Storage {
         sys::file::write_at(&self.file, from, offset).map_err(|error| self.failure(&doing(), &error))
     }
 
-    /// Locks `[from, to)` until the returned guard is dropped.
+    /// Waits for a lock of the file's bytes `[from, to)`, which is held until the returned guard is dropped.
     pub fn lock(&self, lock: Lock, from: u64, to: u64) -> Result<RangeLock<'_>> {
         let within = self.within.lock().unwrap_or_else(PoisonError::into_inner);
         sys::file::lock(&self.file, lock, from, to - from)

@@ -10,17 +10,18 @@ use datatype::{Datatype, Layout};
 use error::{Class, Result, fail};
 use std::sync::{Arc, OnceLock};
 
-/// The arguments of MPI_File_set_view.
+/// Which bytes of a file a rank sees, and in which order: the arguments of MPI_File_set_view, and what
+/// follows from them.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The bytes before the first tile.
+    /// The offset in the file at which the first tile begins, in bytes.
     pub displacement: u64,
-    /// The unit of offsets.
+    /// The elementary datatype, which is the unit of offsets in the view.
     pub etype: Arc<Datatype>,
-    /// The datatype of a tile.
+    /// The datatype of which the view is a sequence: one tile is one element of it.
     pub filetype: Arc<Datatype>,
     pub representation: Representation,
-    /// The bytes of an etype in the file.
+    /// The number of data bytes of one etype as the file represents it.
     pub etype_bytes: u64,
     pub tiles: Tiles,
 }
@@ -30,20 +31,21 @@ pub struct View {
 pub struct Tiles {
     displacement: u64,
     layout: Arc<Layout>,
-    /// The offset of the first byte, if there are no holes.
+    /// The offset in the file of the first data byte, if no holes follow it; None for tiles with holes.
     gapless: Option<u64>,
     sorted: bool,
 }
 
-/// The views of all ranks, at an aggregator. At other ranks an empty list, once the aggregators have the
-/// views.
+/// At an aggregator, the views of all ranks, once they were exchanged. At other ranks an empty list, which
+/// says that the aggregators have the views.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
 /// The greatest offset of a byte in a file.
 const OFFSET_MAX: i128 = i64::MAX as i128;
 
 impl Tiles {
-    /// The tiles of a layout without negative offsets.
+    /// Makes tiles of `layout` from `displacement` on. Errors (MPI_ERR_INTERN): the layout has negative
+    /// offsets.
     pub fn new(displacement: u64, layout: Arc<Layout>) -> Result<Tiles> {
         if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
             fail!(Class::Intern, "tiles from {} bytes on, {} bytes apart", layout.true_lb, layout.extent);
@@ -55,7 +57,7 @@ impl Tiles {
         Ok(Tiles { displacement, layout, gapless, sorted })
     }
 
-    /// Whether later packed bytes are at later offsets, no two at the same.
+    /// Whether the offsets in the file grow with the packed offsets, so that no byte appears twice.
     pub fn sorted(&self) -> bool {
         self.sorted
     }
@@ -65,7 +67,7 @@ impl Tiles {
         self.layout.size as u64
     }
 
-    /// Whether the packed range `[from, from + bytes)` has offsets below 2^63.
+    /// Whether all packed bytes `[from, from + bytes)` are at offsets below 2^63 in the file.
     pub fn holds(&self, from: u64, bytes: u64) -> bool {
         if self.layout.size == 0 {
             return bytes == 0;
@@ -75,15 +77,15 @@ impl Tiles {
         i128::from(self.displacement) + last_tile * i128::from(self.layout.extent) + reach <= OFFSET_MAX
     }
 
-    /// The offset of a packed byte.
+    /// Returns the offset in the file of the data byte at packed offset `packed`.
     pub fn offset_of(&self, packed: u64) -> u64 {
         let mut offset = self.displacement;
         self.pieces(packed, 1, |at, _| offset = at);
         offset
     }
 
-    /// Calls `each` with offset and length of the pieces that hold `[from, from + bytes)`, in order. Adjacent
-    /// pieces are joined.
+    /// Calls `each` with the offset in the file and the length of every piece that holds some of the packed
+    /// bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -108,7 +110,7 @@ impl Tiles {
         }
     }
 
-    /// An upper bound of the number of pieces.
+    /// Returns an upper bound of the number of pieces that hold the packed bytes `[from, from + bytes)`.
     pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
         match (self.gapless, bytes) {
             (_, 0) => 0,
@@ -120,7 +122,8 @@ impl Tiles {
         }
     }
 
-    /// The number of packed bytes of `[from, to)`, in sorted tiles, that are before `offset`.
+    /// Returns how many of the packed bytes `[from, to)` are before `offset` in the file. The tiles must be
+    /// sorted.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first).clamp(from, to) - from;
@@ -133,7 +136,7 @@ impl Tiles {
         low - from
     }
 
-    /// The number of packed bytes that are before `offset`, in any tiles.
+    /// Returns how many of all data bytes are before `offset` in the file. The tiles need not be sorted.
     pub fn bytes_before(&self, offset: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first);
@@ -176,11 +179,11 @@ impl Tiles {
     }
 }
 
-/// The order of the pieces of one element, found from runs and loops.
+/// In which order the pieces of one element of a layout are in memory or in the file.
 struct PieceOrder {
-    /// No piece begins before the piece before it.
+    /// Whether each piece begins where the piece before it begins, or later.
     ascending: bool,
-    /// No piece begins before the end of the piece before it.
+    /// Whether each piece begins where the piece before it ends, or later.
     disjoint: bool,
     /// The bytes from the start of the first piece to the end of the last.
     reach: i64,
@@ -226,7 +229,7 @@ fn check_type(what: &str, layout: &Layout, writable: bool) -> Result<()> {
 }
 
 impl View {
-    /// The view of a file that was just opened: its bytes.
+    /// Returns the view of a file that was just opened: all its bytes, in order.
     pub fn bytes() -> View {
         let byte = datatype::predefined_handle("MPI_BYTE").and_then(datatype::predefined);
         let byte = byte.expect("MPI_BYTE is predefined").clone();
@@ -262,7 +265,7 @@ impl View {
         Ok(View { displacement, etype, filetype, representation, etype_bytes, tiles })
     }
 
-    /// The packed offset of an offset in etypes.
+    /// Converts an offset in the view from etypes to data bytes (a packed offset).
     pub fn packed(&self, etypes: i64) -> Result<u64> {
         let packed = u64::try_from(etypes).ok().and_then(|etypes| etypes.checked_mul(self.etype_bytes));
         match packed {
@@ -273,7 +276,8 @@ impl View {
         }
     }
 
-    /// MPI_File_get_byte_offset.
+    /// Converts an offset in the view, in etypes, to an offset in the file, in bytes
+    /// (MPI_File_get_byte_offset).
     pub fn byte_offset(&self, etypes: i64) -> Result<i64> {
         let packed = self.packed(etypes)?;
         if self.tiles.tile_bytes() == 0 {
