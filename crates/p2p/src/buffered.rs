@@ -12,28 +12,30 @@ use error::{Class, Result, fail};
 use sys::Span;
 use transport::owned::Memory;
 
-/// The memory to which buffered sends copy.
+/// The memory to which buffered sends copy messages that cannot leave at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachedBuffer {
-    /// Memory of the user.
+    /// Memory that the program has given to MPI_Buffer_attach or a similar function.
     User(Span),
     /// Allocated for each message (MPI_BUFFER_AUTOMATIC).
     Automatic,
 }
 
-/// The buffers of a process, unsorted: there are few.
+/// The attached buffers of a process.
 pub(crate) struct BufferedSends {
+    /// One entry for each attached buffer, unsorted: there are few.
     pub(crate) pools: Vec<BufferPool>,
-    /// Messages copied so far.
+    /// The number of messages copied into any buffer so far, which numbers the next.
     pub(crate) copied: u64,
-    /// What a message occupies beside its bytes.
+    /// How many bytes a message occupies beside its own (MPI_BSEND_OVERHEAD).
     overhead: usize,
 }
 
 pub(crate) struct BufferPool {
     pub(crate) owner: BufferOwner,
     pub(crate) attached: AttachedBuffer,
-    /// Parts in use, sorted by offset. The parts of an automatic buffer all have offset 0.
+    /// The parts with messages that have not left, sorted by offset. The parts of an automatic buffer all
+    /// have offset 0.
     pub(crate) used: Vec<BufferPart>,
 }
 
@@ -49,7 +51,8 @@ impl BufferedSends {
         BufferedSends { pools: Vec::new(), copied: 0, overhead }
     }
 
-    /// The most specific buffer for messages of this context and session.
+    /// Returns the buffer for messages of this comm and session: the comm's, otherwise the session's,
+    /// otherwise the process's; None if none of these is attached.
     fn pool(&mut self, context: u64, session: u64) -> Option<&mut BufferPool> {
         let rank = |pool: &BufferPool| match pool.owner {
             BufferOwner::Comm(of) => (of == context).then_some(0),
@@ -105,7 +108,7 @@ impl BufferedSends {
         Ok(data)
     }
 
-    /// Frees the room of a message that has left.
+    /// Frees the part of a buffer that the message `kept` has occupied and that has left.
     pub(crate) fn give_back(&mut self, kept: BufferedCopy) {
         if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
             pool.used.retain(|part| part.number != kept.number);
@@ -113,14 +116,16 @@ impl BufferedSends {
     }
 }
 
-/// Occupies the first gap that is wide enough; returns its offset.
+/// Occupies the first gap of `bytes` bytes for message `number` in a buffer of `capacity` bytes. Returns the
+/// gap's offset; None if there is no such gap.
 fn take(used: &mut Vec<BufferPart>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
     let (index, at) = find(used, bytes, capacity)?;
     used.insert(index, BufferPart { at, bytes, number });
     Some(at)
 }
 
-/// Finds the first gap that is wide enough; returns its index in `used` and its offset.
+/// Finds the first gap of at least `bytes` bytes between the parts `used` of a buffer. Returns the index in
+/// `used` before which it is, and its offset.
 fn find(used: &[BufferPart], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;

@@ -10,25 +10,27 @@ use rustc_hash::FxHashMap;
 
 /// The most channels to one peer. When there are more, all channels to this peer are forgotten.
 const CHANNELS_MAX: usize = 256;
-/// The bits of a channel's number. The bits above them name the sender.
+/// The number of low bits of `HandoffKey::context` that have the channel's number. Those above them have the
+/// sender's.
 pub(crate) const CHANNEL_BITS: u32 = 30;
 
-/// The key by which both sides know a message.
+/// The key by which the executors of the sender and of the receiver know one message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandoffKey {
-    /// The sender and its channel.
+    /// The sender's number and that of its channel, with two marks that no comm's context has.
     pub context: u64,
     /// The message's number in the channel.
     pub sequence: u32,
 }
 
 impl HandoffKey {
-    /// Makes a key. Its context has two marks that no comm's context has, and names the sender.
+    /// Makes the key of message number `sequence` in channel number `channel` of the peer `sender`.
     pub(crate) fn new(sender: u32, channel: u32, sequence: u32) -> HandoffKey {
         HandoffKey { context: 3 << 62 | u64::from(sender) << CHANNEL_BITS | u64::from(channel), sequence }
     }
 
-    /// The word of an ANNOUNCE that holds this key.
+    /// Returns the word that holds this key in an ANNOUNCE: the channel's number, then the message's number
+    /// in it.
     pub(crate) fn word(self) -> u64 {
         (self.context & ((1 << CHANNEL_BITS) - 1)) << 32 | u64::from(self.sequence)
     }
@@ -39,13 +41,13 @@ impl HandoffKey {
 pub enum Handoff {
     /// Start the receiving side of a message.
     Receive {
-        /// The receive.
+        /// The ticket of the receive.
         ticket: Ticket,
-        /// The message.
+        /// The key by which the sender's executor knows the message.
         key: HandoffKey,
-        /// The sender.
+        /// The peer that sends the message.
         peer: u32,
-        /// The comm's context.
+        /// The context of the comm in which the receive was started.
         context: u64,
         /// The program's buffer; a longer message is cut off at its end.
         buffer: Buffer,
@@ -58,18 +60,19 @@ pub enum Handoff {
 pub(crate) struct ExpectingReceive {
     pub(crate) entry: QueueEntry,
     pub(crate) key: HandoffKey,
-    /// How the executor's part ended, if it ended before the announcement came.
+    /// Set if the executor has ended before the announcement came: to its error, or to Some(None) if it
+    /// succeeded.
     pub(crate) over: Option<Option<Error>>,
 }
 
-/// The numbered messages to or from a peer, by context and tag.
+/// The channels to a peer, or from it, by the context and tag of their messages.
 #[derive(Default)]
 pub(crate) struct Channels(FxHashMap<(u64, i32), Channel>);
 
 #[derive(Clone, Copy)]
 pub(crate) struct Channel {
     pub(crate) name: u32,
-    /// Messages so far.
+    /// The number of messages in the channel so far, which is the number of the latest; wraps.
     pub(crate) count: u32,
 }
 
@@ -78,7 +81,8 @@ impl Channels {
         self.0.contains_key(&(context, tag))
     }
 
-    /// Counts a message that no executor moves, if its channel has numbers.
+    /// Counts a message with this context and tag that no executor moves. Returns false if there is no such
+    /// channel.
     pub(crate) fn count(&mut self, context: u64, tag: i32) -> bool {
         let channel = self.0.get_mut(&(context, tag));
         channel.map(|channel| channel.count = channel.count.wrapping_add(1)).is_some()
@@ -88,13 +92,14 @@ impl Channels {
         self.0.get(&(context, tag)).copied()
     }
 
-    /// Stores the name and the count that a peer's announcement has.
+    /// Stores a channel from a peer, with the name and count that the peer's announcement has.
     pub(crate) fn set(&mut self, context: u64, tag: i32, channel: Channel) {
         self.make_room((context, tag));
         self.0.insert((context, tag), channel);
     }
 
-    /// Counts the next message of a channel, and makes the channel if it is new.
+    /// Counts one more message with this context and tag, and returns its channel with the new count. `name`
+    /// gives a new channel its number.
     pub(crate) fn next(&mut self, context: u64, tag: i32, name: impl FnOnce() -> u32) -> Channel {
         self.make_room((context, tag));
         let channel = self.0.entry((context, tag)).or_insert_with(|| Channel { name: name(), count: 0 });

@@ -20,38 +20,44 @@ use tuning::{
     ValueSource, class_of, read_row,
 };
 
-/// The choices of one process.
+/// Chooses how this process fetches each long message, and times messages where no table says which way is
+/// faster.
 pub(crate) struct Chooser {
     tuning: Tuning,
-    /// The segment whose header has what was measured.
+    /// The job's segment on this host, whose header has what the ranks have measured; None if the process has
+    /// no segment.
     segment: Option<Segment>,
     rank: u32,
     /// Whether ranks have cores of their own and, as far as is known, may read each other's memory.
     may_choose: bool,
-    /// Whether messages must show which way is faster: there is no table.
+    /// Whether messages are timed to find the faster way, because there is no table.
     pub(crate) is_learning: bool,
     /// The cpus that share the L2 and the L3 cache with this rank's cpu.
     near: OnceCell<[Vec<usize>; 2]>,
-    /// The messages that are being fetched now, and the messages fetched in this busy period.
+    /// The number of messages that this process is fetching now; at 0 the busy period ends.
     under_way: u32,
+    /// The number of messages whose fetch has started in this busy period.
     fetched: u32,
-    /// Whether the last busy period had several messages.
+    /// Whether several messages were fetched in the last busy period.
     was_many: bool,
     period: Option<BusyPeriod>,
-    /// The trials by distance, load and class of lengths; empty if nothing is measured.
+    /// One trial for each distance, load and class of lengths (`judge` finds it); empty unless `is_learning`.
     judges: Vec<MethodTrial>,
 }
 
-/// A busy period that is being timed.
+/// A busy period that is being timed: from the first message that the process fetches until it fetches none.
 struct BusyPeriod {
     at: (Distance, Load, usize),
     way: Method,
     started: u64,
     bytes: u64,
-    /// The messages that have ended, and when message number `tuning::SETTLING` of them had.
+    /// The number of its messages that were fetched completely.
     ended: u64,
+    /// The time in ns at which message number `tuning::SETTLING` was fetched; until then, the time of the
+    /// start.
     settled: u64,
-    /// Whether its messages differ in distance or length, or some of them cannot be read.
+    /// Whether the period is of no use for a trial: its messages differ in distance or class of lengths, or
+    /// some cannot be read.
     mixed: bool,
 }
 
@@ -76,7 +82,7 @@ impl Chooser {
         }
     }
 
-    /// The distance of a peer's core from this rank's.
+    /// Returns how far the core of `peer` is from this rank's, by the caches that both share.
     #[cold]
     pub(crate) fn distance(&self, peer: u32) -> Distance {
         let Some(segment) = &self.segment else { return Distance::Far };
@@ -102,9 +108,9 @@ impl Chooser {
         self.segment.as_ref().filter(|_| self.is_learning).map(|segment| Probes(&segment.job().probes))
     }
 
-    /// Starts to fetch a message of `bytes` bytes from a peer at this distance. `sends`: this rank also sends
-    /// now. `readable`: the sender's memory may be read. Returns the way; the caller calls `end_fetch`
-    /// afterwards.
+    /// Chooses the way to fetch a message of `bytes` bytes from a peer at this distance, and counts the fetch
+    /// as started; the caller calls `end_fetch` when it has ended. `sends`: whether this rank also sends now.
+    /// `readable`: whether the sender's memory may be read.
     pub(crate) fn start_fetch(
         &mut self,
         distance: Distance,
@@ -152,7 +158,7 @@ impl Chooser {
         if sizes.has(bytes) { Method::Read } else { Method::Cells }
     }
 
-    /// Counts a message as fetched.
+    /// Counts a message that `start_fetch` has counted as fetched. Ends the busy period if it was the last.
     #[inline]
     pub(crate) fn end_fetch(&mut self) {
         if let Some(period) = &mut self.period {
@@ -194,7 +200,8 @@ impl Chooser {
         }
     }
 
-    /// Notes that a peer's memory cannot be read.
+    /// Notes that a read of a peer's memory has failed in the current busy period: reading is out for such
+    /// messages.
     pub(crate) fn note_refusal(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;
@@ -204,21 +211,22 @@ impl Chooser {
         }
     }
 
-    /// The way that the next eager message in pieces tries, or None if such messages are already decided.
+    /// Returns the way by which an eager message in pieces is to be timed; None if its distance and length
+    /// are already decided.
     pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Method> {
         let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
         probes.choice(at).is_none().then(|| probes.next(at))
     }
 
-    /// Notes how long such a message took.
+    /// Notes that an eager message of `bytes` bytes has taken from `started` until now by `way`.
     pub(crate) fn record_eager(&self, distance: Distance, bytes: u64, way: Method, started: u64) {
         if let Some(probes) = self.probes() {
             probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(started, bytes));
         }
     }
 
-    /// Whether a table shortens the longest eager message to this peer, and the peer can probably read an
-    /// offered message.
+    /// Whether some table value lowers the longest eager message below `most`, and this peer can probably
+    /// read messages that are offered instead.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
@@ -228,7 +236,8 @@ impl Chooser {
                 .is_some_and(|segment| segment.local(peer).is_some_and(|peer| cma::reaches(segment, peer)))
     }
 
-    /// The longest eager message at this distance, and whether that may change.
+    /// Returns the length of the longest eager message at this distance, at most `most`, and whether
+    /// measurements may still change it.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
         let is_set = |row| self.tuning.source(row) == ValueSource::Setting;
@@ -246,7 +255,7 @@ impl Chooser {
     }
 }
 
-/// Picoseconds per byte since `started`.
+/// Returns how many picoseconds each of `bytes` bytes has taken since `started`.
 fn picoseconds(started: u64, bytes: u64) -> u64 {
     sys::clock::now().saturating_sub(started).saturating_mul(1000) / bytes.max(1)
 }

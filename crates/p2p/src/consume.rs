@@ -32,18 +32,19 @@ pub(crate) trait AwaitingReceives {
     /// Whether a message that no receive takes goes to the unexpected queue. Otherwise it stays in the ring.
     const KEEPS_UNEXPECTED: bool;
 
-    /// Copies a whole message into its receive; returns `Taken::No` if no receive takes the message. The
-    /// caller makes sure that at least one receive waits.
+    /// Copies a whole message into the buffer of the receive that it matches, and ends the receive. Returns
+    /// `Taken::No` if it matches none. The caller makes sure that at least one receive waits.
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Taken;
 
-    /// Assigns a receive to a message whose bytes come later, and returns the receive's ticket.
+    /// Returns the ticket of the receive that takes a message whose bytes come later; None if the message
+    /// matches none.
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
 
-    /// Whether all receives have their messages.
+    /// Whether every one of these receives has its message, so that no further packet is wanted.
     fn is_done(&self) -> bool;
 }
 
-/// The receives in the posted queue.
+/// As `AwaitingReceives`: the receives in the posted queue, which `P2p::poll` serves.
 pub(crate) struct PostedQueue;
 
 impl AwaitingReceives for PostedQueue {
@@ -65,14 +66,14 @@ impl AwaitingReceives for PostedQueue {
     }
 }
 
-/// Whether a message of the right peer matches a receive's context and tag.
+/// Whether the envelope has this context and this tag (None: any tag). The caller has compared the source.
 #[inline(always)]
 pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool {
     envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
 }
 
-/// The whole messages that receives have taken in one round: they are counted, and their credit is given
-/// back, together.
+/// Counts the whole messages that receives have taken from one peer in one round of packets, so that the
+/// counters and the credit are updated once.
 #[derive(Default)]
 pub(crate) struct Tally {
     messages: u64,
@@ -80,7 +81,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Counts the messages, and gives their credit back.
+    /// Adds the messages to the counters, and gives their credit back to the peer of `route`.
     #[inline(always)]
     pub(crate) fn count_and_return_credit(self, matcher: &Matcher, route: &mut Route) {
         if self.messages > 0 {
@@ -91,13 +92,14 @@ impl Tally {
     }
 }
 
-/// Takes only whole messages, for receives that are not posted.
+/// Takes a peer's whole messages for receives that are not posted, and stops at any other packet.
 struct WholeMessages<'a, A> {
     matcher: &'a mut Matcher,
     awaiting: &'a mut A,
     peer: u32,
     tally: Tally,
-    /// The kind of the packet that was not taken and stays in the ring.
+    /// The kind of the packet at which it stopped, and which stays in the ring; None if every packet was
+    /// taken.
     stays: Option<u8>,
 }
 
@@ -117,13 +119,14 @@ impl<A: AwaitingReceives> PacketSink for WholeMessages<'_, A> {
     }
 }
 
-/// Takes packets of every kind, for receives that are not posted.
+/// Takes a peer's packets for receives that are not posted: whole messages, messages in pieces, and their
+/// pieces.
 struct AnyPackets<'a, A> {
     matcher: &'a mut Matcher,
     lane: &'a mut Lane,
     awaiting: &'a mut A,
     tally: Tally,
-    /// The kind of the last packet, if it was taken.
+    /// The kind of the last packet; None if it was not taken.
     taken: Option<u8>,
 }
 
@@ -198,7 +201,7 @@ impl Connection {
         comes
     }
 
-    /// Gives credit back for messages in pieces.
+    /// Gives the peer back the credit for its messages in pieces that receives have taken (`Lane::returned`).
     #[inline]
     pub(crate) fn give_credit_back(&mut self) {
         if self.lane.returned > 0 {
@@ -224,7 +227,8 @@ impl Matcher {
         }
     }
 
-    /// Takes a whole message.
+    /// Takes a whole message: into its receive, or into the unexpected queue where `awaiting` keeps such
+    /// messages.
     #[inline(always)]
     fn consume_message<A: AwaitingReceives>(
         &mut self,
@@ -293,14 +297,15 @@ impl Matcher {
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Taken::Last } else { Taken::More })
     }
 
-    /// Ends a receive with a whole message.
+    /// Copies a whole message into the buffer of the receive `ours`, and ends the receive.
     #[inline]
     pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
         let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
         self.land_with(ours, envelope, message.bytes(), copy);
     }
 
-    /// Does the same as `land`; `copy` writes the number of bytes that it is given to the buffer.
+    /// Ends the receive `ours` with a whole message of `bytes` bytes. `copy` gets the receive's buffer, and
+    /// how many bytes of the message to copy there.
     #[inline(always)]
     pub(crate) fn land_with(
         &mut self,

@@ -7,13 +7,13 @@ use transport::owned::Memory;
 
 /// The bytes of an operation.
 pub(crate) enum MessageData {
-    /// Empty: the operation has given its buffer up.
+    /// The operation has ended and has given its buffer up.
     None,
     /// The user's buffer.
     User(Buffer),
-    /// A copy in the buffer that the user attached.
+    /// A copy of a buffered send's message, in the buffer that the program attached.
     Attached(Span, BufferedCopy),
-    /// A copy of our own.
+    /// A copy of a buffered send's message, in memory that this library allocated (MPI_BUFFER_AUTOMATIC).
     Owned(Memory, BufferedCopy),
 }
 

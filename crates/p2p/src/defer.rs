@@ -19,7 +19,8 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::Taken;
 
-/// The waiting receives from `at` to `end`. A peer's next messages are for the first of them, in order.
+/// The deferred receives with the numbers `at` to `end`, which wait. They get a peer's next messages in this
+/// order.
 struct FirstDeferred<'a> {
     entries: &'a mut [DeferredReceive; DEFERRED_MAX],
     at: u64,
@@ -63,8 +64,8 @@ impl AwaitingReceives for FirstDeferred<'_> {
 }
 
 impl P2p {
-    /// Notes a receive, if it need not be posted now. Returns its number, from which `Ticket::deferred` makes
-    /// the ticket, or None if the receive must be posted.
+    /// Enters a receive into the table of deferred receives, if it need not be posted now. Returns its
+    /// number, from which `Ticket::deferred` makes the ticket; None if the receive must be posted.
     #[inline(always)]
     pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
         let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
@@ -74,8 +75,8 @@ impl P2p {
             .then(|| self.deferred.push(context, source, tag, span))
     }
 
-    /// Posts all waiting receives, in order. Everything that posts a receive or polls packets calls this
-    /// first.
+    /// Posts all deferred receives that wait, in order. Everything that posts a receive or polls packets
+    /// calls this first.
     #[inline(always)]
     pub(crate) fn post_deferred(&mut self) {
         if self.deferred.is_waiting() {
@@ -93,8 +94,8 @@ impl P2p {
         self.deferred.waiting = self.deferred.next;
     }
 
-    /// Returns tag and bytes of a receive whose whole message has come and fits, and frees the ticket.
-    /// Returns None in every other case: `take` then decides.
+    /// Returns the tag and length of the message of a deferred receive whose whole message has come and fits,
+    /// and frees the ticket. Returns None in every other case: `take` then decides.
     #[inline(always)]
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
@@ -107,8 +108,8 @@ impl P2p {
         Some((arrived.tag(), arrived.bytes() as u64))
     }
 
-    /// Returns how a receive ended, once it has, and frees the ticket. Takes packets first if the receive
-    /// waits.
+    /// Returns how a deferred receive has ended, and frees its ticket; None if it has not ended. First takes
+    /// packets for it if it still waits.
     #[inline(always)] // So that the outcome is not copied.
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;

@@ -19,9 +19,9 @@ use tuning::Distance;
 
 /// The packets that wait for a peer, and what is known of this peer.
 pub(crate) struct Lane {
-    /// The peer.
+    /// The peer's number in the job.
     pub(crate) number: u32,
-    /// The protocol for each length.
+    /// The longest message of each protocol to this peer.
     limits: Limits,
     /// Whether `limits` may still shrink, as messages are measured.
     is_learning: bool,
@@ -29,12 +29,14 @@ pub(crate) struct Lane {
     eager_most: usize,
     /// The longest message in one packet that `limits` may ever allow.
     packet_most: usize,
-    /// The longest eager message in the mode `Overlapped`.
+    /// The longest message that leaves eagerly in the mode `Overlapped`; 0 where the kernel does not carry
+    /// the packets.
     overlapped_most: usize,
     credit_bytes: u64,
-    /// The cost of all eager messages so far.
+    /// The cost of all eager messages to the peer so far, as `cost` counts it; wraps.
     charged: u64,
-    /// The peer's consumed word when it was last read: a send does not read it while the credit lasts.
+    /// The cost of those eager messages that the peer has taken, as of the last look at its consumed word. A
+    /// send does not look while the credit lasts.
     consumed: u64,
     /// Which of the processes that have had this peer's number the peer is.
     pub(crate) generation: u32,
@@ -44,21 +46,23 @@ pub(crate) struct Lane {
     /// The number of packets in `queue`, plus 1 if messages to this peer may be numbered. At 0 an eager
     /// message leaves at once.
     obstacles: usize,
-    /// The channels to the peer and from it, once there are any.
+    /// The channels of messages to the peer; None until an executor is to move one.
     pub(crate) outgoing: Option<Box<Channels>>,
+    /// The channels of messages from the peer; None until the peer has announced one.
     pub(crate) arriving: Option<Box<Channels>>,
     /// The tickets of sends whose bytes the peer asked for. When the queue is empty, each sends one packet in
     /// turn.
     pub(crate) streams: VecDeque<u64>,
-    /// Whether the peer is in `P2p::blocked`.
+    /// Whether the peer is in the list `P2p::blocked` of peers for which packets wait.
     pub(crate) blocked: bool,
-    /// The credit to give back for this peer's messages in pieces.
+    /// The cost of the peer's messages in pieces that receives have taken, and that must still be given back
+    /// as credit.
     pub(crate) returned: u64,
-    /// Whether a read of the peer's memory has failed. Then none is tried again.
+    /// Whether a read of the peer's memory has failed, by the kernel or the network. Then no other is tried.
     pub(crate) unreadable: bool,
-    /// The message in pieces that the peer has begun to send.
+    /// The message in pieces that the peer has begun and not finished; None if there is none.
     pub(crate) incoming: Option<IncomingPieces>,
-    /// The distance of the peer's core, once it was measured.
+    /// How far the peer's core is from this rank's; None until it is first needed.
     distance: Option<Distance>,
 }
 
@@ -67,34 +71,35 @@ pub(crate) struct Lane {
 pub(crate) enum OutgoingPacket {
     /// The first packet of a send: the message, its beginning, its offer or its announcement.
     Message { ours: u64 },
-    /// An ASK for bytes `[next, end)` of the peer's send.
+    /// An ASK for bytes `[next, end)` of the message of the peer's send `theirs`, for our receive `ours`.
     Ask { theirs: u64, ours: u64, attempt: i32, next: u64, end: u64 },
-    /// A TAKEN for the peer's send.
+    /// A TAKEN: our receive needs no more of the peer's send `theirs`.
     Taken { theirs: u64 },
-    /// A RECALL of our offer.
+    /// A RECALL: the offer of our send `ours` is to be dropped, because the send is cancelled.
     Recall { ours: u64 },
-    /// A RETURNED for the peer's offer.
+    /// A RETURNED: we have dropped the offer of the peer's send `theirs`, as its RECALL asked.
     Returned { theirs: u64 },
 }
 
-/// The cost of a message without bytes: its record in the unexpected queue, with the room by which the
-/// queue's tables grow (tests/programs/net_flood.c measures it).
+/// The cost of a message beside its bytes: what its record in the unexpected queue takes, with the room by
+/// which the queue's tables grow (tests/programs/net_flood.c measures it).
 const MESSAGE_COST: u64 = 256;
 
-/// The cost of an eager message, in bytes of the credit.
+/// Returns how many bytes of the credit an eager message of `bytes` bytes uses up.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
     cost_of(1, bytes as u64)
 }
 
-/// The cost of several messages with `bytes` bytes in all.
+/// Returns how many bytes of the credit `messages` eager messages use up that have `bytes` bytes in all.
 #[inline]
 pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
     bytes + messages * MESSAGE_COST
 }
 
 impl Lane {
-    /// `overlapped_most`: the longest message in the mode `Overlapped` that leaves eagerly.
+    /// Makes the lane to the peer with this number. `packet_most`: the most bytes that one packet carries to
+    /// it. `overlapped_most`: the longest message in the mode `Overlapped` that leaves eagerly.
     pub(crate) fn new(number: u32, config: &Config, packet_most: usize, overlapped_most: usize) -> Lane {
         Lane {
             number,
@@ -120,7 +125,8 @@ impl Lane {
         }
     }
 
-    /// Sets the limits by the tuning table, if there is one.
+    /// Sets `limits` by the tuning table, if there is one; otherwise `is_learning` says that messages are
+    /// measured.
     pub(crate) fn limit_by_table(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {
@@ -137,7 +143,7 @@ impl Lane {
         self.limits.of(bytes)
     }
 
-    /// Decides the protocol of a message in this mode.
+    /// Decides the protocol of a message of `bytes` bytes in this mode. Called once per message.
     pub(crate) fn protocol_in(&mut self, mode: Mode, bytes: usize, chooser: &Chooser) -> Protocol {
         match (mode, self.protocol(bytes, chooser)) {
             (Mode::Synchronous, _) => Protocol::Offer,
@@ -152,12 +158,12 @@ impl Lane {
         *self.distance.get_or_insert_with(|| chooser.distance(self.number))
     }
 
-    /// Whether messages of this peer are still measured.
+    /// Whether messages between this process and the peer are still timed, which may change `limits`.
     pub(crate) fn is_learning(&self) -> bool {
         self.is_learning
     }
 
-    /// Sets the limits by what was measured.
+    /// Sets `limits` by the table or by what the job has measured for the peer's distance, and `is_learning`.
     #[cold]
     fn update_limits(&mut self, chooser: &Chooser) {
         let distance = self.distance(chooser);
@@ -166,8 +172,8 @@ impl Lane {
         self.is_learning = is_learning;
     }
 
-    /// Starts anew with the peer's consumed word as it is: earlier processes with either number may have
-    /// changed it.
+    /// Forgets what concerns an earlier process with this peer's number. Credit is counted from the peer's
+    /// consumed word `consumed` on, which earlier processes with either number may have changed.
     pub(crate) fn start_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
@@ -187,7 +193,8 @@ impl Lane {
         self.queue.is_empty() && !self.outgoing.as_deref().is_some_and(is_numbered)
     }
 
-    /// The channels to the peer. From now on a message to this peer looks for its channel before it leaves.
+    /// Returns the channels of messages to the peer, and makes them at the first call. From then on every
+    /// message to the peer looks for its channel before it leaves.
     pub(crate) fn outgoing_channels(&mut self) -> &mut Channels {
         if self.outgoing.is_none() {
             self.obstacles += 1;
@@ -214,7 +221,7 @@ impl Lane {
         self.streams.push_back(ours);
     }
 
-    /// Removes a send whose first packet has not left.
+    /// Removes the first packet of the send `ours` from the queue.
     pub(crate) fn drop_message(&mut self, ours: u64) {
         let before = self.queue.len();
         self.queue
@@ -222,12 +229,12 @@ impl Lane {
         self.obstacles -= before - self.queue.len();
     }
 
-    /// Removes a send that streams: the peer needs no more of it.
+    /// Removes the send `ours` from the sends that stream: the peer needs no more of its bytes.
     pub(crate) fn drop_stream(&mut self, ours: u64) {
         self.streams.retain(|&other| other != ours);
     }
 
-    /// Whether the credit lasts for one more eager message.
+    /// Whether the peer's credit lasts for one more eager message of `bytes` bytes.
     #[inline]
     pub(crate) fn has_credit(&mut self, bytes: usize, route: &Route) -> bool {
         let wanted = cost(bytes);
