@@ -17,13 +17,13 @@ impl P2p {
         Ok(())
     }
 
-    /// Whether this owner has a buffer attached.
+    /// Whether the process, session or comm `owner` has a buffer attached.
     pub fn has_buffer(&self, owner: BufferOwner) -> bool {
         self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
-    /// Detaches the owner's buffer. Returns None while messages are still in it: poll, and call again.
-    /// Errors: no buffer is attached.
+    /// Detaches and returns the owner's buffer. Returns None while messages are still in it: the caller
+    /// polls, and calls again. Errors: no buffer is attached.
     pub fn detach_buffer(&mut self, owner: BufferOwner) -> Result<Option<AttachedBuffer>> {
         let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
@@ -33,7 +33,8 @@ impl P2p {
         }
     }
 
-    /// The number of messages copied to any buffer so far. A flush that starts now waits for these.
+    /// Returns the number of messages copied to any attached buffer so far. A flush that starts now waits for
+    /// these.
     pub fn buffered(&self) -> u64 {
         self.matcher.buffered.copied
     }

@@ -51,7 +51,8 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Takes a RECALL: returns the peer's offer, unless the offer has matched.
+    /// Takes a RECALL of the peer's send `theirs`: drops its offer and answers RETURNED, unless the offer has
+    /// matched.
     pub(crate) fn consume_recall(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;
         let is_it = |message: &UnexpectedMessage| match message {
@@ -64,7 +65,7 @@ impl Matcher {
         }
     }
 
-    /// Takes a RETURNED: our send ends as cancelled, and its message was not received.
+    /// Takes a RETURNED for our send `ours`: the peer has dropped its offer, so the send ends as cancelled.
     pub(crate) fn consume_returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         if self.is_announced(ours, lane.number) {
             self.abandon(ours);
@@ -79,7 +80,7 @@ impl Matcher {
         Ok(())
     }
 
-    /// Cancels a send of this process to itself, if no receive has taken the message.
+    /// Cancels this process's send `ours` to itself, if no receive has taken its message.
     fn cancel_loopback(&mut self, ours: u64) {
         let is_it = |message: &UnexpectedMessage| match message {
             UnexpectedMessage::Loopback { ours: other } => *other == ours,

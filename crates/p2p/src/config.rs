@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The settings of this crate.
+//! The settings of this crate, as the modules here read them.
 
 use tuning::{EAGER_BYTES_MAX, Tuning, ValueSource};
 
@@ -12,7 +12,7 @@ pub enum LargeProtocol {
     Auto,
     /// The receiver reads the sender's memory where it can.
     Cma,
-    /// The sender streams packets.
+    /// The receiver asks for the bytes, and the sender streams them as packets through cells.
     Cells,
 }
 
@@ -26,11 +26,11 @@ pub struct Config {
     pub overlapped_bytes_max: usize,
     /// The most that a peer may hold of our unmatched eager messages. `lane::cost` is the cost of a message.
     pub credit_bytes: usize,
-    /// How long messages travel.
+    /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,
-    /// Bytes read from a peer's memory in one poll.
+    /// The most bytes of one message that a poll reads from a peer's memory.
     pub read_piece_bytes: usize,
-    /// Bytes that the network reads from a peer's memory at a time (`pull.rs`).
+    /// The length of one read when the network reads a message from a peer's memory in pieces (`pull.rs`).
     pub pull_piece_bytes: usize,
     /// The shortest message whose memory a sender exposes to a pull (`pull.rs`).
     pub pull_bytes_min: usize,
@@ -39,12 +39,13 @@ pub struct Config {
     pub patience_polls: u32,
     /// With `LargeProtocol::Auto`: which messages are read, as far as it was measured.
     pub tuning: Tuning,
-    /// What a buffered send occupies of its buffer beside its bytes: MPI_BSEND_OVERHEAD of the ABI.
+    /// How many bytes of the attached buffer a buffered send occupies beside its message's bytes:
+    /// MPI_BSEND_OVERHEAD.
     pub bsend_overhead_bytes: usize,
 }
 
 impl Config {
-    /// The configuration from the user's settings and from what was measured.
+    /// Makes the configuration from the user's settings and from the tuning table.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             eager_bytes_max: tuning.get(EAGER_BYTES_MAX).min(EAGER_MOST) as usize,
@@ -84,5 +85,5 @@ impl Default for Config {
 /// The longest message that a peer may send in pieces: the greatest value of the setting.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;
 
-/// Bytes of one message that are read in a poll, before another message gets its turn.
+/// The most bytes of one message that are read from a peer's memory before another message gets its turn.
 pub(crate) const READ_PIECE_BYTES: usize = 1 << 20;

@@ -44,7 +44,7 @@ pub(crate) trait AwaitingReceives {
     fn is_done(&self) -> bool;
 }
 
-/// As `AwaitingReceives`: the receives in the posted queue, which `P2p::poll` serves.
+/// Stands for all receives in the posted queue, for which `P2p::poll` takes packets.
 pub(crate) struct PostedQueue;
 
 impl AwaitingReceives for PostedQueue {

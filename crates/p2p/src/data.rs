@@ -48,8 +48,8 @@ impl MessageData {
         }
     }
 
-    /// The bytes as one span that may be given to the network, or None if they have gaps or are in our own
-    /// copy.
+    /// Returns the bytes as one span that the network may read or write; None if they have gaps, or are a
+    /// copy of our own.
     pub(crate) fn stretch(&self) -> Option<Span> {
         match self {
             MessageData::User(buffer) => buffer.contiguous(),
@@ -58,7 +58,7 @@ impl MessageData {
         }
     }
 
-    /// The address of the bytes if a peer could read them as one span, otherwise 0.
+    /// Returns the address from which a peer could read the bytes as one span, or 0 if they have gaps.
     pub(crate) fn address(&mut self) -> u64 {
         let address = match self {
             MessageData::None => 0,
@@ -73,15 +73,16 @@ impl MessageData {
 /// The object to which a buffer is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferOwner {
-    /// The process.
+    /// The buffer is the process's (MPI_Buffer_attach).
     Process,
-    /// A session, by a number that the caller chose.
+    /// The buffer belongs to the session with this number, which the caller of this crate chose.
     Session(u64),
-    /// A comm, by its context.
+    /// The buffer belongs to the comm with this context.
     Comm(u64),
 }
 
-/// Names the copy of a message that has not left: its buffer's owner and its number.
+/// Names the copy of a buffered send's message: the owner of the buffer that it is in, and its number
+/// (`BufferPart`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BufferedCopy {
     pub(crate) owner: BufferOwner,

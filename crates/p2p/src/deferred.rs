@@ -14,13 +14,14 @@ use sys::Span;
 
 /// The capacity of the table. A receive keeps its entry until its ticket is freed, even after it was posted.
 pub const DEFERRED_MAX: usize = 128;
-/// The lower half of a deferred receive's ticket. `Ticket::DONE` has the same lower half, but an upper half
-/// that no number modulo `NUMBERS` has.
+/// The lower half of every deferred receive's ticket, which marks it as such. `Ticket::DONE` has the same
+/// lower half, but an upper half that no number modulo `NUMBERS` has.
 const MARK: u64 = u32::MAX as u64;
 /// The upper half of a ticket is the receive's number modulo this.
 pub const NUMBERS: u64 = 1 << 21;
 
-/// The receives, by their number modulo `DEFERRED_MAX`.
+/// The table of deferred receives, numbered in the order of their start. Receive number `n` has the entry `n
+/// % DEFERRED_MAX`.
 pub(crate) struct DeferredReceives {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
     /// Receives before `first` are forgotten. `waiting` is the first that waits; `next` is the next new
@@ -44,7 +45,7 @@ pub(crate) struct DeferredReceive {
 pub(crate) enum UnpostedState {
     /// The receive waits for its message.
     Waiting,
-    /// The whole message is in the buffer.
+    /// The whole message has come and is in the buffer; the receive has ended.
     Arrived(Arrived),
     /// The receive has a request, with this ticket.
     Started(u64),
@@ -96,20 +97,23 @@ impl DeferredReceives {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
-    /// The number that a ticket names, or None if the ticket is not a deferred receive's, or too old.
+    /// Returns the number of the receive that a ticket names; None if it is not a deferred receive's, or was
+    /// freed long ago.
     #[inline(always)]
     pub(crate) fn number(&self, ticket: Ticket) -> Option<u64> {
         let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
         (ticket.is_deferred() && number < self.next).then_some(number)
     }
 
-    /// The ticket of the receive's request, or None if it has none.
+    /// Returns the ticket of the request of a deferred receive that was posted since; None if it has no
+    /// request.
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
         if let UnpostedState::Started(posted) = entry.state { Some(posted) } else { None }
     }
 
-    /// The outcome, if the whole message came while the receive was deferred.
+    /// Returns how a deferred receive has ended, if its whole message came while it was deferred; otherwise
+    /// None.
     pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
         self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
@@ -120,7 +124,7 @@ impl DeferredReceives {
         self.entry(number).state = UnpostedState::Forgotten;
     }
 
-    /// The waiting receives, with the lengths of their buffers.
+    /// Lists the receives that wait here: ticket, which messages it takes, and length of its buffer.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
             let DeferredReceive { context, source, tag, span, .. } =
@@ -140,8 +144,8 @@ impl DeferredReceive {
 }
 
 impl Ticket {
-    /// The ticket of the receive with this number, modulo `NUMBERS`. Tickets in use differ even modulo
-    /// `DEFERRED_MAX`.
+    /// Makes the ticket of deferred receive number `number`; it holds the number modulo `NUMBERS`. Tickets in
+    /// use differ even modulo `DEFERRED_MAX`.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
         Ticket((number % NUMBERS) << 32 | MARK)

@@ -7,16 +7,16 @@ use crate::request::{Request, RequestStage, SendProgress};
 use crate::state::P2p;
 use matching::Pattern;
 
-/// One operation, or a message without a receive.
+/// What people are told about one operation under way, or about one message that no receive has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationReport {
     /// How far the operation is.
     pub what: OperationState,
-    /// The context of its comm.
+    /// The context of the operation's comm; None for a receive that has matched, which no longer knows it.
     pub context: Option<u64>,
-    /// The other process; None for MPI_ANY_SOURCE.
+    /// The process from which the operation receives or to which it sends; None for MPI_ANY_SOURCE.
     pub peer: Option<u32>,
-    /// The tag; None for MPI_ANY_TAG.
+    /// The tag of the message or receive; None for MPI_ANY_TAG.
     pub tag: Option<i32>,
     /// The length of the message, or of the receive buffer.
     pub bytes: u64,
@@ -80,8 +80,8 @@ impl P2p {
         })
     }
 
-    /// The receives that no message has matched, in the order in which they were posted, with the lengths of
-    /// their buffers.
+    /// Lists the receives that no message has matched, in the order in which they were posted: ticket, which
+    /// messages it takes, and length of its buffer.
     pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         let capacity =
             |ticket: u64| self.matcher.requests.get(ticket).map_or(0, |request| request.data.bytes());
@@ -92,7 +92,7 @@ impl P2p {
     }
 }
 
-/// Describes an operation that is not in a queue of the matcher.
+/// Describes an operation that has matched, or a send; None if it has ended or is in the posted queue.
 fn under_way(request: &Request) -> Option<OperationReport> {
     match &request.stage {
         RequestStage::Done | RequestStage::Posted(_) | RequestStage::Expecting(_) => None,

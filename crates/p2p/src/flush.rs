@@ -15,14 +15,16 @@ use transport::route::{Route, Sent};
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
 impl Connection {
-    /// Sends the packets that wait, as far as there is room. Returns whether any packet left.
+    /// Sends the packets that wait for this peer, as far as its ring has room. Returns whether any packet
+    /// left.
     pub(crate) fn flush(&mut self, matcher: &mut Matcher) -> bool {
         self.lane.send_waiting(&mut self.route, matcher) > 0
     }
 }
 
 impl Lane {
-    /// Sends the queue's packets, then packets of streams in turn. Returns how many have left.
+    /// Sends the packets in `queue`, then one packet of each send in `streams` in turn. Returns how many
+    /// packets have left.
     fn send_waiting(&mut self, route: &mut Route, matcher: &mut Matcher) -> usize {
         let mut sent = 0;
         while let Some(&packet) = self.queue.front() {
@@ -52,7 +54,7 @@ impl Lane {
         sent
     }
 
-    /// Sends the first packet of a send: by its protocol while the credit lasts, otherwise an offer.
+    /// Sends the first packet of the send `ours`: by its protocol while the credit lasts, otherwise an offer.
     fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
@@ -124,7 +126,8 @@ impl Lane {
         answer
     }
 
-    /// Sends the next bytes of the stream whose turn it is. Returns false if there is no stream, or no room.
+    /// Sends a packet with the next bytes of the send in `streams` whose turn it is. Returns false if none
+    /// streams, or if the ring has no room.
     fn send_chunk(&mut self, route: &mut Route, matcher: &mut Matcher) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
         let request = matcher.requests.get_mut(ours).expect("a send that streams is known");
@@ -150,7 +153,7 @@ impl Lane {
     }
 }
 
-/// Sends a packet that only names an operation.
+/// Sends a packet of this kind without payload, whose header names the operation with this ticket.
 fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
     route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }

@@ -105,18 +105,18 @@ impl P2p {
         handoffs.push_back(Handoff::Receive { ticket, key, peer: source, context, buffer });
     }
 
-    /// Whether an executor has something to do.
+    /// Whether `next_handoff` has something for an executor to do.
     #[inline]
     pub fn has_handoffs(&self) -> bool {
         !self.matcher.handoffs.is_empty()
     }
 
-    /// Takes the next thing that an executor is to do.
+    /// Takes the oldest thing that an executor is to do for a message; None if there is nothing.
     pub fn next_handoff(&mut self) -> Option<Handoff> {
         self.matcher.handoffs.pop_front()
     }
 
-    /// Whether an operation still waits for an executor with this key.
+    /// Whether the operation with this ticket still waits for the executor that moves the message `key`.
     pub fn awaits(&self, ticket: Ticket, key: HandoffKey) -> bool {
         match self.matcher.requests.get(ticket.0).map(|request| &request.stage) {
             Some(RequestStage::Expecting(expecting)) => expecting.key == key,
@@ -126,8 +126,9 @@ impl P2p {
         }
     }
 
-    /// The receives, this one included, whose messages executors wait for, and which would get other messages
-    /// if this receive were cancelled. The caller withdraws them before it cancels the receive.
+    /// Returns the receives, this one included, for whose messages executors wait, and which would get other
+    /// messages if the receive `ticket` were cancelled. The caller withdraws their executors
+    /// (`withdraw_executor`) before it cancels.
     pub fn receives_depending_on(&self, ticket: Ticket) -> Vec<Ticket> {
         let Some(Ticket(ours)) = self.request_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
@@ -143,8 +144,8 @@ impl P2p {
         itself.chain(waiting).filter(takes).map(|(_, other)| Ticket(*other)).collect()
     }
 
-    /// Notes that no executor waits for the message of a receive any more. Returns false if none did, or if
-    /// the executor's part has ended.
+    /// Notes that no executor waits any more for the message of the receive `ticket`. Returns false if none
+    /// did, or if the executor has already ended.
     pub fn withdraw_executor(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
             && let RequestStage::Expecting(expecting) = stage
@@ -156,8 +157,8 @@ impl P2p {
         false
     }
 
-    /// Notes that an executor has ended its part of an operation. `carried`: how it moved the bytes, if
-    /// someone will ask.
+    /// Called when the executor of an operation's message `key` has ended, with its error if it failed.
+    /// `carried`: how the bytes were moved, if messages are timed.
     pub fn offload_ended(
         &mut self,
         ticket: Ticket,
@@ -184,7 +185,8 @@ impl P2p {
         }
     }
 
-    /// Takes the description of how an executor moved a message, if `offload_ended` was given one.
+    /// Takes what `offload_ended` was told about how the message of this operation was moved; None if
+    /// nothing.
     pub fn carried(&mut self, ticket: Ticket) -> Option<Carried> {
         self.carried.remove(&ticket)
     }
@@ -209,7 +211,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives an announced message to its receive, and to an executor unless one already waits for this key.
+    /// Matches the receive `ours` with an announced message of `bytes` bytes. Asks for an executor to move
+    /// it, unless one already waits for this key.
     pub(crate) fn offload(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let taken = request.match_message(envelope, bytes) as u64;
@@ -229,8 +232,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a receive whose executor has ended. A truncation error is dropped: the announcement has given the
-    /// receive a better one.
+    /// Ends the receive `ours`, whose executor has ended with `error`. A truncation error of the executor is
+    /// dropped: the announcement has given the receive a better one.
     fn end_offloaded(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);
@@ -238,14 +241,15 @@ impl Matcher {
         self.complete(ours);
     }
 
-    /// Whether the send with this ticket has been announced to this peer.
+    /// Whether the send with the ticket `ours` goes to this peer, and its announcement has left.
     pub(crate) fn is_announced(&mut self, ours: u64, peer: u32) -> bool {
         let stage = self.requests.get(ours).map(|request| &request.stage);
         matches!(stage, Some(RequestStage::Send(send)) if send.peer == peer
             && matches!(send.progress, SendProgress::Offloaded { has_left: true, .. }))
     }
 
-    /// Notes that a send was cancelled in time; the send ends with its executor's part.
+    /// Notes that the announced send `ours` was cancelled in time. Its executor is told to stop, and the send
+    /// ends when that has.
     pub(crate) fn abandon(&mut self, ours: u64) {
         self.requests.get_mut(ours).expect("it was just found").outcome.cancelled = true;
         self.handoffs.push_back(Handoff::Abandon(Ticket(ours)));

@@ -14,7 +14,8 @@ use matching::Envelope;
 use telemetry::Counter;
 
 impl P2p {
-    /// Starts a send to this process itself.
+    /// Starts a send from this process to itself. It ends at once if its receive waits, or if the message is
+    /// short enough to be copied into the unexpected queue.
     #[cold]
     pub(crate) fn isend_loopback(
         &mut self,
@@ -53,7 +54,8 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Copies a waiting send of this process to itself into its receive, and ends both.
+    /// Copies the message of this process's send `send` to itself into the buffer of the receive `receive`,
+    /// and ends both.
     pub(crate) fn copy_loopback(&mut self, send: u64, receive: u64, envelope: Envelope) {
         let waiting = self.requests.get_mut(send).expect("a send to ourselves waits until it is received");
         let mut data = std::mem::replace(&mut waiting.data, MessageData::None);

@@ -16,7 +16,7 @@ pub(crate) enum UnexpectedMessage {
     Long { bytes: usize, memory: Memory },
     /// A message in pieces, some or all of which have come; the number names it in `Matcher::early`.
     Pieces(u64),
-    /// The bytes are still with the sender.
+    /// A message that was offered or announced: its bytes are still in the sender's memory.
     Offer(Offer),
     /// A message of this process to itself; the bytes are in the buffer of the send with this ticket.
     Loopback { ours: u64 },
@@ -40,18 +40,18 @@ impl UnexpectedMessage {
     }
 }
 
-/// The message that a peer has begun and whose pieces are still to come.
+/// A message that a peer has begun with a BEGIN, and whose last PIECE has not come.
 #[derive(Clone, Copy)]
 pub(crate) struct IncomingPieces {
     pub(crate) to: PieceDestination,
     pub(crate) left: u64,
-    /// The message's address in the sender's memory, or 0.
+    /// The message's address in the sender's memory; 0 if it cannot be read there.
     pub(crate) address: u64,
-    /// Set while the pieces are timed: the receiver has waited for each so far.
+    /// Set while this message is timed; None as soon as the receiver was not there to wait for a piece.
     pub(crate) timed: Option<PieceTiming>,
 }
 
-/// A message whose pieces, through cells, are timed.
+/// The facts from which a message that comes in pieces through cells is timed.
 #[derive(Clone, Copy)]
 pub(crate) struct PieceTiming {
     pub(crate) distance: Distance,
@@ -68,22 +68,24 @@ pub(crate) enum PieceDestination {
     Early(u64),
 }
 
-/// A message in pieces whose receive is not yet known.
+/// A message in pieces whose receive is not yet known: `filled` of its `bytes` bytes have come into `memory`.
 pub(crate) struct EarlyPieces {
     pub(crate) memory: Memory,
     pub(crate) bytes: usize,
     pub(crate) filled: usize,
 }
 
-/// What a peer offers. The fields are unchecked; they only name things to that same peer.
+/// What an OFFER or ANNOUNCE says about a message. The fields are unchecked: they only name things to the
+/// peer that sent them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,
-    /// The sender's ticket.
+    /// The ticket of the send at the sender, by which answers name it.
     pub(crate) theirs: u64,
-    /// The address of the bytes in the sender, or 0 if the receiver cannot read there.
+    /// The address of the bytes in the sender's memory, or 0 if the receiver cannot read there.
     pub(crate) address: u64,
-    /// The exposed memory that this process's network can read.
+    /// The sender's memory with the bytes, which it has exposed to the network; None if the message cannot be
+    /// pulled.
     pub(crate) far: Option<RemoteRange>,
     /// The key by which executors know the message, if they move it.
     pub(crate) key: Option<HandoffKey>,

@@ -18,7 +18,7 @@ pub enum Mode {
     Buffered { session: u64 },
 }
 
-/// Names an operation from its start until it is freed.
+/// Names an operation from its start until `P2p::take` or `P2p::free` frees the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket(pub(crate) u64);
 
@@ -43,7 +43,8 @@ pub struct Outcome {
     pub cancelled: bool,
 }
 
-/// How many bytes of a message a buffer of this capacity takes, and the outcome of the receive.
+/// Returns how many of a message's `bytes` bytes a buffer of this capacity takes, and the outcome of the
+/// receive.
 #[inline]
 pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, Outcome) {
     let taken = bytes.min(capacity as u64) as usize;
@@ -74,14 +75,15 @@ impl Arrived {
         self.0 as i32
     }
 
-    /// The outcome of its receive.
+    /// Makes the outcome of the receive, whose buffer has this capacity, from the peer `source`.
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
         received(source, self.tag(), self.bytes() as u64, capacity).1
     }
 }
 
-/// MPI 5.0, section 3.2.4: a message longer than the buffer is the receiver's error, not the sender's.
+/// Makes the error of a receive whose buffer is shorter than its message. The sender gets no error (MPI 5.0,
+/// section 3.2.4).
 #[cold]
 fn truncated(source: u32, tag: i32, bytes: u64, capacity: usize) -> Error {
     let sentence =

@@ -8,7 +8,7 @@
 use sys::Span;
 use transport::route::Header;
 
-/// A whole message.
+/// A whole eager message, in one packet.
 pub(crate) const EAGER: u8 = 1;
 /// An offer of a message whose bytes stay with the sender.
 pub(crate) const OFFER: u8 = 2;
@@ -24,7 +24,7 @@ pub(crate) const TAKEN: u8 = 5;
 pub(crate) const RECALL: u8 = 6;
 /// The receiver confirms a RECALL: the offer had not matched, and has been dropped.
 pub(crate) const RETURNED: u8 = 7;
-/// The beginning of a message in pieces.
+/// The start of an eager message that comes in pieces: its length, but no bytes.
 pub(crate) const BEGIN: u8 = 8;
 /// The next bytes of the last message that the peer began.
 pub(crate) const PIECE: u8 = 9;
@@ -82,7 +82,7 @@ pub(crate) fn write<const MANY: usize>(words: [u64; MANY], to: Span) {
     }
 }
 
-/// Returns the words of a payload, or None if its length is not exactly theirs.
+/// Reads a payload of `MANY` words. Returns None if the payload is longer or shorter.
 pub(crate) fn read<const MANY: usize>(from: Span) -> Option<[u64; MANY]> {
     if from.bytes() != MANY * 8 {
         return None;

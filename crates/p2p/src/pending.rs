@@ -7,48 +7,48 @@ use crate::request::{RequestStage, SendProgress};
 use crate::state::P2p;
 use matching::{Envelope, Pattern};
 
-/// One operation or message that has not ended.
+/// An operation that has not ended, or a message that no receive has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingOperation {
     /// A receive that no message has matched, in the order posted.
     Receive {
-        /// The messages that it takes.
+        /// Context, source and tag of the messages that the receive takes.
         pattern: Pattern,
-        /// The length of its buffer.
+        /// The length of the receive's buffer in bytes.
         capacity: usize,
     },
     /// A message that no receive has matched, in the order of arrival.
     Message {
-        /// The context of its comm.
+        /// The context of the comm in which the message was sent.
         context: u64,
-        /// Its sender, tag and length.
+        /// The message's sender, tag and length.
         probe: Probe,
     },
     /// A send that has not ended.
     Send {
-        /// The peer to which it goes.
+        /// The peer to which the message is sent.
         dest_peer: u32,
         /// Context and tag; the source is this process.
         envelope: Envelope,
-        /// Its length.
+        /// The message's length in bytes.
         bytes: usize,
-        /// Whether the receiver has matched it.
+        /// Whether a receive at the peer has matched the message.
         matched: bool,
     },
     /// A receive that has matched and whose bytes are on their way.
     Transfer {
-        /// The peer from which it comes.
+        /// The peer that sends the message.
         source_peer: u32,
-        /// Its tag.
+        /// The message's tag.
         tag: i32,
-        /// Bytes that are still missing.
+        /// The number of the message's bytes that have not come yet.
         left: u64,
     },
 }
 
 impl P2p {
-    /// Everything that has not ended: receives in their order, messages in their order, then the rest
-    /// unsorted.
+    /// Lists what has not ended: receives in the order posted, unexpected messages in the order of arrival,
+    /// then sends and matched receives in no order.
     pub fn pending(&self) -> Vec<PendingOperation> {
         let matcher = &self.matcher;
         let posted = self

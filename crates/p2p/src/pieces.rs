@@ -50,7 +50,8 @@ pub(crate) fn send_pieces(
 }
 
 impl Connection {
-    /// Sends a message in pieces, if all of it can leave at once.
+    /// Sends a message in pieces if credit, order and room allow all of it to leave at once. Returns whether
+    /// it has left.
     #[inline(never)] // Keeps the path of short messages short.
     pub(crate) fn send_pieces_now(&mut self, matcher: &Matcher, envelope: &Envelope, message: Span) -> bool {
         let Connection { route, lane } = self;
@@ -76,9 +77,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Measures the message that has just begun, if its receiver waits for it and such messages are not yet
-    /// decided: times its pieces, or times a read of it in the sender's memory. The pieces then overwrite
-    /// what was read, because the sender's buffer may hold another message by now.
+    /// Called for a message in pieces that has just begun. If its receive waits and such messages are not yet
+    /// decided, times either its pieces (then returns the start) or a read of it in the sender's memory. The
+    /// pieces then overwrite what was read, because the sender's buffer may hold another message by now.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<PieceTiming> {
         if !lane.is_learning() {
@@ -176,8 +177,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives a receive the pieces of an early message that have come, and those still to come. Returns the
-    /// message's length.
+    /// Gives the receive `ours` the bytes of early message `number` that have come, and lets the others go to
+    /// it. Returns the message's length.
     pub(crate) fn take_early(
         &mut self,
         lane: &mut Lane,
@@ -200,15 +201,15 @@ impl Matcher {
         bytes
     }
 
-    /// Notes that a receive takes the pieces of a message.
+    /// Notes that the receive `ours` takes the pieces of a message of `bytes` bytes, from the first on.
     fn gather(&mut self, ours: u64, envelope: Envelope, bytes: usize) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = request.match_message(envelope, bytes as u64) as u64;
         request.stage = RequestStage::Gathering { next: 0, end };
     }
 
-    /// Adds the next bytes to a receive that gathers pieces; bytes beyond its end are dropped. `copy` gets
-    /// their offset and length.
+    /// Adds the next `bytes` bytes of its message to the receive `ours`. `copy` gets the buffer, the offset
+    /// there, and how many of them to copy: those beyond the buffer's end are dropped.
     fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let RequestStage::Gathering { next, end, .. } = &mut request.stage else {
@@ -220,7 +221,8 @@ impl Matcher {
     }
 }
 
-/// The length and address in a BEGIN, or None if a peer may not send such a message.
+/// Reads the length and the address of the message from a BEGIN; None if no message of this length may come
+/// in pieces.
 fn length(begin: Span) -> Option<(usize, u64)> {
     let [bytes, address] = packet::read(begin)?;
     (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))

@@ -35,7 +35,8 @@ impl P2p {
         fault.map(|()| moved)
     }
 
-    /// Notes and connects the peers that have written to this process for the first time.
+    /// Adds the peers that have now written to this process for the first time to `writers`, and connects
+    /// them.
     #[inline]
     pub(crate) fn note_writers(&mut self) -> Result<()> {
         let before = self.writers.len();
@@ -43,9 +44,9 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// Connects the writers from index `first` on. A peer that cannot be connected is dropped from the list,
-    /// because its ring has another reader. A number that was already in the list belongs to a new process by
-    /// now.
+    /// Connects the peers in `writers` from index `first` on. A peer that cannot be connected is dropped from
+    /// the list, because its ring has another reader. A number that was already in the list belongs to a new
+    /// process by now.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());
@@ -109,7 +110,7 @@ impl P2p {
     }
 }
 
-/// Names the peer in an error.
+/// Puts the peer's number into an error that its packets have caused.
 #[cold]
 fn named(peer: u32, mut error: Error) -> Error {
     error.message = format!("peer {peer}: {}", error.message);

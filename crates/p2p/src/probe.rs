@@ -8,14 +8,14 @@ use crate::state::{Matcher, P2p};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 
-/// A message that has arrived.
+/// What a probe says about a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The peer that sent it.
     pub source_peer: u32,
-    /// Its tag.
+    /// The message's tag.
     pub tag: i32,
-    /// Its length.
+    /// The message's length in bytes.
     pub bytes: u64,
 }
 
@@ -24,7 +24,8 @@ pub struct Probe {
 pub struct MessageTicket(u64);
 
 impl P2p {
-    /// The message that a receive would take now.
+    /// Returns what is known of the message that a receive with these arguments would take now; None if there
+    /// is none.
     pub fn iprobe(&self, context: u64, source: Option<u32>, tag: Option<i32>) -> Option<Probe> {
         let pattern = Pattern { context, source, tag };
         self.matcher
@@ -33,8 +34,8 @@ impl P2p {
             .map(|(envelope, message)| self.matcher.describe(envelope, message))
     }
 
-    /// Takes the message that a receive would take out of the queue. Only `imrecv` with the returned ticket
-    /// receives this message.
+    /// Removes the message that a receive with these arguments would take from the unexpected queue
+    /// (MPI_Improbe). Only `imrecv` with the returned ticket receives it.
     pub fn improbe(
         &mut self,
         context: u64,

@@ -41,15 +41,15 @@ pub(crate) enum FetchMethod {
 /// One row of the table that `outboard plan --p2p` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolRow {
-    /// Its name.
+    /// The protocol's name.
     pub name: &'static str,
-    /// The shortest message that it carries.
+    /// The length of the shortest message that the protocol carries.
     pub bytes_min: u64,
-    /// The longest message that it carries.
+    /// The length of the longest message that the protocol carries.
     pub bytes_max: u64,
-    /// How the bytes move.
+    /// How the protocol moves a message's bytes, in words.
     pub moves: &'static str,
-    /// The requirements; without them another protocol is used.
+    /// What the protocol needs, in words; a message without it goes by another protocol.
     pub needs: &'static str,
 }
 
@@ -58,17 +58,17 @@ pub struct ProtocolRow {
 pub(crate) struct Limits {
     /// The longest eager message in one packet.
     pub(crate) packet_bytes_max: usize,
-    /// The longest eager message.
+    /// The longest message that is sent before its receive is known, in one packet or in pieces.
     pub(crate) eager_bytes_max: usize,
 }
 
 impl Limits {
-    /// The limits for a peer to which a packet carries at most `packet_bytes_max` bytes.
+    /// Makes the limits for a peer to which one packet carries at most `packet_bytes_max` bytes.
     pub(crate) fn new(eager_bytes_max: usize, packet_bytes_max: usize) -> Limits {
         Limits { packet_bytes_max: eager_bytes_max.min(packet_bytes_max), eager_bytes_max }
     }
 
-    /// The protocol of a message that may leave eagerly.
+    /// Returns the protocol of a message of `bytes` bytes in a mode that allows eager sends.
     #[inline(always)]
     pub(crate) fn of(&self, bytes: usize) -> Protocol {
         // Callers often treat the first two protocols alike; then this costs one comparison.
@@ -81,8 +81,8 @@ impl Limits {
     }
 }
 
-/// The protocols under these settings, for the shortest messages first. Protocols that no length uses are
-/// left out.
+/// Lists the protocols under these settings, those for the shortest messages first, without those that no
+/// length uses.
 pub fn table(config: &Config) -> Vec<ProtocolRow> {
     let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
     let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];

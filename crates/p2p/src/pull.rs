@@ -17,8 +17,8 @@ use telemetry::Counter;
 use transport::route::{Pull, RemoteRange, Route};
 
 impl Request {
-    /// Exposes a send's memory on the first call; returns where a peer can read it. Returns None if the
-    /// message is shorter than `bytes_min`, has gaps, or the route has no pulls.
+    /// Exposes the memory of this send to the network at the first call, and returns where a peer can read
+    /// it. Returns None if the message is shorter than `bytes_min` or has gaps, or if the route has no pulls.
     pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<RemoteRange> {
         let stretch = self.data.stretch().filter(|stretch| stretch.bytes() >= bytes_min.max(1))?;
         let exposed = &mut self.sending().exposed;
@@ -30,7 +30,8 @@ impl Request {
 }
 
 impl Matcher {
-    /// Starts as many reads of a receive as may be under way. Returns false if the route had no room.
+    /// Starts reads for the receive `ours`, which pulls, until as many are under way as may be. Returns false
+    /// if the route had no room for one.
     fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
         let into = request.data.stretch().expect("only a buffer without gaps is pulled into");
@@ -56,7 +57,8 @@ impl Matcher {
 }
 
 impl P2p {
-    /// Notes the reads that have ended, and starts others. Returns whether any ended or started.
+    /// Notes the network's reads that have ended, for all receives that pull, and starts further ones.
+    /// Returns whether any ended or started.
     #[cold]
     pub(crate) fn advance_pulls(&mut self) -> bool {
         let mut ended = Vec::new();
@@ -98,8 +100,8 @@ impl P2p {
         }
     }
 
-    /// Ends a receive that has all its bytes; asks for them in packets if a read has failed. Returns false if
-    /// reads are still under way or to be started.
+    /// Ends the receive `ours` if the network has read all its bytes; asks for them in packets if a read has
+    /// failed. Returns false if reads are still under way or to be started.
     fn end_pull(&mut self, ours: u64) -> bool {
         let Some(Request { stage, outcome, .. }) = self.matcher.requests.get_mut(ours) else { return false };
         let RequestStage::Pulling(pulling) = stage else { return false };

@@ -17,11 +17,11 @@ use transport::route::{Route, Taken};
 
 /// The buffer of a receive that is not posted: a span, which stays in registers, or a buffer with gaps.
 trait LandingBuffer {
-    /// The bytes that the buffer takes.
+    /// Returns the number of bytes that the buffer takes.
     fn bytes(&self) -> usize;
-    /// Copies a message into the buffer.
+    /// Copies a message, which is not longer than the buffer, to the buffer's beginning.
     fn take(&self, message: Span);
-    /// The buffer for a request.
+    /// Returns the same buffer in the form that a request keeps.
     fn buffer(&self) -> Buffer;
 }
 
@@ -51,7 +51,7 @@ impl LandingBuffer for &Buffer {
     }
 }
 
-/// One receive, without a request, from the peer whose packets are being taken.
+/// A blocking receive without a request, while the packets of the peer from which it receives are taken.
 struct OneReceive<L> {
     context: u64,
     tag: Option<i32>,
@@ -122,8 +122,9 @@ impl P2p {
         Ticket(ours)
     }
 
-    /// Receives the peer's next message, if the message has come, matches this receive, and no other
-    /// operation is under way. The error says that a request is needed.
+    /// Receives the next message of the peer `source` without a request. Returns None if no packet has come
+    /// yet. The error says that a request is needed: another operation is under way, or the message is not a
+    /// whole one for this receive.
     #[inline(always)] // For the reason given at `isend`.
     pub fn recv_next(
         &mut self,
@@ -178,7 +179,8 @@ impl P2p {
         self.take_one(context, source, tag, span)
     }
 
-    /// Takes the peer's next message, if it matches this receive. No other receive may wait for the message.
+    /// Takes the next message of the peer `source`, if it matches this receive; None if nothing has come yet.
+    /// The caller has made sure that no other receive waits for the message.
     #[inline(always)]
     fn take_one(
         &mut self,
@@ -205,7 +207,7 @@ impl P2p {
         }
     }
 
-    /// Gives a message that waited to its receive.
+    /// Gives a message that was unexpected or taken by a matched probe to the receive `ours`.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: UnexpectedMessage) {
         match message {
             UnexpectedMessage::Short { bytes, data } => {
@@ -243,10 +245,10 @@ impl P2p {
     }
 }
 
-/// The answer of `P2p::recv_next` where a request is needed.
+/// Why `P2p::recv_next` has not received the message: the receive needs a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsRequest {
-    /// The receive must be started.
+    /// The receive has no request yet: the caller starts it by `irecv`.
     Unstarted,
     /// The receive was started: the first piece of its message has come.
     Started(Ticket),

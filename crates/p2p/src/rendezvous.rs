@@ -28,8 +28,8 @@ use transport::owned::Memory;
 use transport::route::{Header, RemoteRange, Route};
 use tuning::Method;
 
-/// The bytes that are read at a time for a receive buffer with gaps: they stay in the cache between the two
-/// copies (docs/measured/choices.md).
+/// The most bytes that are read at a time from a peer's memory for a receive buffer with gaps: they stay in
+/// the cache between the copy to a block and that to the buffer (docs/measured/choices.md).
 const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {
@@ -42,7 +42,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Matches an offer or an announcement.
+    /// Gives an offered or announced message to the posted receive that it matches, or stores the offer in
+    /// the unexpected queue.
     pub(crate) fn take_offer(&mut self, lane: &mut Lane, envelope: Envelope, offer: Offer) {
         match self.posted.take(&envelope) {
             Some(ours) => self.accept(lane, ours, envelope, offer),
@@ -53,7 +54,7 @@ impl Matcher {
         }
     }
 
-    /// Starts to fetch an offered message into its receive.
+    /// Matches the receive `ours` with an offered or announced message, and starts to fetch the message.
     pub(crate) fn accept(&mut self, lane: &mut Lane, ours: u64, envelope: Envelope, offer: Offer) {
         if let Some(key) = offer.key {
             return self.offload(ours, envelope, offer.bytes, key);
@@ -143,7 +144,7 @@ impl Matcher {
         });
     }
 
-    /// Takes DATA: the next bytes of a receive.
+    /// Takes a DATA packet: the next bytes of a message for which a receive has asked.
     pub(crate) fn consume_data(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let ours = header.context;
         let bytes = payload.bytes() as u64;
@@ -192,7 +193,8 @@ impl Matcher {
         }
     }
 
-    /// Takes an ASK: the peer wants bytes of our send.
+    /// Takes an ASK: the peer wants some or all bytes of a message that we have offered, which from now on
+    /// stream.
     pub(crate) fn consume_ask(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let (ours, attempt) = (header.context, header.tag);
         let Some([theirs, next, end]) = packet::read(payload) else {
@@ -221,7 +223,7 @@ impl Matcher {
         )
     }
 
-    /// Takes a TAKEN: the peer needs no more of our send.
+    /// Takes a TAKEN: the peer has what it needs of the message of our send `ours`, which ends.
     pub(crate) fn consume_taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let Some(request) = self.offered(ours, lane.number) else {
             fail!(
@@ -239,7 +241,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// The send that a peer's packet names, if the send has been offered to this peer.
+    /// Returns the send with the ticket `ours`, which a packet of this peer has named; None unless it has
+    /// been offered to the peer and has not ended.
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
@@ -251,7 +254,8 @@ impl Matcher {
         }
     }
 
-    /// Reads the next piece of a receive. Returns false if the peer's memory cannot be read.
+    /// Reads the next piece of its message from the peer's memory for the receive `ours`. Returns false if
+    /// that memory cannot be read.
     fn read_piece(&mut self, route: &Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that reads is known");
         let RequestStage::Reading { address, next, end, .. } = &mut request.stage else {
@@ -291,7 +295,8 @@ impl Matcher {
     }
 }
 
-/// Copies a part of a message from device memory that a peer has exported.
+/// Copies `bytes` bytes from offset `at` of a message on a device, which the peer has exported by the note at
+/// `address`, into `buffer`. Returns false if that fails.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
     let words = Block::new(device::export::NOTE_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
@@ -306,7 +311,7 @@ fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize
     done
 }
 
-/// The contents of an OFFER, or None if its length is wrong.
+/// Reads the payload of an OFFER; None if its length is wrong.
 fn offer_of(payload: Span) -> Option<Offer> {
     if let Some([bytes, theirs, address]) = packet::read(payload) {
         return Some(Offer { bytes, theirs, address, far: None, key: None });
@@ -316,7 +321,8 @@ fn offer_of(payload: Span) -> Option<Offer> {
 }
 
 impl P2p {
-    /// Reads one piece for the receive whose turn it is. Returns whether a receive had a turn.
+    /// Reads one piece of a message from a peer's memory, for the receive in `reading` whose turn it is.
+    /// Returns whether there was such a receive.
     #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {
         match self.matcher.reading.pop_front() {

@@ -12,9 +12,9 @@ use transport::route::{Exposed, RemoteRange};
 /// An operation: what it moves, how far it is, and how it ended.
 pub(crate) struct Request {
     pub(crate) stage: RequestStage,
-    /// The memory that the operation reads or writes; given up when the operation ends.
+    /// The memory that the operation reads or writes; `MessageData::None` once the operation has ended.
     pub(crate) data: MessageData,
-    /// Whether the ticket has been freed: the request goes when the operation ends.
+    /// Whether the operation's ticket has been freed. Then the request is removed when the operation ends.
     pub(crate) detached: bool,
     pub(crate) outcome: Outcome,
 }
@@ -23,21 +23,22 @@ pub(crate) struct Request {
 pub(crate) enum RequestStage {
     /// The operation has ended.
     Done,
-    /// Send: the first packet waits, or the message is offered.
+    /// Send: not ended; `SendStage::progress` says how far it is.
     Send(SendStage),
     /// Receive: in the posted queue.
     Posted(QueueEntry),
     /// Receive: in the posted queue, while an executor already waits for its message.
     Expecting(Box<ExpectingReceive>),
-    /// Receive: an executor moves the message of this key.
+    /// Receive: has matched an announced message, which an executor knows by this key and moves.
     Offloaded(HandoffKey),
-    /// Receive: reads the peer's memory; `[next, end)` is left.
+    /// Receive: copies bytes `[next, end)` of its message, which are left, from the peer's memory at
+    /// `address`.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
     /// Receive: its network reads the peer's memory.
     Pulling(Box<Pulling>),
-    /// Receive: takes DATA that it asked for; `[next, end)` is left.
+    /// Receive: has asked for its message, and takes bytes `[next, end)`, which are left, from DATA packets.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
-    /// Receive: takes the pieces of an eager message; `[next, end)` is left.
+    /// Receive: takes the pieces of an eager message as they come; bytes `[next, end)` are left.
     Gathering { next: u64, end: u64 },
 }
 
@@ -51,7 +52,7 @@ pub(crate) struct SendStage {
     pub(crate) progress: SendProgress,
     /// Whether the message has a number in its channel, although no executor moves it.
     pub(crate) counted: bool,
-    /// The send's memory, while the peer may pull it.
+    /// The send's memory, exposed to the network so that the peer can pull it; None if it is not exposed.
     pub(crate) exposed: Option<Box<Exposed>>,
 }
 
@@ -66,23 +67,25 @@ pub(crate) enum SendProgress {
     Offloaded { key: HandoffKey, has_left: bool, is_over: bool },
     /// The peer has the offer and must answer next.
     Offered,
-    /// The peer asked for `[next, end)`; `attempt` as in `rendezvous.rs`.
+    /// The peer's receive `theirs` has asked for the message, of which bytes `[next, end)` are left to be
+    /// sent. `attempt` is the number of its ASK (`rendezvous.rs`).
     Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
-/// The most reads under way for one receive that pulls.
+/// The most reads that the network carries out at the same time for one receive that pulls.
 pub(crate) const PIECES_MAX: u32 = 2;
 
-/// A receive that pulls.
+/// A receive whose network reads the message in the sender's memory, a piece at a time.
 pub(crate) struct Pulling {
     pub(crate) peer: u32,
     /// The sender's ticket.
     pub(crate) theirs: u64,
     pub(crate) far: RemoteRange,
-    /// The receive's own memory, once it is exposed.
+    /// The receive's buffer, exposed to this process's network; None until its first read.
     pub(crate) own: Option<Exposed>,
-    /// The next byte for which no read has started, and the end.
+    /// The offset in the message of the first byte for which no read has started.
     pub(crate) next: u64,
+    /// The number of bytes of the message that the receive takes.
     pub(crate) end: u64,
     pub(crate) under_way: u32,
     pub(crate) has_failed: bool,
@@ -93,12 +96,12 @@ impl Pulling {
         Pulling { peer, theirs, far, own: None, next: 0, end, under_way: 0, has_failed: false }
     }
 
-    /// The bytes for which no read has started.
+    /// Returns the number of bytes for which no read has started.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.next
     }
 
-    /// Whether another read may start.
+    /// Whether another read for this receive is needed and may start now.
     pub(crate) fn wants_more(&self) -> bool {
         !self.has_failed && self.next < self.end && self.under_way < PIECES_MAX
     }
@@ -109,7 +112,7 @@ impl Request {
         Request { stage: RequestStage::Send(stage), data, detached, outcome: Outcome::default() }
     }
 
-    /// A receive that has not matched. The caller sets its stage at once.
+    /// Makes the request of a receive into `buffer` that has not matched. The caller sets its stage at once.
     pub(crate) fn receive(buffer: Buffer) -> Request {
         Request {
             stage: RequestStage::Done,
@@ -128,7 +131,7 @@ impl Request {
         matches!(self.stage, RequestStage::Send(_))
     }
 
-    /// The send's stage; panics for a receive.
+    /// Returns the stage of a send; panics for a receive.
     pub(crate) fn sending(&mut self) -> &mut SendStage {
         match &mut self.stage {
             RequestStage::Send(stage) => stage,
@@ -136,7 +139,7 @@ impl Request {
         }
     }
 
-    /// The user's buffer; panics where there is none.
+    /// Returns the user's buffer of a receive that has not ended; panics if the operation has no such buffer.
     #[inline]
     pub(crate) fn buffer(&self) -> &Buffer {
         match &self.data {
@@ -145,7 +148,7 @@ impl Request {
         }
     }
 
-    /// Marks the operation as ended. Returns its buffer.
+    /// Marks the operation as ended. Returns the memory that it has used.
     #[inline]
     pub(crate) fn end(&mut self) -> MessageData {
         self.stage = RequestStage::Done;
@@ -161,15 +164,16 @@ impl Request {
     }
 }
 
-/// The attempt of an ASK whose receiver will not read (`rendezvous.rs`).
+/// The attempt number of an ASK whose receiver promises not to read the sender's memory (`rendezvous.rs`).
 pub(crate) const FINAL_ATTEMPT: i32 = 0;
 
-/// A receive that waits for DATA and could read instead.
+/// A receive that waits for DATA packets, and will read the sender's memory instead if none comes for too
+/// long.
 #[derive(Debug)]
 pub(crate) struct ReadFallback {
     pub(crate) ours: u64,
     pub(crate) address: u64,
-    /// How far the receive was when its polls last ran out.
+    /// How many bytes of the message had come when `polls_left` was last set anew.
     pub(crate) seen: u64,
     pub(crate) polls_left: u32,
 }

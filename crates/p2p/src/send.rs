@@ -66,7 +66,8 @@ impl P2p {
         if left { SendAttempt::Left } else { SendAttempt::MustWait(protocol) }
     }
 
-    /// Starts any other send: to a new peer, with gaps, synchronous or overlapped.
+    /// Starts a send that `send_now` does not do: to a peer without a connection, from a buffer with gaps,
+    /// synchronous or overlapped.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
@@ -110,8 +111,9 @@ impl P2p {
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// The bytes of a send that does not end at once (in the buffered mode, a copy), and whether its request
-    /// is detached. If the attached buffer is full, messages that could leave by now do so first.
+    /// Returns the memory with the bytes of a send that does not end at once, in the buffered mode a copy,
+    /// and whether its request is detached from the start. If the attached buffer is full, messages that
+    /// could leave by now do so first.
     pub(crate) fn send_data(
         &mut self,
         mode: Mode,
@@ -129,7 +131,8 @@ impl P2p {
         }
     }
 
-    /// Sends the packets that wait for a peer, and remembers the peer if some still wait.
+    /// Sends the packets that wait for the peer with this number, and notes in `blocked` if some still wait.
+    /// Returns whether any left.
     pub(crate) fn flush(&mut self, number: u32) -> bool {
         let peer = connection(&mut self.peers, number);
         let sent = peer.flush(&mut self.matcher);

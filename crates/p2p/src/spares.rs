@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of unexpected messages, kept for later ones: the allocator returns memory at the end of the heap to
-//! the system, and the page faults that followed cost ten times the copy.
+//! Blocks of memory that unexpected messages have used, kept for later ones: the allocator returns memory at
+//! the end of the heap to the system, and the page faults that followed cost ten times the copy.
 
 use transport::owned::Memory;
 
-/// Free blocks by the logarithm of their lengths.
+/// The free blocks, sorted by their lengths, which are powers of 2.
 pub(crate) struct Spares {
     free: [Vec<Memory>; LOG_MAX + 1],
     bytes: usize,
@@ -20,7 +20,7 @@ impl Spares {
         Spares { free: std::array::from_fn(|_| Vec::new()), bytes: 0 }
     }
 
-    /// Memory of undefined content, at least `bytes` long.
+    /// Returns a block of at least `bytes` bytes, whose content is undefined.
     pub(crate) fn take(&mut self, bytes: usize) -> Memory {
         let length = bytes.next_power_of_two();
         match self.free.get_mut(length.trailing_zeros() as usize) {

@@ -35,7 +35,8 @@ pub struct P2p {
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
-    /// How executors have moved messages, until `carried` takes it; only while messages are timed.
+    /// How executors have moved the messages of these operations, until `P2p::carried` takes it; empty unless
+    /// messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
@@ -48,18 +49,19 @@ pub(crate) struct Connection {
 /// All state that does not belong to one peer.
 pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
-    /// Messages that a matched probe has taken out of the queue.
+    /// The unexpected messages that a matched probe has taken and no `imrecv` has received.
     pub(crate) messages: Tickets<(matching::Envelope, UnexpectedMessage)>,
-    /// The posted receives, as tickets.
+    /// The receives that no message has matched, as tickets, with what they match.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<UnexpectedMessage>,
-    /// Messages in pieces that are unexpected, or that a matched probe has taken.
+    /// The bytes so far of messages in pieces that are unexpected or that a matched probe has taken.
     pub(crate) early: Tickets<EarlyPieces>,
     pub(crate) spares: Spares,
     /// The tickets of receives that read their peer's memory.
     pub(crate) reading: VecDeque<u64>,
-    /// The tickets of receives that pull and could start another read; and how many receives pull in all.
+    /// The tickets of receives that pull and could start another read.
     pub(crate) pulling: VecDeque<u64>,
+    /// The number of all receives that pull.
     pub(crate) pulls_open: usize,
     pub(crate) pull_bytes_min: usize,
     /// Receives that will read their peer's memory if the peer sends nothing for too long.
@@ -74,15 +76,16 @@ pub(crate) struct Matcher {
     pub(crate) chooser: Chooser,
     pub(crate) read_piece_bytes: usize,
     pub(crate) pull_piece_bytes: usize,
-    /// What executors are to do, in order.
+    /// What executors are to do for messages, the oldest first, until `next_handoff` takes it.
     pub(crate) handoffs: VecDeque<Handoff>,
-    /// The number of channels named so far.
+    /// The number of channels of outgoing messages made so far, which names the next.
     pub(crate) channels: u32,
     pub(crate) counters: &'static CounterPage,
 }
 
 impl P2p {
-    /// A process without operations. It counts in the telemetry page that is attached now.
+    /// Makes the state of a process without operations. Its counters are those of the telemetry page that is
+    /// attached now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let large_protocol = match config.large_protocol {
             LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
@@ -124,7 +127,7 @@ impl P2p {
         }
     }
 
-    /// This process's number.
+    /// Returns this process's number in the job.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -143,7 +146,7 @@ impl P2p {
             || self.request_ticket(ticket).is_some_and(is_done)
     }
 
-    /// How an operation ended, once it has.
+    /// Returns how an operation has ended; None if it has not ended.
     pub fn outcome(&self, ticket: Ticket) -> Option<Outcome> {
         if ticket == Ticket::DONE {
             return Some(Outcome::default());
@@ -156,7 +159,7 @@ impl P2p {
         request.is_done().then(|| request.outcome.clone())
     }
 
-    /// How an operation ended, once it has. The ticket is then freed.
+    /// Returns how an operation has ended, and frees its ticket; None if it has not ended.
     #[inline(always)] // So that the outcome is not copied.
     pub fn take(&mut self, ticket: Ticket) -> Option<Outcome> {
         if ticket == Ticket::DONE {
@@ -204,7 +207,8 @@ impl P2p {
         !(self.blocked.is_empty() && reading.is_empty() && pulling.is_empty() && fallbacks.is_empty())
     }
 
-    /// Whether no packet has come and no packet or read waits.
+    /// Whether a poll would find nothing to do: no packet has come, and no packet or read of this process
+    /// waits.
     #[inline]
     pub fn is_idle(&self) -> bool {
         let route = |number: &u32| self.peers[*number as usize].as_deref().map(|peer| &peer.route);
@@ -228,7 +232,7 @@ impl P2p {
         self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
     }
 
-    /// Drops all connections, once no operation is under way. Later operations make them again.
+    /// Drops all connections to peers; no operation may be under way. Later operations connect again.
     pub fn release(&mut self) {
         self.peers.iter_mut().for_each(|peer| *peer = None);
         self.writers.clear();
@@ -236,7 +240,7 @@ impl P2p {
         self.reach.reset_arrivals();
     }
 
-    /// Whether processes of other hosts can be reached.
+    /// Whether this process has opened a network, by which it reaches processes of other hosts.
     pub fn has_network(&self) -> bool {
         matches!(self.reach, Reach::Nodes(_))
     }
@@ -249,8 +253,8 @@ impl P2p {
         self.reach.add_network(open)
     }
 
-    /// Starts anew with a peer whose number another process may have by now. The rings continue where they
-    /// are.
+    /// Forgets what concerns an earlier process with this number, if another process has it by now. The rings
+    /// continue where they are.
     pub fn renew(&mut self, number: u32) {
         self.reach.renew(number);
         let generation = self.reach.generation(number);
@@ -292,14 +296,14 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Counts a message.
+    /// Adds a message of `length` bytes to a counter of messages and to a counter of bytes.
     #[inline]
     pub(crate) fn count(&self, messages: Counter, bytes: Counter, length: usize) {
         self.counters.count(messages, 1);
         self.counters.count(bytes, length as u64);
     }
 
-    /// Ends an operation. Removes its request if the ticket has been freed.
+    /// Ends the operation with this ticket. Removes its request if the ticket has been freed.
     #[inline]
     pub(crate) fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
@@ -317,13 +321,13 @@ impl Matcher {
     }
 }
 
-/// The process's lock passes the value from one thread to another.
+/// Checks that a `P2p` may pass from one thread to another, as the lock around MPI calls lets it.
 const _: fn() = || {
     fn may_change_threads<T: Send>() {}
     may_change_threads::<P2p>();
 };
 
-/// The connection that `connect` has made.
+/// Returns the connection to a peer, which `connect` has made.
 pub(crate) fn connection(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
     peers[number as usize].as_deref_mut().expect("a peer in use was connected")
 }

@@ -13,7 +13,8 @@ struct TicketSlot<T> {
 }
 
 impl<T> TicketSlot<T> {
-    /// The last generation is left out: u64::MAX is never a ticket.
+    /// Removes the slot's value, and gives the slot its next generation. The last generation is left out, so
+    /// that u64::MAX is never a ticket.
     #[inline]
     fn vacate(&mut self) {
         self.value = None;

@@ -10,16 +10,17 @@ use transport::route_fabric;
 use transport::route_shm::Port;
 use transport::shm::{EndpointOwner, Segment, Shape, cma};
 
-/// The carrier of a test's packets.
+/// What carries the packets between the ranks of a test.
 #[derive(Clone, Copy)]
 enum Carrier {
-    /// A segment.
+    /// The rings of a segment in shared memory.
     Shm,
     /// libfabric's tcp provider on loopback.
     Tcp,
 }
 
-/// The `Reach` of every rank, each a node of its own, over the network.
+/// Makes the `Reach` of every rank of a job in which each is a node of its own and reaches the others over
+/// tcp.
 fn fabric_ports(ranks: u32) -> Vec<Reach> {
     let node_of: Vec<u32> = (0..ranks).collect();
     let join = |rank| {

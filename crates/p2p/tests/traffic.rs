@@ -9,7 +9,7 @@ use matching::{Envelope, Pattern};
 use outboard_p2p::{AttachedBuffer, BufferOwner, LargeProtocol, Mode, NeedsRequest, Outcome, P2p, Ticket};
 use std::collections::HashMap;
 
-/// A message of the plan; its number is its id.
+/// A message that the test's plan sends. Its index in the list of messages is its id.
 struct Message {
     source: u32,
     dest: u32,
@@ -24,7 +24,7 @@ struct Receive {
     pattern: Pattern,
     ticket: Ticket,
     memory: Bytes,
-    /// The id of the message that it got.
+    /// The id of the message that the receive got; None until then.
     got: Option<u64>,
     cancelled: bool,
 }
@@ -48,7 +48,7 @@ struct Traffic {
     /// Whether receives fit the next message of their source, and ranks do little else. Then receives that
     /// were never posted take messages (`deferred.rs`).
     orderly: bool,
-    /// What moves the bytes of some messages, if set.
+    /// The stand-in for executors that moves the bytes of some messages; None if no executor does.
     engines: Option<Engines>,
     /// Whether nearly all messages of two ranks are in one channel, so that receives know their messages in
     /// advance.
@@ -218,7 +218,7 @@ impl Traffic {
         }
     }
 
-    /// Takes outcomes of sends.
+    /// Takes the outcomes of sends that have ended, and checks them.
     fn collect_sends(&mut self) {
         for sent in self.sends.iter_mut().filter(|sent| !sent.is_over) {
             let rank = self.messages[sent.id as usize].source as usize;
@@ -247,7 +247,8 @@ impl Traffic {
         engines.carry(rank, &mut ranks[rank], draw);
     }
 
-    /// Takes outcomes, and checks each against the message that its bytes name.
+    /// Takes the outcomes of a rank's receives, and checks each against the message that the received bytes
+    /// name.
     fn collect(&mut self, rank: usize) {
         let first = self.draw(self.receives[rank].len() + 1);
         let (early, late) = self.receives[rank].split_at_mut(first);
@@ -336,7 +337,7 @@ impl Traffic {
     }
 }
 
-/// The id of the message that has come to a rank's memory.
+/// Returns the id of the message that has come to a rank's memory, after checking the outcome and all bytes.
 fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) -> u64 {
     let id = u64::from_le_bytes(memory.packed()[..8].try_into().unwrap());
     let message = &messages[id as usize];

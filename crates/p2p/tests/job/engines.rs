@@ -6,13 +6,13 @@ use datatype::Buffer;
 use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use sys::Block;
 
-/// The sides of messages that are under way.
+/// Messages of which at least one side has started, and that have not been moved.
 #[derive(Default)]
 pub struct Engines {
     sides: Vec<Side>,
     /// Receives that wait until an earlier receive with the same key has gone.
     later: Vec<(usize, Handoff)>,
-    /// Messages whose receiver started first.
+    /// The number of messages whose receiving side started before the sending side.
     pub foreseen: u64,
     pub moved: u64,
     pub withdrawn: u64,
@@ -24,7 +24,7 @@ struct Side {
     key: HandoffKey,
     sends: bool,
     buffer: Buffer,
-    /// How many more turns a withdrawn receive keeps its key.
+    /// Set for a withdrawn receive: how many more turns it keeps its key.
     lingers: Option<u64>,
     is_over: bool,
     /// Whether the receive took only a part of its message.
@@ -47,7 +47,7 @@ impl Engines {
         });
     }
 
-    /// Starts a send that an executor moves; without memory, any other send.
+    /// Starts a send whose message an executor moves.
     pub fn send(
         &mut self,
         (rank, p2p): (usize, &mut P2p),

@@ -37,7 +37,7 @@ impl Bytes {
         Bytes { memory, layout: Arc::new(element(piece, piece + gap)), piece, gap, bytes }
     }
 
-    /// Makes the same with the content of message `id`.
+    /// Fills the memory's data with the content of message `id`.
     pub fn holding(mut self, id: u64) -> Bytes {
         let (piece, step) = (self.piece, self.piece + self.gap);
         for at in 0..self.bytes {
@@ -56,7 +56,7 @@ impl Bytes {
         unsafe { Span::claim(self.memory.as_ptr() as usize, self.memory.len()) }
     }
 
-    /// The packed data.
+    /// Returns the data without gaps.
     pub fn packed(&self) -> Vec<u8> {
         let (piece, step) = (self.piece, self.piece + self.gap);
         (0..self.bytes).map(|at| self.memory[at / piece * step + at % piece]).collect()
@@ -82,14 +82,14 @@ impl Bytes {
     }
 }
 
-/// A datatype of `piece` bytes with any extent.
+/// Makes the layout of a datatype of `piece` bytes with this extent.
 pub fn element(piece: usize, extent: usize) -> Layout {
     let mark = Layout::contiguous(1).to_words()[0];
     let words = [mark, piece as u64, 0, extent as u64, 0, 1, 0, piece as u64, 1, 0];
     Layout::from_words(&words).expect("the words of a layout")
 }
 
-/// Byte `at` of message `id`; the first eight bytes are the id itself.
+/// Returns byte `at` of the content of message `id`, whose first eight bytes are the id itself.
 pub fn byte_of(id: u64, at: usize) -> u8 {
     match at {
         0..8 => id.to_le_bytes()[at],
@@ -119,14 +119,14 @@ impl Job {
         self.ranks[rank].poll().expect("no rank is corrupt");
     }
 
-    /// Polls every rank often enough for everything that can happen to happen.
+    /// Polls every rank so often that everything has happened that can.
     pub fn settle(&mut self) {
         for _ in 0..self.settling_polls * self.ranks.len() {
             self.step();
         }
     }
 
-    /// Polls until an operation has ended.
+    /// Polls all ranks until the operation of `rank` with this ticket has ended. Returns its outcome.
     #[track_caller]
     pub fn wait(&mut self, rank: usize, ticket: Ticket) -> Outcome {
         for _ in 0..1_000_000 {
