@@ -218,7 +218,7 @@ impl Traffic {
         }
     }
 
-    /// Takes the outcomes of sends that have ended, and checks them.
+    /// Takes the outcomes of sends that have ended, and notes whether they were cancelled.
     fn collect_sends(&mut self) {
         for sent in self.sends.iter_mut().filter(|sent| !sent.is_over) {
             let rank = self.messages[sent.id as usize].source as usize;

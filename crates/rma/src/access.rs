@@ -20,7 +20,8 @@ use sys::Span;
 use telemetry::{Counter, count, page};
 
 impl Window {
-    /// MPI_Put or MPI_Get at a target that `Window::target` returned.
+    /// Carries out MPI_Put or MPI_Get (`way`) between `origin` and a range of `target`, a member that
+    /// `Window::target` returned.
     #[inline(always)]
     pub fn copy(
         &mut self,
@@ -40,8 +41,8 @@ impl Window {
         self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
-    /// Does the same as `copy` for `here.bytes()` bytes without gaps, at displacement `disp` of rank `rank`.
-    /// Returns None if that takes more than one copy, or is an error.
+    /// Does the same as `copy` for the bytes of `here` and as many at displacement `disp` of rank `rank`.
+    /// Returns None, with nothing done, if that takes more than one copy or is an error: then `copy` decides.
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Direction) -> Option<()> {
         let target = self.open_target(rank)?;
@@ -137,8 +138,8 @@ impl Window {
         result
     }
 
-    /// MPI_Accumulate, or MPI_Get_accumulate with `result`. MPI_NO_OP has no `origin`, and fetches the whole
-    /// range. All elements have the predefined datatype in `update`.
+    /// Carries out MPI_Accumulate, or MPI_Get_accumulate if there is a `result`. MPI_NO_OP has no `origin`,
+    /// and fetches the whole range. All elements have the predefined datatype in `update`.
     #[inline(always)]
     pub fn accumulate(
         &mut self,
@@ -227,7 +228,7 @@ impl Window {
         outcome
     }
 
-    /// MPI_Compare_and_swap of one element.
+    /// Carries out MPI_Compare_and_swap of the one element in `range`.
     #[inline(always)]
     pub fn compare_and_swap(
         &mut self,
@@ -275,7 +276,7 @@ impl Window {
         target.swap_pieces(rma, swap, &pieces)
     }
 
-    /// The target of a member on this host.
+    /// Returns how to reach a member on this host; an error if it is on another.
     fn on_host(&self, member: usize) -> Result<&LocalTarget> {
         match self.here(member) {
             Some(target) => Ok(target),
@@ -283,7 +284,8 @@ impl Window {
         }
     }
 
-    /// Finds the memory of the range and checks it against what the target exposes.
+    /// Finds the memory of `range` at a member on this host. Errors: the range leaves what that member
+    /// exposes.
     fn locate(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<TargetData> {
         self.refresh(rma, target)?;
         self.on_host(target)?.locate(range)
@@ -291,10 +293,10 @@ impl Window {
 }
 
 impl LocalTarget {
-    /// Combines mapped memory with `from`. Stores the old content in `fetched`, unless `fetched` is empty.
-    /// One element is updated atomically. More elements are faster in the latch, and are then updated as a
-    /// whole: programs that replace small structs as bytes expect that, although MPI 5.0, section 12.7.1
-    /// promises less.
+    /// Combines the target's mapped memory `there` with `from`. Stores its old content in `fetched`, unless
+    /// `fetched` is empty. One element is updated atomically. More elements are faster in the latch, and are
+    /// then updated as a whole: programs that replace small structs as bytes expect that, although MPI 5.0,
+    /// section 12.7.1 promises less.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;
@@ -313,7 +315,8 @@ impl LocalTarget {
         datatype::compare_and_swap(basic, there, compare, origin, result);
     }
 
-    /// Does the same as `swap`, for pieces in any memory.
+    /// Does the same as `swap` for an element in any memory, which `pieces` names: in the latch unless it is
+    /// mapped and aligned.
     pub fn swap_pieces(&self, rma: &mut Rma, swap: Swap, pieces: &[TargetPiece]) -> Result<()> {
         let Swap { basic, compare, origin, result } = swap;
         if let [TargetPiece::Here { span, mapped: true }] = pieces
@@ -332,7 +335,8 @@ impl LocalTarget {
         Ok(())
     }
 
-    /// Does the same as `update`, for pieces in any memory.
+    /// Does the same as `update` for target elements in any memory, which `pieces` names: in the latch unless
+    /// they are mapped.
     pub fn update_pieces(
         &self,
         rma: &mut Rma,
@@ -358,8 +362,8 @@ impl LocalTarget {
     }
 }
 
-/// Combines elements with `from` without atomic instructions. Stores the old content in `fetched`, unless
-/// that is empty; `fetched` must overlap no other argument (MPI 5.0, section 12.3.4).
+/// Combines the elements at `there` with `from` without atomic instructions. Stores their old content in
+/// `fetched`, unless that is empty; `fetched` must overlap no other argument (MPI 5.0, section 12.3.4).
 fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span) {
     if fetched.bytes() == 0 {
         return reduce(op, basic, there, from, there);
@@ -380,7 +384,7 @@ fn bytes_of(span: Span) -> Vec<u8> {
     bytes
 }
 
-/// The number of bytes that an accumulate moves.
+/// Returns the number of bytes of the target that an accumulate combines or fetches.
 ///
 /// Errors: the bytes do not fit the target or `result`, or are not whole elements.
 fn whole_elements(update: Update, origin: &Buffer, result: Option<&Buffer>, target: usize) -> Result<usize> {

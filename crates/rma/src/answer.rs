@@ -18,8 +18,8 @@ use sys::{Block, Span};
 use telemetry::{Counter, count};
 
 impl Window {
-    /// Carries out a request of a member on another host. The answer is sent by `report_done`, or now if it
-    /// has data.
+    /// Carries out a request of a member on another host. Its answer is sent now if it has data or is an
+    /// error; otherwise `report_done` sends it.
     pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &IncomingMessage) {
         count(Counter::WindowRequests, 1);
         let answer = match request.kind {
@@ -58,7 +58,8 @@ impl Window {
         }
     }
 
-    /// Reports to members on other hosts how many of their requests were carried out.
+    /// Sends each member on another host the number of its requests that were carried out and not yet
+    /// answered.
     pub fn report_done(&mut self, rma: &mut Rma) {
         for at in 0..self.away.len() {
             let (member, key) = (self.away[at], self.key);
@@ -113,7 +114,8 @@ impl Window {
         Ok(())
     }
 
-    /// Moves or combines bytes of this process's memory. Returns the answer, if it has data.
+    /// Carries out a put, get, accumulate or swap of another host on this process's memory. Returns the
+    /// answer if it has data; otherwise None.
     fn access(&mut self, rma: &mut Rma, request: &IncomingMessage) -> Result<Option<Block>> {
         self.refresh(rma, self.rank)?;
         let target = self.mine();

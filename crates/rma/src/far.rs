@@ -22,63 +22,72 @@ const PARTS_MAX: usize = 16;
 /// The completion of an operation with a request: set to its result once the operation is complete.
 pub type Completion = Arc<OnceLock<Result<()>>>;
 
-/// A member on another host.
+/// A member of a window on another host, as this process sees it: what this process asks of it, and what it
+/// asks.
 pub(crate) struct RemoteMember {
     pub peer: u32,
-    /// The length of its memory; not used for a dynamic window, whose regions only the member knows.
+    /// The length of the memory that the member exposes; not used for a dynamic window, whose regions only
+    /// the member knows.
     pub bytes: u64,
     pub disp_unit: i64,
-    /// Operations of which some parts have not been sent.
+    /// Operations of this process at the member of which some parts have not been sent.
     queue: VecDeque<RemoteOperation>,
-    /// Parts that were sent and not answered, the oldest first.
+    /// Parts of operations that were sent to the member and that it has not answered, the oldest first.
     unanswered: VecDeque<RequestPart>,
-    /// The error of the oldest operation, if a part of it has failed.
+    /// The error of the first failed part of the oldest unanswered operation; None if no part of it has
+    /// failed.
     failing: Option<Error>,
-    /// The first failure since the latest call that synchronizes.
+    /// The first failure of an operation without a request since the latest call that synchronizes; None if
+    /// there was none.
     failed: Option<Error>,
-    /// Whether this process holds the lock that it asked for.
+    /// Whether the member has granted this process the lock for which it asked last.
     pub granted: bool,
-    /// The lock of this process's window that the member holds or waits for.
+    /// The lock of this process's memory that the member holds or waits for; None if it has asked for none.
     pub asked: Option<LockRequest>,
     /// The number of the member's requests that were carried out and not yet reported to it.
     pub done: u64,
 }
 
-/// A lock that a member on another host has asked for.
+/// A lock of this process's memory for which a member on another host has asked. `held`: whether it was
+/// granted.
 pub(crate) struct LockRequest {
     pub ticket: u64,
     pub lock: Lock,
     pub held: bool,
 }
 
-/// An operation or a notice that is sent to a member.
+/// What an operation or a notice asks of a member on another host.
 pub(crate) enum RemoteRequest {
     Put,
     Get,
     Accumulate(Update),
     FetchAndOp(Update),
     Swap(Swap),
-    /// A request without data: its kind and argument.
+    /// A notice, which moves no data: the kind and the argument of its message.
     WithoutData(MessageKind, u64),
 }
 
 pub(crate) struct RemoteOperation {
     what: RemoteRequest,
-    /// The program's data to send, and its buffer for fetched data.
+    /// The program's buffers: the data to send to the target, and where fetched data go. Empty where there
+    /// are none.
     data: (Buffer, Buffer),
-    /// The target's data: the offset of the first element, and the layout.
+    /// The offset of the first element from the start of the target's memory; in a dynamic window, its
+    /// address there.
     base: usize,
+    /// The layout of an element at the target; None for a notice.
     layout: Option<Arc<Layout>>,
-    /// The target's bytes, and how many of them were sent or asked for.
+    /// The number of data bytes at the target.
     bytes: usize,
+    /// The number of these bytes that were put into parts so far.
     asked: usize,
     ended: Option<Completion>,
 }
 
 struct RequestPart {
-    /// The buffer for fetched data; None if the operation fetches nothing.
+    /// The part of the program's buffer into which its answer goes; None if the operation fetches nothing.
     into: Option<Buffer>,
-    /// Whether it is the last part of its operation.
+    /// Whether this is the last part of its operation.
     is_last: bool,
     ended: Option<Completion>,
 }
@@ -99,7 +108,7 @@ impl RemoteMember {
         }
     }
 
-    /// Whether all requests to this member were answered.
+    /// Whether the member has answered every request of this process.
     pub fn is_quiet(&self) -> bool {
         self.queue.is_empty() && self.unanswered.is_empty()
     }
@@ -110,12 +119,12 @@ impl RemoteMember {
         self.queue.is_empty() && self.unanswered.iter().all(|part| part.into.is_none())
     }
 
-    /// Takes the first failure of an operation without a request.
+    /// Takes the first failure since the last call: an error if an operation without a request has failed.
     pub fn failure(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Sends as many parts as may be unanswered.
+    /// Sends parts of the queued operations, as many as may be unanswered.
     fn advance(&mut self, outbox: &mut Outbox, key: u64) {
         while self.unanswered.len() < PARTS_MAX
             && let Some(operation) = self.queue.front_mut()
@@ -129,7 +138,7 @@ impl RemoteMember {
         }
     }
 
-    /// Sends a request without data.
+    /// Sends a notice of this kind after the operations before it. `key` names the window.
     pub fn send_request(&mut self, outbox: &mut Outbox, key: u64, kind: MessageKind, argument: u64) {
         let what = RemoteRequest::WithoutData(kind, argument);
         let nothing = (Buffer::EMPTY, Buffer::EMPTY);
@@ -144,7 +153,8 @@ impl RemoteMember {
         self.advance(outbox, key);
     }
 
-    /// Takes an answer.
+    /// Takes an answer of the member: ends the parts that it answers, stores what they have fetched, and
+    /// sends further parts.
     pub fn take_answer(&mut self, outbox: &mut Outbox, answer: &IncomingMessage) -> Result<()> {
         match answer.kind {
             MessageKind::Granted => self.granted = true,
@@ -202,7 +212,8 @@ impl RemoteMember {
         }
     }
 
-    /// The completion of the latest operation; None if all operations have ended.
+    /// Returns the completion of the latest operation at this member; None if all operations at it have
+    /// ended.
     pub fn ended(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
@@ -211,8 +222,8 @@ impl RemoteMember {
 }
 
 impl RemoteOperation {
-    /// An operation on the program's data (bytes to send, buffer for fetched data) and on the target's
-    /// (offset of the first element, layout, bytes).
+    /// Makes an operation of the kind `what`. `data`: the program's data to send, and its buffer for fetched
+    /// data. Then the offset of the first element at the target, its layout, and the number of bytes.
     pub fn new(
         what: RemoteRequest,
         data: (Buffer, Buffer),
@@ -221,7 +232,8 @@ impl RemoteOperation {
         RemoteOperation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
     }
 
-    /// Makes the message of the next part, and the part.
+    /// Makes the message that asks for the operation's next part. Returns it, and what must be kept until its
+    /// answer comes.
     fn next_part(&mut self, key: u64) -> (Block, RequestPart) {
         let mut pieces = Vec::new();
         let bytes = self.pieces_of_next(&mut pieces);
@@ -262,7 +274,8 @@ impl RemoteOperation {
         (block, RequestPart { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
-    /// Lists the pieces of the next part, in whole elements if they are combined. Returns their bytes.
+    /// Lists the pieces of the target's memory that the next part touches, in whole elements if they are
+    /// combined. Returns their number of bytes.
     fn pieces_of_next(&self, pieces: &mut Vec<MessagePiece>) -> usize {
         let Some(layout) = &self.layout else { return 0 };
         let unit = match self.what {
@@ -282,13 +295,15 @@ impl RemoteOperation {
 }
 
 impl RemoteMember {
-    /// Sends an answer, after the report of earlier requests.
+    /// Sends the member the answer to its latest request, after reporting the earlier requests that were
+    /// carried out.
     pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
         self.report_done(outbox, key);
         outbox.send(self.peer, answer);
     }
 
-    /// Reports how many of the member's requests were carried out.
+    /// Sends the member the number of its requests that were carried out and not yet answered, unless there
+    /// are none.
     pub fn report_done(&mut self, outbox: &mut Outbox, key: u64) {
         if self.done > 0 {
             let done = OutgoingMessage::short(MessageKind::Done, key, std::mem::take(&mut self.done));

@@ -24,7 +24,7 @@ pub(crate) const PART_BYTES: usize = 32 << 10;
 pub(crate) const PIECES_MAX: usize = 1 << 10;
 /// The longest message: within the eager limit, so that it arrives as a whole.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + 16 * PIECES_MAX + PART_BYTES;
-/// The longest sentence of an error.
+/// The most bytes of an error's sentence that an answer carries.
 const SENTENCE_BYTES: usize = 512;
 
 /// The kind of a message: up to `Complete` a request of an origin, which the target answers in order with
@@ -34,24 +34,26 @@ const SENTENCE_BYTES: usize = 512;
 pub(crate) enum MessageKind {
     Put,
     Get,
-    /// MPI_Accumulate.
+    /// The request of MPI_Accumulate, with the elements to combine as data.
     Accumulate,
-    /// MPI_Get_accumulate.
+    /// The request of MPI_Get_accumulate, with the elements to combine as data.
     FetchAndOp,
-    /// MPI_Compare_and_swap; the data: the element to compare with, the element to put.
+    /// The request of MPI_Compare_and_swap. Its data are the element to compare with, then the element to
+    /// put.
     Swap,
-    /// MPI_Win_lock; the argument: 1 for an exclusive lock.
+    /// The request of MPI_Win_lock. Its argument is 1 for an exclusive lock, and 0 for a shared one.
     Lock,
     Unlock,
     Post,
     Complete,
-    /// The oldest unanswered requests were carried out; the argument: how many.
+    /// An answer: the oldest unanswered requests were carried out, as many as the argument says.
     Done,
-    /// The oldest unanswered request was carried out; the data: what it fetched.
+    /// An answer: the oldest unanswered request was carried out. Its data are what the request has fetched.
     Fetched,
-    /// The oldest unanswered request failed; the argument: the error's class, the data: its sentence.
+    /// An answer: the oldest unanswered request has failed. Its argument is the error's class, its data the
+    /// error's sentence.
     Failed,
-    /// The origin now holds the lock for which it sent a `Lock` earlier.
+    /// A notice of the target: the origin now holds the lock for which it sent a `Lock` earlier.
     Granted,
 }
 
@@ -61,7 +63,7 @@ impl MessageKind {
         [Put, Get, Accumulate, FetchAndOp, Swap, Lock, Unlock, Post, Complete, Done, Fetched, Failed, Granted]
     };
 
-    /// Whether the receiver must answer it.
+    /// Whether a message of this kind is a request, which its receiver must answer.
     pub fn is_request(self) -> bool {
         !matches!(self, MessageKind::Done | MessageKind::Fetched | MessageKind::Failed | MessageKind::Granted)
     }
@@ -80,12 +82,13 @@ pub(crate) struct OutgoingMessage<'a> {
 }
 
 impl<'a> OutgoingMessage<'a> {
-    /// A message with only a kind and an argument.
+    /// Makes a message with only a kind and an argument about the window `key`.
     pub fn short(kind: MessageKind, key: u64, argument: u64) -> OutgoingMessage<'a> {
         OutgoingMessage { kind, key, argument, update: None, pieces: &[] }
     }
 
-    /// Writes the message with room for `bytes` bytes of data. Returns it and the room.
+    /// Writes the message into a new block. Returns the block, and the part of it for the `bytes` bytes of
+    /// data, which the caller fills.
     pub fn with_data(&self, bytes: usize) -> (Block, Span) {
         let before = HEADER_BYTES + 16 * self.pieces.len();
         let block = Block::new(before + bytes);
@@ -105,7 +108,7 @@ impl<'a> OutgoingMessage<'a> {
     }
 }
 
-/// The answer to a request that was not carried out.
+/// Makes the answer to a request about the window `key` that was not carried out because of `error`.
 pub(crate) fn failed(key: u64, error: &Error) -> Block {
     let sentence = error.to_string();
     let mut end = sentence.len().min(SENTENCE_BYTES);
@@ -121,12 +124,12 @@ pub(crate) fn failed(key: u64, error: &Error) -> Block {
 #[derive(Debug)]
 pub struct IncomingMessage {
     pub(crate) kind: MessageKind,
-    /// The key of the window.
+    /// The key of the window, which is the same at all its members.
     pub key: u64,
     pub(crate) argument: u64,
     update: u64,
     pub(crate) pieces: Vec<MessagePiece>,
-    /// The bytes of all pieces.
+    /// The number of bytes in all pieces together.
     pub(crate) bytes: usize,
     /// The data, in the memory from which the message was read.
     pub(crate) data: Span,
@@ -164,7 +167,8 @@ impl IncomingMessage {
         Ok(message)
     }
 
-    /// The operator and machine type of an accumulate. Errors: MPI_ERR_OP, MPI_ERR_TYPE.
+    /// Reads the operator and the machine type of an accumulate. Errors: these are invalid, or do not fit
+    /// each other or the bytes (MPI_ERR_OP, MPI_ERR_TYPE).
     pub fn update(&self) -> Result<Update> {
         let number = |by: u32| u8::try_from(self.update >> by & 0xff).expect("a byte");
         let Some(op) = PredefinedOp::from_number(number(8)).filter(|_| self.update >> 16 == 0) else {
@@ -178,7 +182,7 @@ impl IncomingMessage {
         Ok(Update { op, basic })
     }
 
-    /// The machine type of MPI_Compare_and_swap.
+    /// Reads the machine type of the request's elements. Errors: its number is invalid (MPI_ERR_TYPE).
     pub fn basic(&self) -> Result<Basic> {
         match Basic::from_number(self.update as u8) {
             Some(basic) => Ok(basic),
@@ -186,7 +190,7 @@ impl IncomingMessage {
         }
     }
 
-    /// The error in a `Failed`.
+    /// Reads the error from a message of the kind `Failed`.
     pub fn error(&self) -> Error {
         let class = i32::try_from(self.argument).ok().and_then(Class::numbered).unwrap_or(Class::Intern);
         let mut sentence = vec![0; self.data.bytes().min(SENTENCE_BYTES)];

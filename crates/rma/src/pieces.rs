@@ -20,11 +20,13 @@ pub(crate) enum ScratchUse {
 
 pub(crate) const BLOCK_BYTES: usize = 32 << 10;
 
-/// The bytes that are fetched and combined at a time: they stay in the first-level cache.
+/// The most bytes of target elements that are copied and then combined at a time, so that they stay in the
+/// first-level cache.
 pub(crate) const STEP_BYTES: usize = 4 << 10;
 
 impl Scratch {
-    /// The first `bytes` bytes of a block, which is made once in the life of the process.
+    /// Returns the first `bytes` bytes of the scratch block for this use, which is made once in the life of
+    /// the process.
     pub fn block(&mut self, which: ScratchUse, bytes: usize) -> Span {
         let make = || Span::of(Box::leak(vec![0u8; BLOCK_BYTES].into_boxed_slice()));
         self.blocks[which as usize].get_or_insert_with(make).slice(0, bytes)
@@ -34,9 +36,9 @@ impl Scratch {
 /// A contiguous part of the target's data.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {
-    /// Addressable in this process. `mapped`: in every other process of the host, too.
+    /// Memory that this process can address. `mapped`: whether every other process of the host can, too.
     Here { span: Span, mapped: bool },
-    /// In another process's private memory.
+    /// Private memory of the target's process, at `address` there.
     There { address: usize, bytes: usize },
 }
 

@@ -24,16 +24,17 @@ use transport::shm::{Allocator, LocalRank, Segment, cma};
 pub struct Rma {
     pub(crate) segment: Segment,
     pub(crate) rank: LocalRank,
-    /// Whether cross-memory attach reaches each peer's private memory; tried on first use.
+    /// For each rank of the host: whether cross-memory attach reaches its private memory; empty until it is
+    /// first tried.
     reaches: Box<[OnceCell<bool>]>,
-    /// The count of news at the latest `poll`.
+    /// The value of the rank's counter of news (locks, posts, completions) at the latest `poll`.
     seen: u64,
     windows: u64,
     pub(crate) server: MemoryServer,
     pub(crate) mailbox: Option<OwnMailbox>,
-    /// Messages to peers on other hosts.
+    /// Messages about windows to peers on other hosts, until the caller takes them (`next_outgoing`).
     pub(crate) outbox: Outbox,
-    /// The locks for which members on other hosts wait here.
+    /// The number of locks of this process's windows for which members on other hosts wait.
     pub(crate) waiting: usize,
     pub(crate) scratch: Scratch,
 }
@@ -73,7 +74,7 @@ impl Rma {
         self.waiting > 0
     }
 
-    /// Answers a peer's message about a window that is not open here.
+    /// Answers a request of a peer on another host about a window that is not open here with an error.
     pub fn refuse(&mut self, peer: u32, message: &IncomingMessage) {
         let error = Error::new(Class::Win, format!("the window is not open at peer {}", self.rank));
         if message.kind.is_request() {
@@ -81,7 +82,8 @@ impl Rma {
         }
     }
 
-    /// Whether there is news (locks, posts, completions) since the last call.
+    /// Whether peers on this host have counted news (locks, posts, completions) for this process since the
+    /// last call.
     #[inline]
     pub fn poll(&mut self) -> bool {
         let now = self.news();
@@ -99,7 +101,7 @@ impl Rma {
         self.segment.rank(self.rank).window_news.load(Ordering::Acquire)
     }
 
-    /// Counts news for a peer and rings its doorbell.
+    /// Counts news (a lock, post or completion) for a peer on this host, and rings its doorbell.
     pub(crate) fn ring(&self, peer: LocalRank) {
         let page = self.segment.rank(peer);
         page.window_news.fetch_add(1, Ordering::Release);
@@ -120,13 +122,13 @@ impl Rma {
         MemberRecord::create(allocator, members).map(|record| record.offset())
     }
 
-    /// The rank whose arena holds the memory, and the offset there; None if the memory is in no arena.
+    /// Returns the rank whose arena holds the memory `span`, and its offset there; None if it is in no arena.
     pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
         let (rank, offset) = self.segment.locate(span.address(), span.bytes() as u64)?;
         Some((rank.peer(), offset))
     }
 
-    /// The address in this process of an offset in the arena of `peer`.
+    /// Returns where `bytes` bytes at `offset` in the arena of `peer` are mapped in this process.
     pub fn span(&self, peer: u32, offset: u64, bytes: u64) -> Result<Span> {
         self.segment.arena(self.segment.require(peer)?)?.span(offset, bytes)
     }

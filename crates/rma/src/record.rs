@@ -15,11 +15,12 @@ use transport::shm::{Allocator, Arena, ArenaWords, LocalRank, Segment};
 // Words of a record. Words that different processes write at different times are in different cache lines.
 /// The number of tickets given out.
 const TICKETS: usize = 0;
-/// The ticket that may read next.
+/// The ticket whose owner may next take the lock shared.
 const READING: usize = 1;
-/// The ticket that may write next, which is the number of tickets released.
+/// The ticket whose owner may next take the lock exclusively; it is the number of tickets released.
 const WRITING: usize = 2;
-/// The latch around updates without atomic instructions: 0 open, 1 shut, 2 shut with a sleeper.
+/// The latch, which a process shuts while it updates memory without atomic instructions: 0 open, 1 shut, 2
+/// shut while others may sleep until it opens.
 const LATCH: usize = 16;
 /// The number of access epochs (MPI_Win_start to MPI_Win_complete) that have ended at this member.
 const COMPLETES: usize = 32;
@@ -45,7 +46,7 @@ pub enum Lock {
     Exclusive,
 }
 
-/// A member's record, as any process sees it.
+/// The record of one member of a window, opened by this process. Its owner is that member.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberRecord {
     arena: Arena,
@@ -71,7 +72,7 @@ impl MemberRecord {
         Ok(MemberRecord { arena, offset, words, members })
     }
 
-    /// The record's offset in its owner's arena.
+    /// Returns the record's offset in its owner's arena.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -85,14 +86,15 @@ impl MemberRecord {
         self.word(HEAD + LINE * self.members + (ticket % self.members as u64) as usize)
     }
 
-    /// Takes a ticket for the lock.
+    /// Takes the next ticket in the queue for the lock of the owner's memory.
     #[inline]
     pub fn take_ticket(&self) -> u64 {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Whether it is the ticket's turn; then the lock is held. Otherwise `me` is rung when the turn may have
-    /// come. `ring` rings the next reader.
+    /// Takes the lock if it is the ticket's turn, and returns whether it has. Otherwise `me`, a peer, is rung
+    /// when the turn may have come. For a shared lock, calls `ring` with the peer that waits next, if there
+    /// is one.
     #[inline]
     pub fn try_grant(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
         let turn = self.word(if lock == Lock::Shared { READING } else { WRITING });
@@ -113,7 +115,8 @@ impl MemberRecord {
         true
     }
 
-    /// Releases the lock.
+    /// Releases the lock that was taken with `ticket`. Calls `ring` with the peer whose turn it may be, if it
+    /// waits.
     #[inline]
     pub fn release(&self, ticket: u64, lock: Lock, ring: impl FnOnce(u32)) {
         if lock == Lock::Exclusive {
@@ -124,9 +127,9 @@ impl MemberRecord {
         self.ring_next(next, ring);
     }
 
-    /// Rings the peer whose ticket's turn may have come. The turn was updated by a sequentially consistent
-    /// instruction and these loads are sequentially consistent, so no fence is needed. One ring too many is
-    /// harmless.
+    /// Calls `ring` with the peer that waits with `ticket`, whose turn may have come. The turn was updated by
+    /// a sequentially consistent instruction and these loads are sequentially consistent, so no fence is
+    /// needed. One ring too many is harmless.
     #[inline]
     fn ring_next(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
@@ -136,7 +139,7 @@ impl MemberRecord {
         }
     }
 
-    /// Whether a member is in an atomic update.
+    /// Returns the word that says whether a member is in an atomic update of the owner's memory: 1 if so.
     #[inline(always)]
     fn busy(&self, member: usize) -> &AtomicU64 {
         self.word(HEAD + LINE * member)
@@ -214,7 +217,7 @@ impl MemberRecord {
         self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
-    /// Counts an access epoch that has ended at the record's owner.
+    /// Counts an access epoch of this process at the record's owner, which has ended (MPI_Win_complete).
     pub fn complete(&self) {
         self.word(COMPLETES).fetch_add(1, Ordering::AcqRel);
     }
@@ -228,7 +231,8 @@ impl MemberRecord {
         self.word(VERSION).load(Ordering::Acquire)
     }
 
-    /// Replaces the owner's table by one of `regions` rows of `ROW` words at `offset` of its arena.
+    /// Replaces the owner's table of attached regions by one of `regions` rows of `ROW` words at `offset` of
+    /// its arena, which `fill` writes.
     pub fn publish(&self, offset: u64, regions: usize, fill: impl FnOnce()) {
         let version = self.version();
         self.word(VERSION).store(version + 1, Ordering::Relaxed);
@@ -239,8 +243,8 @@ impl MemberRecord {
         self.word(VERSION).store(version + 2, Ordering::Release);
     }
 
-    /// The version of the owner's table, and its words. Errors: the words cannot be mapped (MPI_ERR_NO_MEM
-    /// and others).
+    /// Reads the owner's table of attached regions. Returns its version and its words. Errors: the words
+    /// cannot be mapped (MPI_ERR_NO_MEM and others).
     pub fn table(&self) -> Result<(u64, Vec<u64>)> {
         loop {
             let version = self.version();
@@ -261,7 +265,7 @@ impl MemberRecord {
     }
 }
 
-/// The latch, shut by this process.
+/// The latch of a record, which this process has shut. Dropping it opens the latch.
 pub(crate) struct Latched<'a>(&'a AtomicU64);
 
 impl Drop for Latched<'_> {
@@ -273,7 +277,8 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// Keeps the latch open by this member's word.
+/// Keeps the latch of a record open, by the word that says that this member is in an atomic update, until it
+/// is dropped.
 pub(crate) struct Unlatched<'a>(&'a AtomicU64);
 
 impl Drop for Unlatched<'_> {
@@ -286,7 +291,8 @@ impl Drop for Unlatched<'_> {
 /// The number of looks at a shut latch before sleeping: about a microsecond, longer than most updates.
 const LATCH_LOOKS: u32 = 50;
 
-/// The words of a row in the table of regions.
+/// The number of words of a row in the table of attached regions: address, bytes, rank of the arena plus 1,
+/// offset there.
 pub(crate) const ROW: usize = 4;
 
 #[cfg(test)]

@@ -61,8 +61,8 @@ impl Window {
         })
     }
 
-    /// Takes the first failure of an operation at a member (None: at any member); called by calls that
-    /// synchronize.
+    /// Takes the first failure of an operation at the member `rank` on another host (None: at any such
+    /// member). Called by MPI calls that synchronize.
     pub fn failure(&mut self, rank: Option<i32>) -> Result<()> {
         let mut outcome = Ok(());
         for member in &self.away {
@@ -75,7 +75,8 @@ impl Window {
         outcome
     }
 
-    /// The completion of the latest operation at a member; None if all its operations have ended.
+    /// Returns the completion of the latest operation at the member `rank`; None if all operations at it have
+    /// ended.
     pub fn ended(&mut self, rank: i32) -> Option<Completion> {
         match &mut self.members.get_mut(rank as usize)?.host {
             MemberHost::Other(far) => far.ended(),
@@ -83,7 +84,8 @@ impl Window {
         }
     }
 
-    /// Takes a message of another host. Every request is answered, even an invalid one.
+    /// Takes a message about this window from `source` on another host: carries out a request, or takes an
+    /// answer. Every request is answered, even an invalid one.
     pub fn take(&mut self, rma: &mut Rma, source: u32, message: &IncomingMessage) -> Result<()> {
         let found = self.away.iter().find(
             |member| matches!(&self.members[**member].host, MemberHost::Other(far) if far.peer == source),

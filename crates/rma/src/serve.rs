@@ -33,9 +33,9 @@ const ASKED: u64 = 1;
 const DONE: u64 = 2;
 const REFUSED: u64 = 3;
 
-/// The words of an inbox before the slots, one of which belongs to each rank.
+/// The index of an inbox's first slot. Each rank has a slot, into which it stores its mailbox's offset.
 const SLOTS: usize = 16;
-/// The first word of an inbox: the number of requests so far, on which the thread sleeps.
+/// The index of an inbox's bell: the word that counts requests so far, on which the thread sleeps.
 const BELL: usize = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +49,12 @@ pub enum Direction {
 /// A piece of private memory: its address in the owner, and its bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
-/// The memory that the thread serves, each span with the number of its window.
+/// The private memory that the thread may copy for peers, each span with the number of the window that
+/// exposes it.
 type ExposedMemory = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// The owner of the thread, which starts when it is first needed.
+/// Serves this process's private memory to peers that cannot reach it: the memory that they may reach, and
+/// the thread that copies it, once that is needed.
 #[derive(Default)]
 pub(crate) struct MemoryServer {
     exposed: ExposedMemory,
@@ -67,12 +69,12 @@ struct RunningServer {
 }
 
 impl MemoryServer {
-    /// Lets peers reach `span` as part of window `window`.
+    /// Lets the thread copy `span` for peers, as part of the window with this number.
     pub fn expose(&self, window: u64, span: Span) {
         self.regions().push((window, span));
     }
 
-    /// Undoes `expose`, for one span or for the whole window.
+    /// Undoes `expose` for `span`, or, if it is None, for the whole window.
     pub fn conceal(&self, window: u64, span: Option<Span>) {
         self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
     }
@@ -148,7 +150,8 @@ impl ServerThread {
         futex::wake_low(&mailbox.words[STATE], 1);
     }
 
-    /// Copies the bytes that a request names. Returns false if they are not exposed.
+    /// Carries out the request in a mailbox: copies between its bytes and the memory that it names. Returns
+    /// false if that memory is not exposed.
     fn copy(&self, mailbox: &Mailbox) -> bool {
         let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;
@@ -193,7 +196,7 @@ impl Mailbox<'_> {
     }
 }
 
-/// This process's mailbox.
+/// This process's mailbox, by which it asks the threads of other processes to copy their private memory.
 pub(crate) struct OwnMailbox {
     arena: Arena,
     offset: u64,
@@ -205,8 +208,8 @@ impl OwnMailbox {
         Ok(OwnMailbox { arena: allocator.arena().clone(), offset })
     }
 
-    /// Moves bytes between `span` and pieces of the private memory of `peer`, whose inbox is at `inbox`. Both
-    /// have the same length.
+    /// Moves bytes between `span` and pieces, together as long, of the private memory of `peer`. The peer's
+    /// thread copies them; its inbox is at offset `inbox` of its arena.
     pub fn transfer(
         &self,
         segment: &Segment,

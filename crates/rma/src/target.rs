@@ -14,21 +14,21 @@ use sys::Span;
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, cma};
 
-/// The range of the target's memory that an operation touches.
+/// The range of the target's memory that an operation touches: `count` elements of `layout` from `disp` on.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
     /// The displacement in the target's units; in a dynamic window, an address.
     pub disp: i64,
     pub count: usize,
-    /// The data bytes of all elements.
+    /// The number of data bytes of all elements together.
     pub bytes: usize,
     pub layout: &'a Arc<Layout>,
 }
 
-/// A member on this host.
+/// A member of a window on this host, and how this process reaches its memory.
 pub(crate) struct LocalTarget {
     pub record: MemberRecord,
-    /// This process's rank in the window, which names it in the record.
+    /// This process's rank in the window, by which the member's record knows it.
     pub me: usize,
     /// The member's rank in the job.
     pub peer: LocalRank,
@@ -46,12 +46,12 @@ pub(crate) enum TargetMemory {
     /// Another process's private memory, at this address there; or this process's memory on a device, which
     /// its own thread copies as well.
     Private(usize),
-    /// The regions that the member has attached, as last read.
+    /// Memory of a dynamic window: the regions that the member has attached, as its table was last read.
     Dynamic(AttachedRegions),
 }
 
 impl TargetMemory {
-    /// Makes the memory of this process's own private span.
+    /// Makes the description of this process's own private memory `span`.
     pub fn own(span: Span) -> Result<TargetMemory> {
         let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
         Ok(if is_on_device { TargetMemory::Private(span.address()) } else { TargetMemory::Local(span) })
@@ -62,12 +62,14 @@ impl TargetMemory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttachedRegions {
     pub version: Option<u64>,
-    /// Address, bytes and memory of each; ascending, disjoint, none empty.
+    /// For each region its address and length in bytes at the member, and how to reach it. Ascending,
+    /// disjoint, none empty.
     pub known: Arc<[(usize, usize, TargetMemory)]>,
 }
 
 impl AttachedRegions {
-    /// The region that holds the byte at `address`.
+    /// Returns the region that holds the byte at the member's address `address`; None if it is in no attached
+    /// region.
     fn find(&self, address: usize) -> Option<&(usize, usize, TargetMemory)> {
         let after = self.known.partition_point(|region| region.0 <= address);
         self.known[..after].last().filter(|region| address - region.0 < region.1)
@@ -94,8 +96,8 @@ impl AttachedRegions {
         None
     }
 
-    /// The range as one buffer, if it is in one region that is addressable here; otherwise to be taken piece
-    /// by piece.
+    /// Returns the range as one buffer, if it is in one region that this process can address; otherwise as
+    /// elements that must be taken piece by piece.
     fn locate(&self, range: TargetRange) -> TargetData {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
@@ -115,7 +117,8 @@ impl AttachedRegions {
     }
 }
 
-/// The bytes from the start of the target's memory to a range. Errors: MPI_ERR_RMA_RANGE.
+/// Returns the offset in bytes of a range from the start of the target's memory. Errors (MPI_ERR_RMA_RANGE):
+/// it does not fit 63 bits.
 #[inline]
 fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
     match range.disp.checked_mul(disp_unit) {
@@ -124,7 +127,8 @@ fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
     }
 }
 
-/// The offset of a range that must be inside the `bytes` bytes that `peer` exposes.
+/// Returns the offset in bytes of a range from the start of the `bytes` bytes that `peer` exposes. Errors
+/// (MPI_ERR_RMA_RANGE): some of the range is outside.
 pub(crate) fn checked_offset(
     range: TargetRange,
     disp_unit: i64,
@@ -150,24 +154,26 @@ fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display
     )
 }
 
-/// The target's data of one operation, as this process reaches them.
+/// The data of one operation at a target on this host, in the form in which this process reaches them.
 pub(crate) enum TargetData {
     Here {
         buffer: Buffer,
         mapped: bool,
     },
-    /// Elements from this address on, in the target's process.
+    /// Elements from this address on in the target's process, to be taken piece by piece.
     There(usize),
 }
 
 impl LocalTarget {
-    /// The mapped memory of a range without gaps that lies inside what the target exposes.
+    /// Returns where a range without gaps is mapped here; None if it has gaps, leaves what the target
+    /// exposes, or is not mapped.
     #[inline(always)]
     pub fn direct(&self, range: TargetRange) -> Option<Span> {
         if range.layout.is_contiguous() { self.mapped(range.disp, range.bytes) } else { None }
     }
 
-    /// The mapped memory of `bytes` bytes at displacement `disp`, if they are inside what the target exposes.
+    /// Returns where `bytes` bytes at displacement `disp` are mapped here; None if they leave what the target
+    /// exposes, or are not mapped.
     #[inline(always)]
     pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
         let TargetMemory::Mapped(span) = &self.memory else { return None };
@@ -177,7 +183,8 @@ impl LocalTarget {
         inside.then(|| span.slice(offset, bytes))
     }
 
-    /// Finds the memory of the range and checks it against what the target exposes.
+    /// Finds the memory of `range` at this target. Errors (MPI_ERR_RMA_RANGE): the range leaves what the
+    /// target exposes.
     pub fn locate(&self, range: TargetRange) -> Result<TargetData> {
         match &self.memory {
             TargetMemory::Mapped(span) => self.within(*span, range, true),
@@ -190,7 +197,8 @@ impl LocalTarget {
         }
     }
 
-    /// The range in memory that is addressable here.
+    /// Returns the range as a buffer in `span`, which is the target's memory as this process addresses it.
+    /// Errors (MPI_ERR_RMA_RANGE): the range is not inside.
     #[inline]
     fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<TargetData> {
         let offset = offset_of(range, self.disp_unit)?;
@@ -229,7 +237,8 @@ impl LocalTarget {
         fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
     }
 
-    /// Appends the pieces of packed bytes `[at, at + bytes)` of elements at `base` in the target's process.
+    /// Appends to `pieces` where the packed bytes `[at, at + bytes)` of elements at the address `base` in the
+    /// target's process are.
     pub fn pieces_at(
         &self,
         base: usize,

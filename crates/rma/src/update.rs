@@ -4,7 +4,7 @@
 use datatype::{Basic, PredefinedOp};
 use sys::Span;
 
-/// How an accumulate combines elements.
+/// How an accumulate combines elements: the operator, and the machine type of the elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Update {
     pub op: PredefinedOp,
@@ -17,6 +17,6 @@ pub struct Swap {
     pub basic: Basic,
     pub compare: Span,
     pub origin: Span,
-    /// Receives the target's old element.
+    /// Where the element that the target held before is stored.
     pub result: Span,
 }

@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 use sys::Span;
 use transport::shm::{Allocator, LocalRank};
 
-/// MPI_WIN_CREATE_FLAVOR.
+/// How a window was made (MPI_WIN_CREATE_FLAVOR): whose memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// MPI_Win_create: memory of the program.
@@ -32,12 +32,12 @@ pub enum Flavor {
 /// The facts that each member sends the others in an allgather when a window is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// The offset of its record in its arena.
+    /// The offset of the member's record in the member's arena.
     pub record: u64,
-    /// The address of its memory in its own process.
+    /// The address of the member's memory in the member's process.
     pub base: usize,
     pub bytes: u64,
-    /// The bytes per unit of displacement.
+    /// The number of bytes by which one unit of displacement counts at this member.
     pub disp_unit: i64,
     /// The rank whose arena holds the memory, and the offset there; None if it is in no arena.
     pub mapped: Option<(u32, u64)>,
@@ -57,7 +57,8 @@ impl Exposure {
         Exposure { record, base, bytes, disp_unit: words[3] as i64, mapped }
     }
 
-    /// Whether others need the kernel, or the owner's help, to reach the memory.
+    /// Whether other members need the kernel or the owner's thread to reach the memory, because it is in no
+    /// arena.
     pub fn is_private(&self) -> bool {
         self.mapped.is_none() && self.bytes > 0
     }
@@ -67,39 +68,40 @@ impl Exposure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessEpoch {
     Closed,
-    /// A fence opens an epoch once an operation is issued in it (MPI 5.0, section 12.5.1).
+    /// The epoch after a fence. It counts as open only once an operation is issued in it (`used`; MPI 5.0,
+    /// section 12.5.1).
     Fence {
         used: bool,
     },
     Start,
-    /// The number of locks by MPI_Win_lock.
+    /// The epochs of MPI_Win_lock: how many members this process has locked.
     Locks(usize),
     LockAll,
 }
 
-/// A member of a window.
+/// A member of a window, and the epochs of this process at it.
 pub(crate) struct WindowMember {
     pub host: MemberHost,
-    /// The lock that this process holds or waits for.
+    /// The member's lock that this process holds or waits for; None if it has asked for none.
     held: Option<HeldLock>,
-    /// Whether the current MPI_Win_start names it.
+    /// Whether the member is a target of the open epoch of MPI_Win_start.
     started: bool,
-    /// How many of its posts this process has answered by MPI_Win_start.
+    /// How many of the member's posts (MPI_Win_post) this process has answered by an MPI_Win_start.
     answered: u64,
 }
 
-/// Where a member is.
+/// Whether a member is on this host or on another, and what this process needs to reach it.
 pub(crate) enum MemberHost {
-    /// On this host.
+    /// A member on this host, whose memory this process reads and writes itself.
     Own(LocalTarget),
-    /// On another host.
+    /// A member on another host, which carries out what it is asked by messages.
     Other(Box<RemoteMember>),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct HeldLock {
     lock: Lock,
-    /// The ticket in the record's queue; any number for a member on another host; None under
+    /// The ticket in the queue of the member's record; for a member on another host, 0. None under
     /// MPI_MODE_NOCHECK, where the program excludes conflicts.
     ticket: Option<u64>,
 }
@@ -112,24 +114,27 @@ pub struct Window {
     pub(crate) id: u64,
     pub(crate) rank: usize,
     pub(crate) members: Vec<WindowMember>,
-    /// The members on other hosts.
+    /// The ranks in the window of the members on other hosts.
     pub(crate) away: Vec<usize>,
-    /// Whether stores that are not atomic have gone to targets since the latest flush.
+    /// Whether this process has written to a target without atomic instructions since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
-    /// The count of completions for which MPI_Win_wait waits, if an exposure epoch is open.
+    /// The number of completions in this member's record at which the open exposure epoch ends; None if none
+    /// is open.
     posted: Option<u64>,
-    /// Completions in earlier exposure epochs.
+    /// The number of completions in all earlier exposure epochs of this process.
     completed: u64,
-    /// For a dynamic window: the regions that this process has attached; offset and rows of its table.
+    /// For a dynamic window: the memory that this process has attached.
     pub(crate) attached: Vec<AttachedRegion>,
+    /// For a dynamic window: the offset of this process's table of regions in its arena, and how many rows it
+    /// has room for.
     pub(crate) table: Option<(u64, usize)>,
 }
 
 /// Memory that this member has attached.
 pub(crate) struct AttachedRegion {
     pub span: Span,
-    /// The rank whose arena holds it, and the offset there; None if it is in no arena.
+    /// The rank whose arena holds the memory, and its offset there; None if it is in no arena.
     pub mapped: Option<(LocalRank, u64)>,
 }
 
@@ -186,19 +191,20 @@ impl Window {
         })
     }
 
-    /// Frees the record and the table. All members must have stopped using these.
+    /// Frees this process's record and its table of attached regions. All members must have stopped using
+    /// these.
     pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
         rma.server.conceal(self.id, None);
         allocator.free(self.mine().record.offset());
         self.table.map(|(offset, _)| allocator.free(offset));
     }
 
-    /// This process's own member.
+    /// Returns this process's own entry among the members.
     pub(crate) fn mine(&self) -> &LocalTarget {
         self.here(self.rank).expect("a process is on its own host")
     }
 
-    /// The target of a member on this host; None if the member is on another host.
+    /// Returns how to reach a member on this host; None if the member is on another host.
     #[inline(always)]
     pub(crate) fn here(&self, member: usize) -> Option<&LocalTarget> {
         match &self.members[member].host {
@@ -211,7 +217,7 @@ impl Window {
         self.members.len()
     }
 
-    /// The member that `rank` names; MPI_ERR_RANK outside.
+    /// Converts `rank` to an index of `members`; MPI_ERR_RANK if the window has no such rank.
     #[inline(always)]
     fn member(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
@@ -220,7 +226,8 @@ impl Window {
         }
     }
 
-    /// The target of an operation; MPI_ERR_RMA_SYNC unless an access epoch is open for it.
+    /// Returns the member `rank` as the target of an operation; MPI_ERR_RMA_SYNC unless an access epoch is
+    /// open for it.
     #[inline(always)]
     pub fn target(&mut self, rank: i32) -> Result<usize> {
         match self.open_target(rank) {
@@ -237,7 +244,8 @@ impl Window {
         (self.members[member].held.is_some() || self.is_open(member)).then_some(member)
     }
 
-    /// Whether an epoch without locks is open for a member.
+    /// Whether an access epoch of a fence or of MPI_Win_start is open for a member. Counts the fence's epoch
+    /// as used.
     fn is_open(&mut self, member: usize) -> bool {
         match &mut self.access {
             AccessEpoch::Fence { used } => {
@@ -249,7 +257,8 @@ impl Window {
         }
     }
 
-    /// The target of an operation with a request, which needs a lock (MPI 5.0, section 12.3.5).
+    /// Does the same as `target` for an operation with a request, which needs a lock (MPI 5.0, section
+    /// 12.3.5).
     #[inline]
     pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
         if !matches!(self.access, AccessEpoch::Locks(_) | AccessEpoch::LockAll) {
@@ -274,7 +283,8 @@ impl Window {
         error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
     }
 
-    /// Checks that a fence may be called. A barrier of the members follows, then `fenced`.
+    /// Begins MPI_Win_fence: checks that it may be called now. The caller then makes a barrier of the
+    /// members, and calls `fenced`.
     pub fn may_fence(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } => {}
@@ -287,7 +297,8 @@ impl Window {
         Ok(())
     }
 
-    /// Notes that all members have reached the fence. `opens`: MPI_MODE_NOSUCCEED was not given.
+    /// Ends MPI_Win_fence, after the barrier. `opens`: whether an epoch may follow (MPI_MODE_NOSUCCEED was
+    /// not given).
     pub fn fenced(&mut self, opens: bool) -> Result<()> {
         fence(Ordering::SeqCst);
         self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
@@ -303,7 +314,7 @@ impl Window {
         }
     }
 
-    /// MPI_Win_post: opens an exposure epoch for the origins.
+    /// Opens an exposure epoch for the members `origins` (MPI_Win_post).
     pub fn post(&mut self, rma: &mut Rma, origins: &[usize]) -> Result<()> {
         if self.posted.is_some() {
             fail!(Class::RmaSync, "MPI_Win_post while the window is exposed already");
@@ -344,7 +355,8 @@ impl Window {
         self.members.iter().enumerate().all(posted)
     }
 
-    /// MPI_Win_complete, once members on other hosts have answered.
+    /// Ends the epoch of MPI_Win_start (MPI_Win_complete). The caller has waited until members on other hosts
+    /// have answered (`is_quiet`).
     pub fn complete(&mut self, rma: &mut Rma) -> Result<()> {
         if self.access != AccessEpoch::Start {
             fail!(Class::RmaSync, "MPI_Win_complete without MPI_Win_start");
@@ -366,8 +378,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// MPI_Win_test, and the condition of MPI_Win_wait: returns whether all origins have completed. If so,
-    /// the exposure epoch ends.
+    /// Tests whether all origins of the exposure epoch have completed, and ends the epoch if so
+    /// (MPI_Win_test). MPI_Win_wait repeats this until it returns true.
     pub fn has_completed(&mut self) -> Result<bool> {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
@@ -423,7 +435,8 @@ impl Window {
         self.members[member].request_lock(rma, self.key, Lock::Shared, check);
     }
 
-    /// MPI_Win_unlock, once the member has answered, if it is on another host.
+    /// Releases the lock of one member (MPI_Win_unlock). The caller has waited until the member has answered
+    /// (`is_quiet`), if it is on another host.
     #[inline]
     pub fn unlock(&mut self, rma: &mut Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
@@ -437,7 +450,8 @@ impl Window {
         self.failure(Some(rank))
     }
 
-    /// MPI_Win_unlock_all, once members on other hosts have answered.
+    /// Releases the locks of all members (MPI_Win_unlock_all). The caller has waited until members on other
+    /// hosts have answered (`is_quiet`).
     pub fn unlock_all(&mut self, rma: &mut Rma) -> Result<()> {
         if self.access != AccessEpoch::LockAll {
             fail!(Class::RmaSync, "MPI_Win_unlock_all without MPI_Win_lock_all");
@@ -449,8 +463,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// MPI_Win_flush and its variants, once members on other hosts have answered: only orders memory. A
-    /// `rank` of None means all members.
+    /// Ends MPI_Win_flush and its variants: only orders memory. The caller has waited until members on other
+    /// hosts have answered (`is_quiet`). A `rank` of None means all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
@@ -476,8 +490,8 @@ impl Window {
         }
     }
 
-    /// MPI_Win_shared_query: size, displacement unit and local address of a member's memory, or None if it is
-    /// not addressable here.
+    /// Returns the size, the displacement unit and the address here of a member's memory, for
+    /// MPI_Win_shared_query; None if this process cannot address it.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let member = self.member(rank)?;
         let Some(LocalTarget { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
@@ -509,7 +523,7 @@ impl WindowMember {
         self.held = Some(HeldLock { lock, ticket });
     }
 
-    /// Releases the lock. Returns false if none is held.
+    /// Releases this process's lock of this member. Returns false if it has none.
     #[inline]
     fn release(&mut self, rma: &mut Rma, key: u64) -> bool {
         let Some(held) = self.held.take() else { return false };

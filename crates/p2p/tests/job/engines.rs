@@ -47,7 +47,8 @@ impl Engines {
         });
     }
 
-    /// Starts a send whose message an executor moves.
+    /// Starts a send whose message an executor moves. With `fails`, the executor has no memory, and the send
+    /// goes like any other.
     pub fn send(
         &mut self,
         (rank, p2p): (usize, &mut P2p),
