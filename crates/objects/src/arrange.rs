@@ -8,12 +8,13 @@ use std::cmp::Reverse;
 /// The place where a process runs: package, group of cores with one last-level cache, core.
 pub type ProcessLocality = [u32; 3];
 
-/// The distance of two processes: from 0 on one core to 3 on two packages.
+/// Returns how far two processes are apart: 0 on one core, 1 with one last-level cache, 2 in one package,
+/// otherwise 3.
 fn distance(a: &ProcessLocality, b: &ProcessLocality) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
 }
 
-/// Whether distances differ, so that one order may be better than another.
+/// Whether some pairs of processes are farther apart than others, so that the order of processes matters.
 pub fn matters(places: &[ProcessLocality]) -> bool {
     let mut pairs =
         places.iter().flat_map(|a| places.iter().filter(move |b| *b != a).map(move |b| distance(a, b)));

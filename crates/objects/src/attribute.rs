@@ -11,13 +11,14 @@ use std::sync::Arc;
 /// NULL_COPY_FN or NULL_DELETE_FN, and DUP_FN (MPI 5.0, section 20.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
-    /// The kind of object: `Comm`, `Datatype` or `Win`.
+    /// The kind of objects that may have the attribute: `Comm`, `Datatype` or `Win`.
     pub on: HandleKind,
     pub copy: usize,
     pub delete: usize,
-    /// The extra state that both functions receive.
+    /// The pointer that the program registered, and that both functions get as an argument.
     pub extra_state: usize,
-    /// The functions through which another language's binding calls both: for copies, for deletions.
+    /// The addresses of the functions through which another language's binding calls `copy` and `delete`;
+    /// None for the binding of C.
     pub proxies: Option<(usize, usize)>,
 }
 
@@ -50,7 +51,7 @@ impl AttributeValue {
         }
     }
 
-    /// The value `bits` in the language of this value.
+    /// Makes the value `bits`, in the language and type of this value.
     pub fn with(&self, bits: i64) -> AttributeValue {
         match self {
             AttributeValue::Pointer(_) => AttributeValue::Pointer(bits as usize),
@@ -65,15 +66,15 @@ impl AttributeValue {
 #[derive(Debug)]
 pub struct RegisteredKeyval {
     pub keyval: Arc<Keyval>,
-    /// Whether the program has freed it.
+    /// Whether the program has freed the keyval.
     pub freed: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Attribute {
-    /// The keyval's number.
+    /// The number of the keyval under which the attribute is set.
     pub number: i32,
-    /// The callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
+    /// The keyval's callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
     pub keyval: Arc<Keyval>,
     pub value: AttributeValue,
 }
@@ -89,7 +90,7 @@ impl Attributes {
         self.entries.iter().find(|attribute| attribute.number == number)
     }
 
-    /// Sets a value. The caller has called the old value's delete callback.
+    /// Sets an attribute, or replaces its value. The caller has called the delete callback of the old value.
     pub fn set(&mut self, attribute: Attribute) {
         match self.entries.iter_mut().find(|old| old.number == attribute.number) {
             Some(old) => *old = attribute,
@@ -102,7 +103,7 @@ impl Attributes {
         Some(self.entries.remove(at))
     }
 
-    /// The attribute that was set last.
+    /// Returns the attribute whose keyval was set last on this object; None if it has no attributes.
     pub fn last(&self) -> Option<&Attribute> {
         self.entries.last()
     }

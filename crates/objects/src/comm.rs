@@ -17,15 +17,18 @@ use std::sync::Arc;
 pub struct Comm {
     /// The number that separates the comm's traffic from that of all other comms of its processes.
     pub context: u64,
-    /// A second hash of the comm's origin. Members compare it when they exchange words to make another comm.
+    /// A second hash, beside `context`, of how the comm was made. Members compare it when they exchange words
+    /// to make another comm.
     pub fingerprint: u64,
-    /// Reserves the context; set while the comm is in the table of comms.
+    /// Reserves `context` in this process; None until the comm is entered in the table of comms.
     pub claim: Option<ContextClaim>,
     /// The comm's processes; for an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The remote group of an intercommunicator, to which ranks in messages refer.
+    /// The remote group of an intercommunicator, to which ranks in messages refer; None for an
+    /// intracommunicator.
     pub remote: Option<Arc<Group>>,
-    /// All processes: the first group, then the second, in an order that both sides share.
+    /// All processes of the comm, by their numbers in the job. An intercommunicator has one group first, then
+    /// the other, in an order that both sides share.
     pub all_peers: Arc<[u32]>,
     /// The number of processes of `all_peers` in the first group of an intercommunicator; 0 for an
     /// intracommunicator.
@@ -34,7 +37,7 @@ pub struct Comm {
     pub rank: u32,
     /// The name that MPI_Comm_set_name has set.
     pub name: String,
-    /// The error handler: one reference in the table of `Objects`.
+    /// The comm's error handler, of which the comm holds one reference in the table of `Objects`.
     pub errhandler: Handle,
     pub attributes: Attributes,
     /// The hints that MPI_Comm_set_info has set.
@@ -46,13 +49,15 @@ pub struct Comm {
     /// The state of the queue for nonblocking collectives.
     pub queue: QueueState,
     pub topology: Option<Arc<Topology>>,
-    /// The collectives started so far, blocking and nonblocking: numbers that all members share.
+    /// The number of collectives started so far: blocking ones, then nonblocking ones. All members count
+    /// alike.
     pub sequences: [u32; 2],
     children: u64,
-    /// Counts the calls of MPI_Comm_create_group, which only some members make.
+    /// Counts the calls of MPI_Comm_create_group by their tag and members, since only some members of the
+    /// comm make each.
     partial: PartialCalls,
-    /// Counts the partitioned messages so far, received and sent. A message of the process to itself counts
-    /// as both.
+    /// Counts the partitioned messages so far by tag, sender and receiver: those received, then those sent. A
+    /// message of the process to itself counts as both.
     partitioned: [PartialCalls; 2],
 }
 
@@ -90,7 +95,7 @@ const HINTS: [&str; 6] = [
 ];
 
 impl Comm {
-    /// A comm of `group`, of which this process must be a member.
+    /// Makes an intracommunicator of `group`, of which this process must be a member.
     pub fn new(context: Context, group: Arc<Group>, name: &str) -> Comm {
         let rank = group.rank.expect("a process makes only comms that it is in");
         let (all_peers, session) = (group.peers.clone(), group.session);
@@ -118,9 +123,9 @@ impl Comm {
         }
     }
 
-    /// An intercommunicator of `local`, of which this process must be a member, and `remote`. Neither group
-    /// is empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is the
-    /// first on both sides.
+    /// Makes an intercommunicator of `local`, of which this process must be a member, and `remote`. Neither
+    /// group is empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is
+    /// the first on both sides.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -130,19 +135,20 @@ impl Comm {
         Comm { remote: Some(remote), all_peers: all_peers.into(), first_group, ..comm }
     }
 
-    /// The number of processes in the local group.
+    /// Returns the number of processes in the comm, or in the local group of an intercommunicator.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// The group to which ranks in messages refer: the remote group of an intercommunicator.
+    /// Returns the group to which ranks in messages refer: the comm's group, or the remote group of an
+    /// intercommunicator.
     #[inline]
     pub fn partners(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Whether the local group is the second in `all_peers`.
+    /// Whether the local group of an intercommunicator is the second in `all_peers`.
     pub fn is_second(&self) -> bool {
         self.remote.is_some() && self.all_peers.first() != self.group.peers.first()
     }
@@ -152,7 +158,7 @@ impl Comm {
         self.rank + if self.is_second() { self.first_group } else { 0 }
     }
 
-    /// The ranges in `all_peers` of the local group and of its partners.
+    /// Returns which part of `all_peers` is the local group, and which part its `partners`.
     pub fn index_ranges(&self) -> (Range<usize>, Range<usize>) {
         let (all, first) = (self.all_peers.len(), self.first_group as usize);
         match (self.remote.is_some(), self.is_second()) {
@@ -167,7 +173,8 @@ impl Comm {
         if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
     }
 
-    /// The rank in MPI_COMM_WORLD of the partner with this rank; MPI_ERR_RANK outside.
+    /// Returns the number in the job of the process to which `rank` in a message refers; MPI_ERR_RANK if
+    /// there is none.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {
         let partners = self.partners();
@@ -186,7 +193,7 @@ impl Comm {
         known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
     }
 
-    /// MPI_Comm_compare of two different comms (MPI 5.0, sections 7.4.1 and 7.6.1).
+    /// Compares this comm with a different one, as MPI_Comm_compare does (MPI 5.0, sections 7.4.1 and 7.6.1).
     pub fn compare(&self, other: &Comm) -> i32 {
         let remote = match (&self.remote, &other.remote) {
             (None, None) => constants::IDENT,
@@ -200,10 +207,10 @@ impl Comm {
         }
     }
 
-    /// The context and number of the next collective; members make the same calls in the same order. Blocking
-    /// and nonblocking calls never match (MPI 5.0, section 6.12) and are counted separately. So erroneous
-    /// programs whose members mix the two in different orders, which other libraries accept, do not deadlock
-    /// here.
+    /// Counts the next collective, and returns its context and number, which are the same at all members,
+    /// since these make the same calls in the same order. Blocking and nonblocking calls never match (MPI
+    /// 5.0, section 6.12) and are counted separately. So erroneous programs whose members mix the two in
+    /// different orders, which other libraries accept, do not deadlock here.
     pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
         let (context, number) = match blocking {
             true => (self.context, &mut self.sequences[0]),
@@ -218,32 +225,36 @@ impl Comm {
         (context ^ self.context) & ID == 0
     }
 
-    /// The context of the next comm that all members make together. `color` distinguishes the comms of one
-    /// MPI_Comm_split.
+    /// Returns the context of the next comm that all members of this one make together. `color` distinguishes
+    /// the comms of one MPI_Comm_split.
     pub fn child_context(&mut self, color: i32) -> Context {
         self.children += 1;
         self.own_context().derive(&[self.children, u64::from(color as u32)])
     }
 
-    /// The hash that members compare before `child_context`: of the comm and the number of its children.
+    /// Returns a hash of this comm and of the number of comms made from it. Members compare it before they
+    /// call `child_context`.
     pub fn next_fingerprint(&self) -> i64 {
         self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }
 
-    /// The context of a comm that only `members` (peers) make, with `tag`.
+    /// Returns the context of the next comm that only these members of this one make with `tag`. `members`
+    /// are numbers in the job.
     pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> Context {
         let words = [u64::MAX, u64::from(tag as u32)];
         let words: Vec<u64> = words.into_iter().chain(members.iter().map(|peer| u64::from(*peer))).collect();
         self.partial.context(self.own_context(), &words)
     }
 
-    /// The context of the next partitioned message with `tag` from one peer to another, alike for both.
+    /// Returns the context of the next partitioned message with `tag` from the peer `from` to the peer `to`,
+    /// which is the same at both. `sends`: whether this process is the sender.
     pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> Context {
         let words = [u64::MAX - 1, u64::from(tag as u32), from.into(), to.into()];
         self.partitioned[usize::from(sends)].context(self.own_context(), &words)
     }
 
-    /// The context of the next operation that needs one of its own, alike for all members.
+    /// Returns a context for one operation of all members that must not share the comm's, such as an access
+    /// to a file.
     pub fn operation_context(&mut self) -> Result<u64> {
         let id = self.child_context(0).id;
         self.claim.as_ref().map_or(Ok(()), |claim| claim.pass(id))?;

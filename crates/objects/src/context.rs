@@ -12,12 +12,12 @@ use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The numbers by which members know a comm.
+/// Two hashes of how a comm was made, which its members compute alike and by which they know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The number in messages and collectives; below 2^62.
+    /// The hash that messages and collectives of the comm carry; below 2^62.
     pub id: u64,
-    /// A second hash of the same origin.
+    /// A second hash of the same facts, which tells comms apart whose first hashes are equal.
     pub fingerprint: u64,
 }
 
@@ -25,33 +25,34 @@ pub struct Context {
 /// leaders' messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
 pub(crate) const ID: u64 = (1 << 62) - 1;
 
-/// The context of the request of MPI_Comm_connect; the tag is the port's.
+/// The context of the message by which MPI_Comm_connect asks a port to connect. Its tag is the port's.
 pub const PORT_CONTEXT: u64 = 1 << 62;
 
 /// The context of messages about windows between hosts: it has both marks, which no other context has.
 pub const WINDOW_CONTEXT: u64 = 3 << 62;
 
-/// The context of the messages after such a request: the answer and the last message. No comm, and so none of
-/// its leaders, has the id 0.
+/// The context of the messages that follow the one by which MPI_Comm_connect asks: the answer, and the last
+/// message. No comm, and so none of its leaders, has the id 0.
 pub const CONNECT_CONTEXT: u64 = 1 << 63;
 
-/// The context of the leaders of two groups that communicate over the comm with this context.
+/// Returns the context of messages between the leaders of two groups, which communicate over the comm with
+/// this context.
 pub fn leaders_context(context: u64) -> u64 {
     1 << 63 | context
 }
 
-/// The beginning of contexts without a parent. No comm has it.
+/// The context from which contexts without a parent are derived. No comm has it.
 const NOTHING: Context = Context { id: 0, fingerprint: 0 };
 /// The context of the first MPI_COMM_WORLD.
 const WORLD: Context = Context { id: 1, fingerprint: 1 };
 
 impl Context {
-    /// The context derived from this one and some words.
+    /// Returns the context that follows from this one and these words, by hashing.
     pub fn derive(self, words: &[u64]) -> Context {
         Context { id: mixed(self.id, words) & ID, fingerprint: mixed(!self.fingerprint, words) }
     }
 
-    /// The context of MPI_COMM_WORLD in world `id`.
+    /// Returns the context of MPI_COMM_WORLD in the world with the number `id`.
     pub fn of_world(id: u64) -> Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
@@ -62,22 +63,24 @@ impl Context {
         NOTHING.derive(&[2, id, me.into()])
     }
 
-    /// The context of the intercommunicator between world `id` and its parents.
+    /// Returns the context of the intercommunicator between the spawned world `id` and its parents.
     pub fn of_spawn(id: u64) -> Context {
         NOTHING.derive(&[3, id])
     }
 
-    /// The context of the intercommunicator of connection `id`.
+    /// Returns the context of the intercommunicator that MPI_Comm_connect and MPI_Comm_accept make, in
+    /// connection `id` of the job.
     pub fn of_connection(id: u64) -> Context {
         NOTHING.derive(&[4, id])
     }
 
-    /// The context from which those of comms made from groups derive.
+    /// Returns the context from which those of comms made from groups (MPI_Comm_create_from_group) derive.
     pub fn of_groups() -> Context {
         NOTHING.derive(&[5])
     }
 
-    /// The context of the intercommunicator of two groups that propose these contexts.
+    /// Returns the context of an intercommunicator whose two groups each propose one of these contexts. Their
+    /// order does not matter.
     pub fn of_both(one: Context, other: Context) -> Context {
         let (a, b) = if one.id < other.id { (one, other) } else { (other, one) };
         let fingerprint = mixed(a.fingerprint, &[b.fingerprint]);
@@ -85,8 +88,8 @@ impl Context {
     }
 }
 
-/// A 64-bit hash of words. Each word is mixed in by the finaliser of MurmurHash3, in which every output bit
-/// depends on every input bit.
+/// Returns a 64-bit hash of `first` and `words`. Each word is mixed in by the finaliser of MurmurHash3, in
+/// which every output bit depends on every input bit.
 pub fn mixed(first: u64, words: &[u64]) -> u64 {
     std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
         let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
@@ -103,7 +106,8 @@ pub struct PartialCalls {
 }
 
 impl PartialCalls {
-    /// The context of the next comm for which all members pass this context and these words.
+    /// Counts one more call with this context and these words. Returns a context that all processes that
+    /// count the same calls compute alike.
     pub fn context(&mut self, of: Context, words: &[u64]) -> Context {
         let key = of.derive(words);
         let calls = self.calls.entry((key.id, key.fingerprint)).or_insert(0);
@@ -112,7 +116,8 @@ impl PartialCalls {
     }
 }
 
-/// The contexts in use, and the latest that were in use: messages of a freed comm may still be under way.
+/// The contexts in use by this process, and the latest that were in use: messages of a freed comm may still
+/// be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 
@@ -125,7 +130,7 @@ struct InUse {
 /// The number of freed contexts that stay reserved.
 const RETIRED_MAX: usize = 4096;
 
-/// A context in use, until this is dropped.
+/// Reserves one context in this process until it is dropped, and some time longer (`RETIRED_MAX`).
 #[derive(Debug)]
 pub struct ContextClaim {
     contexts: Contexts,
@@ -151,7 +156,8 @@ impl Contexts {
 }
 
 impl ContextClaim {
-    /// Reserves, only for a moment, the context of an operation on the comm of this claim.
+    /// Reserves the context `id` for one operation on the comm of this claim; an error if the process already
+    /// uses it.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }

@@ -22,7 +22,8 @@ pub enum ErrorAction {
 /// `MPI_Errhandler_free` while an object uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
-    /// The kind of object that it serves; None for the predefined ones, which serve all kinds.
+    /// The kind of objects that the error handler serves; None for the predefined ones, which serve all
+    /// kinds.
     pub on: Option<HandleKind>,
     pub action: ErrorAction,
     references: u32,
@@ -35,7 +36,7 @@ impl Errhandler {
     }
 }
 
-/// The table of error handlers with the predefined ones.
+/// Makes the table of error handlers, which has only the predefined ones.
 pub(crate) fn table() -> HandleTable<Errhandler> {
     let mut table = HandleTable::new(HandleKind::Errhandler);
     table.predefine(constants::ERRORS_ARE_FATAL, Errhandler::new(None, ErrorAction::Fatal));
@@ -44,7 +45,8 @@ pub(crate) fn table() -> HandleTable<Errhandler> {
     table
 }
 
-/// Adds a reference, for an object of kind `on`.
+/// Adds a reference to the error handler for an object of kind `on`; an error if it was made for another
+/// kind.
 pub fn retain(table: &mut HandleTable<Errhandler>, handle: Handle, on: HandleKind) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;
@@ -57,7 +59,8 @@ pub fn retain(table: &mut HandleTable<Errhandler>, handle: Handle, on: HandleKin
     Ok(())
 }
 
-/// Drops a reference, and the error handler with the last one. Predefined ones stay.
+/// Drops one reference to the error handler, and removes it with the last one. Predefined error handlers
+/// stay.
 pub fn release(table: &mut HandleTable<Errhandler>, handle: Handle) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;

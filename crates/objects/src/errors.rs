@@ -14,7 +14,7 @@ pub struct Errors {
 
 #[derive(Debug)]
 struct Added {
-    /// The class of a code; for a class, the class itself.
+    /// The class to which an added code belongs; for an added class, its own number.
     class: i32,
     text: String,
     has_text: bool,
@@ -27,7 +27,7 @@ impl Default for Errors {
 }
 
 impl Errors {
-    /// The attribute MPI_LASTUSEDCODE.
+    /// Returns the greatest number of a class or code so far, which is the attribute MPI_LASTUSEDCODE.
     pub fn last_used(&self) -> i32 {
         self.last
     }
@@ -127,7 +127,7 @@ impl Errors {
     }
 }
 
-/// The name and meaning of one of the standard's classes.
+/// Returns the name and the meaning of one of the standard's error classes; None for any other number.
 pub fn text_of_class(class: i32) -> Option<String> {
     let (name, meaning) = match class {
         SUCCESS => ("MPI_SUCCESS", "no error"),
@@ -140,7 +140,7 @@ pub fn text_of_class(class: i32) -> Option<String> {
     Some(format!("{name}: {meaning}"))
 }
 
-/// The meaning of a class, shortened from MPI 5.0, tables 9.2 and 15.3.
+/// Returns the meaning of one of the standard's error classes, shortened from MPI 5.0, tables 9.2 and 15.3.
 fn meaning(class: i32) -> &'static str {
     const MEANINGS: [&str; 63] = [
         "no error",

@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// An ordered set of processes, immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The rank in the job of each rank in the group.
+    /// The processes in the order of their ranks in the group, each by its number in the job.
     pub peers: Arc<[u32]>,
-    /// This process's rank in the group.
+    /// This process's rank in the group; None if it is no member.
     pub rank: Option<u32>,
     /// The number of the handle of the session from which the group derives; 0 for none.
     pub session: u64,
@@ -21,19 +21,19 @@ pub struct Group {
 pub type RankRange = [i32; 3];
 
 impl Group {
-    /// The group of `peers`, as seen by process `me`.
+    /// Makes the group of `peers`. `me` is this process's number in the job, from which its rank follows.
     pub fn new(peers: impl Into<Arc<[u32]>>, me: u32) -> Group {
         let peers = peers.into();
         let rank = peers.iter().position(|peer| *peer == me).map(|rank| rank as u32);
         Group { peers, rank, session: 0 }
     }
 
-    /// The same group, derived from a session.
+    /// Notes that the group derives from the session with this handle number.
     pub fn of_session(self, session: u64) -> Group {
         Group { session, ..self }
     }
 
-    /// The same group as process `me` sees it.
+    /// Returns the same group with the rank that the process `me` has in it.
     pub fn seen_by(&self, me: u32) -> Arc<Group> {
         Arc::new(Group::new(self.peers.clone(), me))
     }
@@ -42,7 +42,8 @@ impl Group {
         self.peers.len() as u32
     }
 
-    /// The rank in the group of a rank in the job.
+    /// Returns the rank in the group of the process with the number `peer` in the job; None if it is no
+    /// member.
     pub fn rank_of(&self, peer: u32) -> Option<u32> {
         // Most groups are a prefix of the world, so the answer is at its own index.
         if self.peers.get(peer as usize) == Some(&peer) {
@@ -51,7 +52,7 @@ impl Group {
         self.peers.iter().position(|other| *other == peer).map(|rank| rank as u32)
     }
 
-    /// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+    /// Compares two groups as MPI_Group_compare does. Returns MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
     pub fn compare(&self, other: &Group) -> i32 {
         if self.peers == other.peers {
             return IDENT;
@@ -64,7 +65,8 @@ impl Group {
         if self.size() == other.size() && sorted(self) == sorted(other) { SIMILAR } else { UNEQUAL }
     }
 
-    /// The ranks in `other` of these ranks of this group; MPI_PROC_NULL stays.
+    /// Converts ranks of this group to the ranks that the same processes have in `other`, as
+    /// MPI_Group_translate_ranks does. MPI_PROC_NULL stays.
     pub fn translate(&self, ranks: &[i32], other: &Group) -> Result<Vec<i32>> {
         let ranks_there = other.ranks_by_peer();
         ranks
@@ -100,21 +102,22 @@ impl Group {
         .of_session(self.session)
     }
 
-    /// The members with these ranks, in this order; an error if a rank repeats.
+    /// Makes the group of the members with these ranks, in this order (MPI_Group_incl); an error if a rank
+    /// repeats.
     pub fn include(&self, ranks: &[i32], me: u32) -> Result<Group> {
         self.distinct(ranks)?;
         Ok(Group::new(ranks.iter().map(|rank| self.peers[*rank as usize]).collect::<Vec<_>>(), me)
             .of_session(self.session))
     }
 
-    /// The members without these ranks, in the old order.
+    /// Makes the group of the members that have none of these ranks, in the old order (MPI_Group_excl).
     pub fn exclude(&self, ranks: &[i32], me: u32) -> Result<Group> {
         let out = self.distinct(ranks)?;
         let stay = self.peers.iter().zip(&out).filter(|(_, out)| !**out).map(|(peer, _)| *peer);
         Ok(Group::new(stay.collect::<Vec<_>>(), me).of_session(self.session))
     }
 
-    /// The ranks that ranges name (MPI 5.0, section 7.3.2).
+    /// Lists the ranks in these ranges, as MPI_Group_range_incl reads them (MPI 5.0, section 7.3.2).
     pub fn ranks_of(&self, ranges: &[RankRange]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for &[first, last, stride] in ranges {

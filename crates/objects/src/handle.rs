@@ -22,7 +22,7 @@ const INDICES: u32 = 1 << GENERATION_SHIFT;
 /// The most objects of one kind that a table holds at once.
 pub const INDEX_MAX: u32 = INDICES / 2;
 
-/// The number of numbers that have distinct handles.
+/// The number of different handles of one kind that stand for a number, without a slot in a table.
 pub const NUMBERS: u32 = INDICES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const KINDS: [HandleKind; 12] = [
 ];
 
 impl HandleKind {
-    /// The words for an object of this kind, with an article.
+    /// Returns what an object of this kind is called in error messages, with an article.
     pub fn noun(self) -> &'static str {
         match self {
             HandleKind::Comm => "a communicator",
@@ -77,7 +77,7 @@ impl HandleKind {
         }
     }
 
-    /// The error class for a bad handle in an argument of this kind.
+    /// Returns the error class of a call that got a bad handle where one of this kind was expected.
     pub fn class(self) -> Class {
         match self {
             HandleKind::Comm => Class::Comm,
@@ -94,8 +94,8 @@ impl HandleKind {
         }
     }
 
-    /// The standard ABI's constants for this kind: the first, and the number of them (MPI 5.0, section
-    /// 20.3.3). The first is the null handle.
+    /// Returns the standard ABI's range of predefined handles of this kind: the first, which is the null
+    /// handle, and how many there are (MPI 5.0, section 20.3.3).
     pub fn predefined(self) -> (usize, usize) {
         match self {
             HandleKind::Op => (0x20, 32),
@@ -116,19 +116,20 @@ impl HandleKind {
 }
 
 impl Handle {
-    /// The handle of slot `index` in its `generation`th use.
+    /// Makes the handle of slot `index` of a table, when the slot is used for the `generation`th time.
     pub(crate) fn new(kind: HandleKind, generation: u32, index: u32) -> Handle {
         let generation = generation % GENERATIONS;
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
-    /// The handle of a number of this kind. Handles repeat after `NUMBERS`.
+    /// Makes a handle that stands for `number` instead of a slot in a table. Handles repeat after `NUMBERS`.
     #[inline]
     pub fn numbered(kind: HandleKind, number: u32) -> Handle {
         Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
     }
 
-    /// The number that a handle stands for, if it is one of `kind`.
+    /// Returns the number for which `numbered` made this handle; None if it is not such a handle of this
+    /// kind.
     #[inline]
     pub fn number(self, kind: HandleKind) -> Option<u32> {
         let number = self.0 as u32 % NUMBERS;
@@ -146,7 +147,8 @@ impl Handle {
         })
     }
 
-    /// The slot that a handle names, if it is of `kind` and not predefined.
+    /// Returns the index of the table's slot that the handle names; None if it is predefined or of another
+    /// kind.
     #[inline]
     pub(crate) fn slot(self, kind: HandleKind) -> Option<usize> {
         // No kind is 0 or exceeds the bits of a C int.

@@ -26,8 +26,8 @@ impl Info {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets a value. A key must not be empty and must be shorter than MPI_MAX_INFO_KEY, a value shorter than
-    /// MPI_MAX_INFO_VAL.
+    /// Sets the value of a key. The key must not be empty and must be shorter than MPI_MAX_INFO_KEY, the
+    /// value shorter than MPI_MAX_INFO_VAL.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() >= MAX_INFO_VAL as usize {

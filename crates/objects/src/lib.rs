@@ -40,7 +40,7 @@ use datatype::Datatype;
 use error::{Result, fail};
 use std::sync::Arc;
 
-/// A datatype as the program sees it.
+/// An entry of the table of datatypes: a datatype with the name and the attributes that the program gave it.
 #[derive(Debug)]
 pub struct TypeEntry {
     /// The datatype, shared with the operations and datatypes that use it.
@@ -62,9 +62,10 @@ pub struct Objects {
     /// The keyvals of all kinds of objects. The number of a keyval is its handle as an int.
     pub keyvals: HandleTable<RegisteredKeyval>,
     pub sessions: HandleTable<Session>,
-    /// The process set mpi://WORLD, once the process is in its job.
+    /// The processes of this process's world, which are the process set mpi://WORLD; empty before the process
+    /// has joined its job.
     pub world: Arc<Group>,
-    /// Counts the comms made from groups (MPI_Comm_create_from_group).
+    /// Counts the comms that were made from groups without a parent comm (MPI_Comm_create_from_group).
     pub from_groups: context::PartialCalls,
     pub contexts: context::Contexts,
     /// Error classes and codes that the program added.
@@ -73,7 +74,7 @@ pub struct Objects {
     pub file_errhandler: Handle,
     /// Whether the program has set MPI_COMM_SELF's error handler.
     pub self_errhandler_set: bool,
-    /// This process's rank in the job, which groups hold.
+    /// This process's number in the job, as groups have it in `Group::peers`.
     pub me: u32,
     world_id: u64,
     /// The comm that MPI_Comm_get_parent returned first; null in a world that was not spawned.
@@ -87,7 +88,7 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// The objects of a process before MPI_Init: all predefined ones except the comms.
+    /// Makes the objects of a process before MPI_Init: all predefined ones except the comms.
     pub fn new() -> Objects {
         let mut groups = HandleTable::new(HandleKind::Group);
         groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
@@ -144,7 +145,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Enters a comm into its table; an error if another comm of this process has its context.
+    /// Enters a comm into the table of comms. Returns its handle; an error if this process already uses the
+    /// comm's context.
     pub fn enter_comm(&mut self, mut comm: Comm) -> Result<Handle> {
         comm.claim = Some(self.contexts.claim(comm.context)?);
         self.comms.insert(comm)
@@ -162,7 +164,8 @@ impl Objects {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
 
-    /// Makes the intercommunicator with the parents of world `world`, after `enter_world`.
+    /// Makes the intercommunicator with the parents of this spawned process's world, number `world`. Called
+    /// after `enter_world`.
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
         let remote = Arc::new(Group::new(parents, self.me));
         let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
@@ -186,13 +189,13 @@ impl Objects {
         self.comms.get(handle)
     }
 
-    /// The datatype of a handle, committed or not.
+    /// Returns the datatype that a handle names, whether it is committed or not.
     #[inline]
     pub fn datatype(&self, handle: Handle) -> Result<&Arc<Datatype>> {
         Ok(&self.datatypes.get(handle)?.datatype)
     }
 
-    /// The datatype of a handle; MPI_ERR_TYPE unless it is committed.
+    /// Returns the datatype that a handle names; MPI_ERR_TYPE unless it is committed.
     #[inline]
     pub fn committed(&self, handle: Handle) -> Result<&Arc<Datatype>> {
         let datatype = self.datatype(handle)?;
@@ -211,17 +214,19 @@ impl Objects {
         self.groups.get(handle)
     }
 
-    /// The info of a handle; for MPI_INFO_NULL an empty one.
+    /// Returns a copy of the info that a handle names; for MPI_INFO_NULL an empty info.
     pub fn info_or_empty(&self, handle: Handle) -> Result<Info> {
         if handle == constants::INFO_NULL { Ok(Info::default()) } else { self.infos.get(handle).cloned() }
     }
 
-    /// Enters a group into its table; the empty group has its own handle.
+    /// Enters a group into the table of groups. Returns its handle; for an empty group that is
+    /// MPI_GROUP_EMPTY.
     pub fn enter_group(&mut self, group: Arc<Group>) -> Result<Handle> {
         if group.size() == 0 { Ok(constants::GROUP_EMPTY) } else { self.groups.insert(group) }
     }
 
-    /// Enters a datatype into its table; a predefined one keeps its handle.
+    /// Enters a datatype into the table of datatypes. Returns its handle; a predefined datatype keeps the one
+    /// it has.
     pub fn enter_datatype(&mut self, datatype: Arc<Datatype>) -> Result<Handle> {
         match datatype.predefined() {
             Some(number) => Ok(Handle(number as usize)),

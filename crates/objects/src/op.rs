@@ -9,11 +9,11 @@ use datatype::PredefinedOp;
 pub enum Op {
     /// An operator of the standard.
     Predefined(PredefinedOp),
-    /// An operator of the program.
+    /// An operator that the program has made by MPI_Op_create.
     User {
-        /// The function's address.
+        /// The address of the program's function.
         function: usize,
-        /// Whether it is an `MPI_User_function_c`, which takes an MPI_Count.
+        /// Whether the function is an `MPI_User_function_c`, which takes an MPI_Count.
         large: bool,
         commutative: bool,
     },

@@ -9,25 +9,27 @@ use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Session {
-    /// Its error handler: one reference in the table of `Objects`.
+    /// The session's error handler, of which the session holds one reference in the table of `Objects`.
     pub errhandler: Handle,
     /// The thread level of all objects that derive from the session.
     pub thread_level: i32,
-    /// The hints in use.
+    /// The session's hints with the values in use, for MPI_Session_get_info.
     pub info: Info,
 }
 
-/// The process sets by name.
+/// The names of the process sets: the process's world, and the process alone.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
 /// The memory kinds that are always supported, as the info key `mpi_memory_alloc_kinds` names them (MPI 5.0,
 /// section 11.4.3).
 const MEMORY_KINDS: &str = "mpi,system";
 
-/// The memory kinds of the device in use: the kind, then the kind with each restrictor.
+/// The names of the memory kinds of the device in use: the kind alone, then the kind with each restrictor.
+/// Unset without a device.
 static DEVICE_KINDS: OnceLock<&[&str]> = OnceLock::new();
 
-/// Notes that calls take memory of a device, of these kinds: the kind, then the kind with each restrictor.
+/// Notes that MPI calls accept memory of a device. `kinds` are its memory kinds: the kind alone, then the
+/// kind with each restrictor.
 pub fn support_memory_kinds(kinds: &'static [&'static str]) {
     // Later calls name the same device.
     let _ = DEVICE_KINDS.set(kinds);
@@ -37,7 +39,8 @@ fn device_kinds() -> &'static [&'static str] {
     DEVICE_KINDS.get().copied().unwrap_or_default()
 }
 
-/// The memory kinds that a program has without asking for them.
+/// Lists the memory kinds that a program may use without asking for them, as `mpi_memory_alloc_kinds` has
+/// them.
 pub fn default_memory_kinds() -> String {
     [MEMORY_KINDS].into_iter().chain(device_kinds().first().copied()).collect::<Vec<_>>().join(",")
 }
@@ -50,7 +53,7 @@ const LEVELS: [(&str, i32); 4] = [
 ];
 
 impl Session {
-    /// A session with these hints. Without `thread_level`, any thread may call at any time.
+    /// Makes a session with these hints. Without the hint `thread_level`, any thread may call at any time.
     pub fn new(errhandler: Handle, hints: &Info) -> Result<Session> {
         let wanted = hints.get("thread_level").unwrap_or("MPI_THREAD_MULTIPLE");
         let Some((name, thread_level)) = LEVELS.into_iter().find(|(name, _)| *name == wanted) else {
@@ -63,7 +66,8 @@ impl Session {
     }
 }
 
-/// The memory kinds that are always supported, and those of the wanted ones that are.
+/// Lists the memory kinds that a program gets which asks with `hints`: the default ones, and those that it
+/// asks for and that are supported.
 pub fn memory_kinds(hints: &Info) -> String {
     let mut kinds = default_memory_kinds();
     let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");

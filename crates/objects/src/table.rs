@@ -25,7 +25,7 @@ struct TableSlot<T> {
     value: Option<T>,
 }
 
-/// A live value that the program made.
+/// The slot of a live object that the program made, through which the object is changed or removed.
 pub struct OccupiedEntry<'a, T> {
     slot: &'a mut TableSlot<T>,
     free: &'a mut Vec<u32>,
@@ -39,14 +39,14 @@ impl<T> OccupiedEntry<'_, T> {
         self.slot.value.as_mut().expect("an entry has a value")
     }
 
-    /// Removes the value; its handle is dead from now on.
+    /// Removes and returns the object's value. Its handle is dead from now on.
     #[inline]
     pub fn remove(mut self) -> T {
         self.leave();
         self.slot.value.take().expect("an entry has a value")
     }
 
-    /// Does the same as `remove`, and drops the value.
+    /// Removes the object and drops its value. Its handle is dead from now on.
     #[inline]
     pub fn discard(mut self) {
         self.leave();
@@ -72,14 +72,14 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// The number of values that were removed. While it is unchanged, a handle that found a value finds it
-    /// again.
+    /// Returns how many values were removed or redefined so far. While this is unchanged, a handle that found
+    /// a value finds it again.
     #[inline(always)]
     pub fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// Enters the value of a predefined handle.
+    /// Enters the value that the predefined handle `handle` finds from now on.
     pub fn predefine(&mut self, handle: Handle, value: T) {
         let at = handle.0.checked_sub(self.first).expect("a predefined handle of this kind");
         if self.predefined.len() <= at {
@@ -95,19 +95,19 @@ impl<T> HandleTable<T> {
         self.removals += 1;
     }
 
-    /// Whether no value that the program made is alive.
+    /// Whether no object that the program made is alive; predefined ones do not count.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Enters a value; MPI_ERR_OTHER if two million are alive.
+    /// Enters a value, and returns its new handle; MPI_ERR_OTHER if two million are alive.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         self.reserve()?;
         Ok(self.put(value))
     }
 
-    /// Enters a value in the slot that `reserve` ensured.
+    /// Enters a value, and returns its new handle. The caller has ensured a free slot by `reserve`.
     #[inline(always)]
     pub fn put(&mut self, value: T) -> Handle {
         let index = self.free.pop().expect("there is room");
@@ -119,7 +119,7 @@ impl<T> HandleTable<T> {
         slot.handle
     }
 
-    /// Ensures a slot for one more value; MPI_ERR_OTHER if two million are alive.
+    /// Makes sure that a slot is free for one more value; MPI_ERR_OTHER if two million are alive.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -141,7 +141,7 @@ impl<T> HandleTable<T> {
         Ok(())
     }
 
-    /// The value, or an error that says what the handle is instead.
+    /// Returns the value that a handle finds. The error says what the handle is instead.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {
@@ -184,7 +184,7 @@ impl<T> HandleTable<T> {
         Error::new(self.kind.class(), format!("{handle} is predefined and cannot be freed"))
     }
 
-    /// Removes the value; its handle is dead from now on. An error for predefined objects.
+    /// Removes and returns the value of a handle, which is dead from now on. An error for predefined objects.
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
         Ok(self.entry(handle)?.remove())
     }
@@ -194,7 +194,7 @@ impl<T> HandleTable<T> {
         handle.slot(self.kind).is_none()
     }
 
-    /// The live values that the program made, with their handles.
+    /// Lists the live objects that the program made: handle and value.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref().map(|value| (slot.handle, value)))
     }

@@ -5,20 +5,21 @@ use error::{Class, Result, fail};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// MPI_Cart_create.
+    /// A Cartesian grid (MPI_Cart_create).
     Cart(Cart),
-    /// MPI_Graph_create.
+    /// A graph that every process knows as a whole (MPI_Graph_create).
     Graph(Graph),
-    /// MPI_Dist_graph_create and MPI_Dist_graph_create_adjacent.
+    /// A graph of which each process knows its own edges (MPI_Dist_graph_create and
+    /// MPI_Dist_graph_create_adjacent).
     DistGraph(DistGraph),
 }
 
-/// A list of ranks; MPI_PROC_NULL where there is no neighbour.
+/// The ranks of neighbours; None (MPI_PROC_NULL) beyond the edge of a grid.
 pub type NeighborList = Vec<Option<u32>>;
 
 impl Topology {
-    /// The destinations and the sources of a rank's neighborhood collectives, in the order of their blocks
-    /// (MPI 5.0, section 8.6).
+    /// Returns the ranks to which `rank` sends in neighborhood collectives, and those from which it receives,
+    /// in the order of their blocks (MPI 5.0, section 8.6).
     pub fn neighbors(&self, rank: u32) -> (NeighborList, NeighborList) {
         let known = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self {
@@ -37,12 +38,13 @@ impl Topology {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
     pub dims: Vec<u32>,
-    /// Whether a dimension wraps around.
+    /// For each dimension: whether it wraps around, so that its last place is next to its first.
     pub periods: Vec<bool>,
 }
 
 impl Cart {
-    /// A grid; MPI_ERR_DIMS unless all extents are positive.
+    /// Makes a grid of `dims` places, in which dimension `i` wraps around unless `periods[i]` is 0;
+    /// MPI_ERR_DIMS unless all `dims` are positive.
     pub fn new(dims: &[i32], periods: &[i32]) -> Result<Cart> {
         if let Some(dim) = dims.iter().position(|extent| *extent < 1) {
             fail!(Class::Dims, "dims[{dim}] is {}, which is not positive", dims[dim]);
@@ -55,7 +57,7 @@ impl Cart {
         Ok(Cart { dims, periods: periods.iter().map(|period| *period != 0).collect() })
     }
 
-    /// The number of ranks.
+    /// Returns the number of places in the grid, which is the number of its ranks.
     pub fn size(&self) -> u32 {
         self.dims.iter().product()
     }
@@ -77,7 +79,8 @@ impl Cart {
         coords
     }
 
-    /// The rank at some coordinates; MPI_ERR_ARG outside a dimension that is not periodic.
+    /// Returns the rank at these coordinates; MPI_ERR_ARG if one is outside a dimension that does not wrap
+    /// around.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         let mut rank = 0;
         for (dim, (coord, extent)) in coords.iter().zip(&self.dims).enumerate() {
@@ -93,7 +96,7 @@ impl Cart {
         Ok(rank)
     }
 
-    /// The rank `by` steps away in a dimension, or None outside the grid.
+    /// Returns the rank `by` steps away from `rank` in dimension `dim`; None outside the grid.
     pub fn neighbor(&self, rank: u32, dim: usize, by: i64) -> Option<u32> {
         let stride: u32 = self.dims[dim + 1..].iter().product();
         let extent = self.dims[dim];
@@ -104,7 +107,8 @@ impl Cart {
         reached.then_some(rank - here * stride + inside * stride)
     }
 
-    /// MPI_Cart_sub: the grid of the remaining dimensions, and the ranks of this rank's grid in order.
+    /// Makes the grid of the dimensions in `remain`, as MPI_Cart_sub does. Returns it, and the ranks of this
+    /// grid that get into the same new one as `rank`, in order.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |dim: &usize| remain[*dim];
         let dims = || (0..self.dims.len()).filter(kept);
@@ -123,7 +127,7 @@ impl Cart {
         (sub, (0..self.size()).filter(mine).collect())
     }
 
-    /// The pairs of neighbours.
+    /// Lists the pairs of neighbours in the grid as edges of weight 1, each pair once.
     pub fn edges(&self) -> Vec<GraphEdge> {
         let next =
             |rank| (0..self.dims.len()).filter_map(move |dim| Some((rank, self.neighbor(rank, dim, 1)?, 1)));
@@ -131,20 +135,21 @@ impl Cart {
     }
 }
 
-/// An edge: from, to, weight.
+/// An edge of a graph: the rank from which it leads, the rank to which it leads, and its weight.
 pub type GraphEdge = (u32, u32, u64);
 
 /// A graph that every process knows as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// The end of the neighbours of each node in `edges`.
+    /// For each node: where its neighbours end in `edges`. Those of the next node follow.
     pub index: Vec<i32>,
-    /// The neighbours of all nodes.
+    /// The neighbours of all nodes, node after node.
     pub edges: Vec<u32>,
 }
 
 impl Graph {
-    /// A graph; MPI_ERR_ARG if the index decreases or an edge leads nowhere.
+    /// Makes a graph from the arguments of MPI_Graph_create; MPI_ERR_ARG if `index` decreases or an edge
+    /// leads to no node.
     pub fn new(index: Vec<i32>, edges: &[i32]) -> Result<Graph> {
         let nodes = index.len();
         if index.first().is_some_and(|first| *first < 0) || !index.is_sorted() {
@@ -165,7 +170,7 @@ impl Graph {
     }
 }
 
-/// Checks the ranks, below `size`, that the program gave as the argument `name`.
+/// Converts ranks that the program gave as the argument `name`; MPI_ERR_ARG unless all are below `size`.
 pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
     match given.iter().position(|rank| *rank < 0 || *rank as usize >= size) {
         Some(at) => fail!(Class::Arg, "{name}[{at}] is {}, which is none of the {size} ranks", given[at]),
@@ -176,11 +181,12 @@ pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
 /// A graph of which each process knows its own edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
-    /// The sources of this process's incoming edges.
+    /// The ranks from which edges lead to this process.
     pub sources: Vec<u32>,
-    /// The destinations of its outgoing edges.
+    /// The ranks to which edges lead from this process.
     pub destinations: Vec<u32>,
-    /// The weights in the same order, unless MPI_UNWEIGHTED was given.
+    /// The weights of the edges from `sources`, then of those to `destinations`; None if MPI_UNWEIGHTED was
+    /// given.
     pub weights: Option<(Vec<i32>, Vec<i32>)>,
 }
 
