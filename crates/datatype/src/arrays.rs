@@ -17,7 +17,8 @@ pub const DISTRIBUTE_BLOCK: i32 = 17;
 pub const DISTRIBUTE_CYCLIC: i32 = 18;
 pub const DISTRIBUTE_DEFAULT: i64 = 19;
 
-/// The part `subsizes` at `starts` of an array of `sizes` elements (MPI_Type_create_subarray).
+/// Makes the datatype of a part of an array (MPI_Type_create_subarray): in each dimension, `subsizes` of the
+/// array's `sizes` elements, from `starts` on.
 pub fn subarray(
     width: Width,
     sizes: &[i64],
@@ -62,26 +63,28 @@ pub fn subarray(
     draft.finish(old.facts.times(elements), recipe)
 }
 
-/// One process's part of a distributed array.
+/// An array that is distributed over a grid of processes, and the process whose part is wanted: the arguments
+/// of MPI_Type_create_darray.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution<'a> {
     /// The number of processes in the grid.
     pub size: i64,
-    /// The rank of the process in the grid.
+    /// The rank in the grid of the process whose part is wanted.
     pub rank: i64,
-    /// The elements of the whole array, per dimension.
+    /// For each dimension: the number of elements of the whole array.
     pub sizes: &'a [i64],
-    /// MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE, per dimension.
+    /// For each dimension: how it is distributed, namely MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE.
     pub distributions: &'a [i32],
-    /// The length of a block, or MPI_DISTRIBUTE_DFLT_DARG, per dimension.
+    /// For each dimension: the length of a block in elements, or MPI_DISTRIBUTE_DFLT_DARG.
     pub arguments: &'a [i64],
-    /// The processes, per dimension.
+    /// For each dimension: the number of processes in the grid.
     pub grid: &'a [i64],
-    /// MPI_ORDER_C or MPI_ORDER_FORTRAN.
+    /// The order of the array's elements in memory: MPI_ORDER_C or MPI_ORDER_FORTRAN.
     pub order: i32,
 }
 
-/// A process's part of a distributed array (MPI_Type_create_darray).
+/// Makes the datatype of one process's part of a distributed array with elements `old`
+/// (MPI_Type_create_darray).
 pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ndims = check_distribution(array)?;
     // Ranks are row-major in the grid, whatever the order of the array (MPI 5.0, section 5.1.4).
@@ -106,7 +109,7 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
     draft.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
-/// The dimensions, the fastest first.
+/// Lists the indices of the dimensions, the one whose elements are adjacent in memory first.
 fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
     (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
 }
@@ -145,7 +148,7 @@ fn check_distribution(array: &Distribution) -> Result<usize> {
     Ok(ndims)
 }
 
-/// The length of a block in one dimension.
+/// Returns how many elements of dimension `dim` make a block, which goes to one process.
 fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     let (size, processes, argument) = (array.sizes[dim], array.grid[dim], array.arguments[dim]);
     let default = argument == DISTRIBUTE_DEFAULT;
@@ -178,8 +181,9 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// Deals out `size` slabs, `stride` bytes apart, in blocks. Returns the slabs of the process at `coordinate`,
-/// and their number. A block distribution is a cyclic one that ends after its first round.
+/// Deals out `size` slabs, `stride` bytes apart, to `processes` in turn, in blocks of `block`. Returns the
+/// slabs that the process at `coordinate` gets, and their number. A block distribution is a cyclic one that
+/// ends after its first round.
 fn distribute(
     slab: LayoutDraft<'_>,
     stride: i64,

@@ -79,20 +79,20 @@ fn swap<W: AtomicWord>(target: Span, compare: Span, origin: Span, fetched: Span)
     W::write(fetched.address(), W::at(target.address()).swap_if(compare, new));
 }
 
-/// Combines one element by the loops of `reduce`.
+/// Returns `left op right` for one element, as the loops of `reduce` compute it.
 fn combine<B: Copy>(op: PredefinedOp, basic: Basic, mut left: B, mut right: B) -> B {
     reduce(op, basic, span_of_value(&mut left), span_of_value(&mut right), span_of_value(&mut right));
     right
 }
 
-/// Makes a span of a variable of the caller, for one call.
+/// Makes a span of a variable, which `combine` passes to `reduce` and then drops.
 fn span_of_value<B>(value: &mut B) -> Span {
     // SAFETY: `combine`, the only caller, keeps the variable on its stack until `reduce` has returned.
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
-/// An atomic machine word, and ordinary ones of the same length. Addresses are those of spans, whose makers
-/// promised that they are mapped.
+/// An atomic machine word, with reads and writes of ordinary words of the same length. Addresses are those of
+/// spans, whose makers promised that they are mapped.
 trait AtomicWord: Sized + 'static {
     type Bits: Copy;
     fn at(address: usize) -> &'static Self;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The machine types of the predefined datatypes: length, alignment and arithmetic.
 
-/// The machine type of a predefined datatype, by which reductions choose their arithmetic.
+/// The machine type of the elements of a predefined datatype, by which reductions choose their arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names give signedness and bits.
@@ -9,12 +9,12 @@
 pub enum Basic {
     I8, I16, I32, I64, U8, U16, U32, U64,
     F16, F32, F64, LongDouble, F128,
-    /// Complex numbers, by the bits of one part.
+    /// Complex numbers. The name gives the bits of one part, real or imaginary.
     C16, C32, C64, CLongDouble,
-    /// C and Fortran logicals by width; nonzero is true.
+    /// Logicals of C and Fortran. The name gives the bits; nonzero is true.
     L8, L16, L32, L64, L128,
     Byte,
-    /// MINLOC and MAXLOC pairs: value, then index. In the packed form they have no padding.
+    /// Pairs for MPI_MINLOC and MPI_MAXLOC: a value, then its index. In the packed form they have no padding.
     F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32, F64F64,
     I128, C128,
     /// Characters. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char` is, and refuse
@@ -25,7 +25,7 @@ pub enum Basic {
 }
 
 impl Basic {
-    /// The bytes in the packed form, without the padding of pairs.
+    /// Returns the length of an element in the packed form, in bytes; pairs have no padding there.
     #[inline]
     pub const fn size(self) -> usize {
         use Basic::*;
@@ -42,7 +42,8 @@ impl Basic {
         }
     }
 
-    /// The alignment by C and Fortran compilers on x86-64 and aarch64 Linux, in bytes.
+    /// Returns the alignment, in bytes, that C and Fortran compilers give an element on x86-64 and aarch64
+    /// Linux.
     pub const fn align(self) -> usize {
         use Basic::*;
         match self {
@@ -54,7 +55,7 @@ impl Basic {
         }
     }
 
-    /// The value and the index type of a pair.
+    /// Returns the types of the value and of the index in a pair; None for any other type.
     pub const fn pair(self) -> Option<(Basic, Basic)> {
         use Basic::*;
         Some(match self {
@@ -70,7 +71,7 @@ impl Basic {
         })
     }
 
-    /// A noun for it, for error messages.
+    /// Returns what an element is called in error messages, with an article.
     pub const fn describe(self) -> &'static str {
         use Basic::*;
         match self {
@@ -96,7 +97,8 @@ impl Basic {
         ]
     };
 
-    /// The machine type with a number from another process, which `as u8` gave there.
+    /// Returns the machine type whose `as u8` is `number`, which may come from another process; None if there
+    /// is none.
     pub fn from_number(number: u8) -> Option<Basic> {
         Basic::ALL.get(number as usize).copied()
     }
@@ -116,12 +118,13 @@ impl PredefinedOp {
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp]
     };
 
-    /// The operator with a number from another process, which `as u8` gave there.
+    /// Returns the operator whose `as u8` is `number`, which may come from another process; None if there is
+    /// none.
     pub fn from_number(number: u8) -> Option<PredefinedOp> {
         PredefinedOp::ALL.get(number as usize).copied()
     }
 
-    /// The operator with a handle in the standard ABI.
+    /// Returns the operator that has this handle in the standard ABI; None if no predefined operator has.
     pub fn from_handle(handle: u32) -> Option<PredefinedOp> {
         PredefinedOp::ALL.into_iter().find(|op| op.handle() == handle)
     }
@@ -147,7 +150,7 @@ impl PredefinedOp {
         }
     }
 
-    /// The standard's name, such as `MPI_SUM`.
+    /// Returns the operator's name in the standard, such as `MPI_SUM`.
     pub const fn name(self) -> &'static str {
         use PredefinedOp::*;
         match self {

@@ -16,10 +16,10 @@ use sys::Span;
 /// bytes of data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// The origin of the element that holds packed byte 0; without gaps, the address of the first byte.
+    /// The origin of the first element; of a buffer without gaps, the address of its first byte.
     base: usize,
     bytes: usize,
-    /// The layout, if there are gaps.
+    /// The layout of the elements if there are gaps; None if the data are `bytes` bytes from `base` on.
     gaps: Option<Gaps>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> BufferClaim<'a> {
         self.bytes
     }
 
-    /// The one span that the data occupies, if there are no gaps.
+    /// Returns the one span that the data occupy; None if there are gaps.
     #[inline(always)]
     pub fn contiguous(&self) -> Option<Span> {
         // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the
@@ -63,11 +63,12 @@ impl<'a> BufferClaim<'a> {
     }
 }
 
-/// The layout of a buffer with gaps.
+/// What a buffer with gaps needs beside its address and length.
 #[derive(Clone, Debug)]
 struct Gaps {
     layout: Arc<Layout>,
-    /// The packed bytes of the elements at `base` that come before the buffer; not 0 only in slices.
+    /// The number of packed bytes of the elements at `base` that are before the buffer's first; 0 except in
+    /// slices.
     skip: usize,
 }
 
@@ -105,8 +106,8 @@ impl Buffer {
         }
     }
 
-    /// The buffer of `count` elements of `layout` whose origin is `offset` bytes into claimed memory. Returns
-    /// None unless all elements are inside.
+    /// Makes the buffer of `count` elements of `layout` whose origin is `offset` bytes after the start of
+    /// `span`. Returns None unless all elements are inside `span`.
     #[inline]
     pub fn within(span: Span, offset: usize, count: usize, layout: &Arc<Layout>) -> Option<Buffer> {
         Buffer::bytes_of(count, layout)?;
@@ -123,7 +124,7 @@ impl Buffer {
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
-    /// The data bytes of `count` elements of `layout`, or None if their number does not fit 63 bits.
+    /// Returns the number of data bytes of `count` elements of `layout`; None if it does not fit 63 bits.
     #[inline]
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
@@ -134,13 +135,13 @@ impl Buffer {
         self.bytes
     }
 
-    /// The address from which the layout's offsets count; without gaps, that of the first byte.
+    /// Returns the address of the first element's origin; of a buffer without gaps, that of its first byte.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// The layout of a buffer with gaps, and the packed bytes skipped at its start. Another process makes the
-    /// same buffer from these, `base` and `bytes` (`from_parts`).
+    /// Returns the layout of a buffer with gaps, and how many packed bytes its slice skips; None without
+    /// gaps. Another process makes the same buffer from these, `base` and `bytes` (`from_parts`).
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
@@ -158,7 +159,7 @@ impl Buffer {
         Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
     }
 
-    /// The one span that the data occupies, if there are no gaps.
+    /// Returns the one span that the data occupy; None if there are gaps.
     #[inline]
     pub fn contiguous(&self) -> Option<Span> {
         match self.gaps {
@@ -168,7 +169,8 @@ impl Buffer {
         }
     }
 
-    /// The packed bytes `[offset, offset + bytes)` as a buffer; panics unless they are inside.
+    /// Makes a buffer of this buffer's packed bytes `[offset, offset + bytes)`; panics unless they are
+    /// inside.
     pub fn slice(&self, offset: usize, bytes: usize) -> Buffer {
         self.check_range(offset, bytes);
         if bytes == 0 {
@@ -207,14 +209,15 @@ impl Buffer {
         }
     }
 
-    /// Does the same as `pack`, into memory of this library.
+    /// Copies the packed bytes of the data from `offset` on to `to`, as many as it has: memory of this
+    /// library.
     #[inline]
     pub fn save(&self, offset: usize, to: &mut [MaybeUninit<u8>]) {
         // SAFETY: the slice is live and exclusive until after the copy.
         self.pack(offset, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// Does the same as `unpack`, from memory of this library.
+    /// Copies `from`, memory of this library, over as many packed bytes of the data from `offset` on.
     #[inline]
     pub fn restore(&self, offset: usize, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
@@ -259,8 +262,8 @@ impl Buffer {
         });
     }
 
-    /// Whether the kernel lets other processes reach the memory (`sys::remote`); tests the first and the last
-    /// byte.
+    /// Whether the kernel lets other processes read and write the buffer's memory (`sys::remote`). Tests the
+    /// first and the last byte.
     pub fn is_attachable(&self) -> bool {
         let (mut first, mut last) = (Span::EMPTY, Span::EMPTY);
         if self.bytes > 0 {
@@ -270,8 +273,8 @@ impl Buffer {
         sys::remote::attachable(first, last, self.bytes)
     }
 
-    /// The span from the buffer's first byte to its last, for registering it. Its gaps may not even be
-    /// mapped.
+    /// Returns the span from the buffer's first byte in memory to its last, to be registered with a network
+    /// or device. Its gaps may not even be mapped.
     pub fn hull(&self) -> Span {
         let Some(Gaps { layout, skip }) = &self.gaps else {
             // SAFETY: the maker promised that the bytes stay mapped.
@@ -359,8 +362,8 @@ impl Buffer {
 }
 
 impl Layout {
-    /// The first byte and the end of the data of `count` elements (at least one, not empty), as offsets from
-    /// the first element's origin; None if they do not fit 63 bits.
+    /// Returns where the data of `count` elements begin and end in memory, as offsets from the first
+    /// element's origin; None if these do not fit 63 bits. There is at least one element, with data.
     pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
         let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
@@ -393,13 +396,13 @@ impl Layout {
     }
 }
 
-/// The bytes of one step of `pack_away`: `memmove` copies that many as whole lines.
+/// The most bytes that `pack_away` copies at a time: so many that `memmove` writes whole cache lines.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
-/// The least bytes for which `pack_away` uses a block.
+/// The shortest data with gaps that `pack_away` copies through a block on the stack.
 const AWAY_BYTES_MIN: usize = 1 << 10;
 
-/// The bytes of one step of `copy_from`.
+/// The length of the block through which `copy_from` copies.
 const BLOCK_BYTES: usize = 4096;
 
 impl From<Span> for Buffer {
@@ -409,14 +412,14 @@ impl From<Span> for Buffer {
     }
 }
 
-/// The bytes from the origin of one element to that of the `elements`th after it. Wraps, as addresses from
-/// MPI_BOTTOM do.
+/// Returns the offset in bytes from the origin of one element to that of the `elements`th after it. Wraps, as
+/// addresses from MPI_BOTTOM do.
 fn elements_offset(layout: &Layout, elements: usize) -> isize {
     (layout.extent as isize).wrapping_mul(elements as isize)
 }
 
-/// Calls `each` with the strips of packed bytes `[from, to)` of one pass over the runs, whose origin is at
-/// `origin`.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one pass over the layout's runs. `origin` is
+/// the address from which their offsets count.
 fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let (first, mut start) = layout.run_at(from);
     for &run in &layout.runs()[first..] {
@@ -429,8 +432,9 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
     }
 }
 
-/// Calls `each` with the strips of packed bytes `[from, to)` of one run: the rest of a cut piece, whole
-/// pieces, the start of a cut piece.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one run, at most three: the rest of a piece
+/// cut by `from`, whole pieces, the start of a piece cut by `to`. The run's offset counts from the address
+/// `origin`.
 fn walk_run(origin: usize, run: LayoutRun, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);

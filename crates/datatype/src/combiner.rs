@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The names of the constructors of datatypes (MPI 5.0, section 5.1.13).
 
-/// The constructor of a datatype, numbered as the MPI_COMBINER constants of the standard ABI.
+/// Names the constructor that made a datatype, with the numbers of the MPI_COMBINER constants in the standard
+/// ABI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)] // The names are the standard's.
@@ -29,8 +30,8 @@ pub enum Combiner {
 /// the envelope, where the `_c` form records counts and displacements as large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
-    /// `MPI_Type_vector`: integers and addresses.
+    /// The form of `MPI_Type_vector`: arguments of the types int and MPI_Aint.
     Int,
-    /// `MPI_Type_vector_c`: large counts.
+    /// The form of `MPI_Type_vector_c`: arguments of the type MPI_Count.
     Count,
 }

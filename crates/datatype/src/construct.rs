@@ -16,10 +16,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The deepest nesting of structs. Functions on datatypes recurse, so the nesting is limited.
+/// The most structs that may be nested in each other, since functions on datatypes recurse.
 pub const DEPTH_MAX: u32 = 1000;
 
-/// `count` elements, one after the other (MPI_Type_contiguous).
+/// Makes the datatype of `count` elements of `old`, one after the other (MPI_Type_contiguous).
 pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     check_count(count)?;
     let draft = LayoutDraft::of(old).times(count, old.extent())?;
@@ -27,7 +27,8 @@ pub fn contiguous(width: Width, count: i64, old: &Arc<Datatype>) -> Result<Arc<D
     draft.finish(old.facts.times(count as u64), recipe)
 }
 
-/// `count` blocks of `length` elements, `stride` elements apart (MPI_Type_vector).
+/// Makes the datatype of `count` blocks of `length` elements, whose starts are `stride` elements apart
+/// (MPI_Type_vector).
 pub fn vector(
     width: Width,
     count: i64,
@@ -39,7 +40,8 @@ pub fn vector(
     strided(Combiner::Vector, width, [count, length, stride], stride_bytes, old)
 }
 
-/// `count` blocks of `length` elements, `stride` bytes apart (MPI_Type_create_hvector).
+/// Makes the datatype of `count` blocks of `length` elements, whose starts are `stride` bytes apart
+/// (MPI_Type_create_hvector).
 pub fn hvector(
     width: Width,
     count: i64,
@@ -50,7 +52,8 @@ pub fn hvector(
     strided(Combiner::Hvector, width, [count, length, stride], stride, old)
 }
 
-/// Blocks of different lengths at displacements counted in elements (MPI_Type_indexed).
+/// Makes the datatype of blocks with these lengths at these displacements, counted in elements
+/// (MPI_Type_indexed).
 pub fn indexed(
     width: Width,
     lengths: &[i64],
@@ -63,7 +66,8 @@ pub fn indexed(
     blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Blocks of different lengths at displacements counted in bytes (MPI_Type_create_hindexed).
+/// Makes the datatype of blocks with these lengths at these displacements, counted in bytes
+/// (MPI_Type_create_hindexed).
 pub fn hindexed(
     width: Width,
     lengths: &[i64],
@@ -77,7 +81,8 @@ pub fn hindexed(
     blocks(lengths, displacements, old, recipe)
 }
 
-/// Blocks of one length at displacements counted in elements (MPI_Type_create_indexed_block).
+/// Makes the datatype of blocks of one length at displacements counted in elements
+/// (MPI_Type_create_indexed_block).
 pub fn indexed_block(
     width: Width,
     length: i64,
@@ -89,7 +94,8 @@ pub fn indexed_block(
     blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Blocks of one length at displacements counted in bytes (MPI_Type_create_hindexed_block).
+/// Makes the datatype of blocks of one length at displacements counted in bytes
+/// (MPI_Type_create_hindexed_block).
 pub fn hindexed_block(
     width: Width,
     length: i64,
@@ -102,7 +108,8 @@ pub fn hindexed_block(
     blocks(&vec![length; displacements.len()], displacements, old, recipe)
 }
 
-/// Blocks of different datatypes at displacements counted in bytes (MPI_Type_create_struct).
+/// Makes the datatype of blocks of different datatypes at displacements counted in bytes
+/// (MPI_Type_create_struct).
 pub fn structure(
     width: Width,
     lengths: &[i64],
@@ -124,7 +131,7 @@ pub fn structure(
     draft.padded()?.finish(facts, recipe)
 }
 
-/// The same data with other bounds (MPI_Type_create_resized).
+/// Makes a datatype with the data of `old` and other bounds (MPI_Type_create_resized).
 pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Result<Arc<Datatype>> {
     let ub = lb.checked_add(extent).ok_or_else(too_large)?;
     let draft = LayoutDraft { marks: (Some(lb), Some(ub)), ..LayoutDraft::of(old) };
@@ -132,8 +139,8 @@ pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Resul
     draft.finish(old.facts, recipe)
 }
 
-/// A duplicate, committed if the original is (MPI_Type_dup). Predefined operators also take a duplicate of a
-/// predefined datatype.
+/// Makes a duplicate of `old`, which is committed if `old` is (MPI_Type_dup). Predefined operators also take
+/// a duplicate of a predefined datatype.
 pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     Arc::new(Datatype {
         layout: old.layout.clone(),
@@ -148,17 +155,17 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     })
 }
 
-/// A datatype under construction.
+/// The layout of a datatype under construction, without its recipe.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
     /// The loops and runs, borrowed from another datatype as long as they are the same.
     pub body: Cow<'a, Body>,
     pub size: i64,
-    /// The first data byte and the end of the last, with the padding of structs; None without data.
+    /// The offsets at which the data begin and end, with the padding of structs; None without data.
     pub data: Option<(i64, i64)>,
-    /// The lower and the upper bound, if they were set.
+    /// The lower and the upper bound; None where no part has set it, so that it follows from the data.
     pub marks: (Option<i64>, Option<i64>),
-    /// The greatest alignment.
+    /// The greatest alignment of the basic types, in bytes.
     pub align: i64,
 }
 
@@ -169,7 +176,7 @@ impl Default for LayoutDraft<'_> {
 }
 
 impl<'a> LayoutDraft<'a> {
-    /// One element of a datatype.
+    /// Makes the draft of one element of `old`.
     pub fn of(old: &'a Datatype) -> LayoutDraft<'a> {
         LayoutDraft {
             body: Cow::Borrowed(old.layout.body()),
@@ -200,7 +207,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(LayoutDraft { body, size, data, marks, align: self.align })
     }
 
-    /// Moves the draft by `by` bytes.
+    /// Adds `by` to the offsets of all data and of the bounds that are set.
     pub fn shifted(mut self, by: i64) -> Result<LayoutDraft<'a>> {
         if by != 0 {
             self.data = moved(self.data, by)?;
@@ -210,7 +217,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(self)
     }
 
-    /// Adds `other`, moved by `by` bytes.
+    /// Appends the data of `other`, moved by `by` bytes, and widens the bounds to contain its own.
     pub fn join(&mut self, other: &LayoutDraft<'_>, by: i64) -> Result<()> {
         self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
@@ -275,7 +282,7 @@ fn spanned(bounds: Option<(i64, i64)>) -> Result<Option<(i64, i64)>> {
     }
 }
 
-/// The smallest bounds that contain both.
+/// Returns the smallest range that contains both ranges; None stands for an empty range.
 fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     match (a, b) {
         (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
@@ -283,7 +290,8 @@ fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Makes blocks `stride_bytes` apart. `numbers`: count, length, and the stride as given.
+/// Makes the datatype of blocks of `old` whose starts are `stride_bytes` apart. `numbers`: the number of
+/// blocks, the length of one, and the stride as the program gave it.
 fn strided(
     combiner: Combiner,
     width: Width,
@@ -300,7 +308,8 @@ fn strided(
     draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
-/// Makes blocks of `old` at byte displacements: equal blocks at equal distances as a loop, others one by one.
+/// Makes the datatype of blocks of `old` with these lengths at these displacements in bytes: equal blocks at
+/// equal distances as a loop, others one by one.
 fn blocks(
     lengths: &[i64],
     displacements: &[i64],
@@ -328,7 +337,8 @@ fn blocks(
     draft.finish(old.facts.times(elements as u64), recipe)
 }
 
-/// The distance between blocks, if all lengths and all distances are equal.
+/// Returns the distance between the starts of blocks in bytes, if all are equal and all blocks have one
+/// length; otherwise None.
 fn regular(lengths: &[i64], displacements: &[i64]) -> Option<i64> {
     let step = match displacements {
         [] => return None,

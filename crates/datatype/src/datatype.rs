@@ -20,28 +20,30 @@ pub struct Datatype {
     pub(crate) layout: Arc<Layout>,
     pub(crate) basic: Option<Basic>,
     pub(crate) predefined: Option<u32>,
-    /// Whether it is predefined, named or not: then it is committed from the start, and never freed.
+    /// Whether the datatype is predefined, named or not: then it is committed from the start, and never
+    /// freed.
     pub(crate) permanent: bool,
-    /// Whether its lower and its upper bound were set (resized, subarray, darray). Set bounds determine those
-    /// of derived types.
+    /// Whether a constructor has set the lower bound, and the upper bound (resized, subarray, darray). Set
+    /// bounds determine those of derived types.
     pub(crate) marked: (bool, bool),
-    /// The greatest alignment of its basic types, in bytes; 1 if there are none.
+    /// The greatest alignment of the basic types in the datatype, in bytes; 1 if there are none.
     pub(crate) align: i64,
     pub(crate) facts: TypeFacts,
     pub(crate) recipe: Recipe,
     pub(crate) committed: AtomicBool,
 }
 
-/// The constructor's arguments, in the order of MPI_Type_get_contents.
+/// How a datatype was made: the constructor and its arguments, in the order of MPI_Type_get_contents.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub combiner: Combiner,
-    /// The numbers: those of type int, then MPI_Aint, then MPI_Count.
+    /// The arguments that are numbers: `integers` of type int, then `addresses` of type MPI_Aint, then those
+    /// of type MPI_Count.
     pub(crate) numbers: Vec<i64>,
     pub(crate) integers: usize,
     pub(crate) addresses: usize,
-    /// The datatypes. A predefined one has a handle (`Datatype::predefined`); MPI_Type_get_contents makes new
-    /// handles for the others.
+    /// The arguments that are datatypes. A predefined one has a handle (`Datatype::predefined`);
+    /// MPI_Type_get_contents makes new handles for the others.
     pub datatypes: OldTypes,
 }
 
@@ -54,13 +56,13 @@ pub enum OldTypes {
 }
 
 impl Datatype {
-    /// The data bytes of one element (MPI_Type_size).
+    /// Returns the number of data bytes of one element (MPI_Type_size).
     #[inline]
     pub fn size(&self) -> usize {
         self.layout.size
     }
 
-    /// The bytes from one element to the next (MPI_Type_get_extent).
+    /// Returns the distance in bytes from one element to the next (MPI_Type_get_extent).
     #[inline]
     pub fn extent(&self) -> i64 {
         self.layout.extent
@@ -70,12 +72,13 @@ impl Datatype {
         self.layout.lb
     }
 
-    /// The offset of the first data byte (MPI_Type_get_true_extent).
+    /// Returns the offset of the first data byte from the element's origin (MPI_Type_get_true_extent).
     pub fn true_lb(&self) -> i64 {
         self.layout.true_lb
     }
 
-    /// The bytes from the first data byte to the end of the last.
+    /// Returns the distance in bytes from the first data byte to the end of the last
+    /// (MPI_Type_get_true_extent).
     pub fn true_extent(&self) -> i64 {
         self.layout.true_extent
     }
@@ -85,15 +88,15 @@ impl Datatype {
         &self.layout
     }
 
-    /// The machine type of a predefined datatype or of a duplicate: the datatypes that predefined operators
-    /// take.
+    /// Returns the machine type of a predefined datatype or of a duplicate of one; None for all others, which
+    /// predefined operators do not take.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// The machine type of the predefined datatype of all elements, if they all have the same: the elements
-    /// that accumulate operations combine (MPI 5.0, section 12.3.4). A pair is one element.
+    /// Returns the machine type that all predefined datatypes in this one have; None if they differ.
+    /// Accumulate operations combine such elements (MPI 5.0, section 12.3.4). A pair is one element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -110,17 +113,19 @@ impl Datatype {
         elements.all(|element| element == Some(first)).then_some(first)
     }
 
-    /// The handle in the standard ABI, if it has a fixed one.
+    /// Returns the datatype's handle in the standard ABI; None if it has no fixed one.
     pub fn predefined(&self) -> Option<u32> {
         self.predefined
     }
 
-    /// Whether it is predefined, named or not (the Fortran 90 types have no name): it cannot be freed.
+    /// Whether the datatype is predefined, named or not (the Fortran 90 types have no name), so that it
+    /// cannot be freed.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
 
-    /// The call that made it (MPI_Type_get_envelope, MPI_Type_get_contents).
+    /// Returns the constructor and the arguments that made the datatype (MPI_Type_get_envelope,
+    /// MPI_Type_get_contents).
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
@@ -130,18 +135,19 @@ impl Datatype {
         self.committed.load(Ordering::Relaxed)
     }
 
-    /// MPI_Type_commit. Only sets the flag: layouts are compiled when they are made.
+    /// Commits the datatype (MPI_Type_commit). This only sets a flag: layouts are compiled when they are
+    /// made.
     pub fn commit(&self) {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// The basic elements of one element: a pair has two, a complex number is one.
+    /// Returns the number of basic elements in one element: a pair has two, a complex number is one.
     pub fn elements(&self) -> u64 {
         self.facts.elements
     }
 
-    /// The whole elements in `bytes` packed bytes (MPI_Get_count); None (MPI_UNDEFINED) if the last is
-    /// incomplete.
+    /// Returns the number of elements in `bytes` packed bytes (MPI_Get_count); None (MPI_UNDEFINED) if the
+    /// last is incomplete.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -149,8 +155,8 @@ impl Datatype {
         }
     }
 
-    /// The basic elements in `bytes` packed bytes (MPI_Get_elements); None (MPI_UNDEFINED) if the last is
-    /// incomplete.
+    /// Returns the number of basic elements in `bytes` packed bytes (MPI_Get_elements); None (MPI_UNDEFINED)
+    /// if the last is incomplete.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -180,8 +186,8 @@ impl Datatype {
         whole.checked_add(elements)
     }
 
-    /// The packed bytes of the first `elements` basic elements: the inverse of `elements_of`
-    /// (MPI_Status_set_elements).
+    /// Returns the number of packed bytes of the first `elements` basic elements: the inverse of
+    /// `elements_of` (MPI_Status_set_elements).
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
@@ -227,7 +233,7 @@ impl Datatype {
         }
     }
 
-    /// The predefined datatype or struct of which this datatype is a sequence.
+    /// Returns the predefined datatype or struct of which this datatype's data are a sequence.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, OldTypes::One(part)) = (unit.basic, &unit.recipe.datatypes) {
@@ -251,7 +257,7 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Releases its parts; parts without another owner go to `left`.
+    /// Gives up the datatypes from which this one was made. Those without another owner are moved to `left`.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, OldTypes::Many(vec![])) {
@@ -281,8 +287,8 @@ impl Recipe {
         datatypes: OldTypes::Many(vec![]),
     };
 
-    /// The recipe of a constructor with counts, then `displacements` displacements in bytes: ints and
-    /// MPI_Aints in the `int` form, all MPI_Counts in the `_c` form.
+    /// Makes the recipe of a constructor whose `numbers` are counts, then `displacements` displacements in
+    /// bytes. In the `int` form these are ints and MPI_Aints, in the `_c` form all MPI_Counts.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,
@@ -310,7 +316,7 @@ impl Recipe {
         &self.numbers[self.integers + self.addresses..]
     }
 
-    /// The blocks of a struct that have data: number of elements, datatype.
+    /// Lists the blocks of a struct that have data: the number of elements in the block, and their datatype.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
         let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
         blocks

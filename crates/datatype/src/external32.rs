@@ -12,14 +12,14 @@ use crate::facts::Leaf;
 use error::{Class, Result, fail};
 use sys::Span;
 
-/// The bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); None if their number
-/// does not fit 63 bits.
+/// Returns the length in bytes of `count` elements of `datatype` in external32 (MPI_Pack_external_size); None
+/// if it does not fit 63 bits.
 pub fn external32_size(datatype: &Datatype, count: u64) -> Option<u64> {
     datatype.facts.external_size.checked_mul(count).filter(|&bytes| bytes <= i64::MAX as u64)
 }
 
-/// Writes `count` elements of `datatype` from `from` to `to`, whose length is their size in external32. An
-/// error if a number does not fit its shorter form.
+/// Converts `count` elements of `datatype` in `from` to external32, which exactly fills `to`. Errors: a
+/// number does not fit its shorter form in external32.
 pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span) -> Result<()> {
     check_lengths(from, datatype, count, to)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -36,7 +36,8 @@ pub fn pack_external32(from: &Buffer, datatype: &Datatype, count: u64, to: Span)
     })
 }
 
-/// Reads `count` elements of `datatype` into `to` from `from`, whose length is their size in external32.
+/// Converts `from`, which is exactly `count` elements of `datatype` in external32, to the machine's form in
+/// `to`.
 pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u64) -> Result<()> {
     check_lengths(to, datatype, count, from)?;
     convert(datatype, count, |leaf, elements, native_at, external_at| {
@@ -53,7 +54,8 @@ pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u6
     })
 }
 
-/// The bytes on the stack for one step of a conversion, in either form.
+/// The length of each of the two blocks on the stack through which elements are converted: one in the
+/// machine's form, one in external32.
 const BLOCK_BYTES: usize = 2048;
 
 fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Span) -> Result<()> {
@@ -94,7 +96,7 @@ fn convert(
     outcome
 }
 
-/// Whether C's long double is a pair of doubles here, which has no counterpart in external32.
+/// Whether C's long double is a pair of doubles on this processor, which has no counterpart in external32.
 const PAIRS_OF_DOUBLES: bool = cfg!(target_arch = "powerpc64");
 
 #[cold]
@@ -105,20 +107,21 @@ fn no_external32() -> Result<()> {
     )
 }
 
-/// A block on the stack as a span, for one call.
+/// Makes a span of a block on the stack, which the caller passes to one call.
 fn span_of_slice(bytes: &mut [u8]) -> Span {
     // SAFETY: the slice stays borrowed during the call in whose argument list this stands, and the span does
     // not outlive that.
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// The conversion of a basic element to big-endian.
+/// How a basic element is converted to external32 and back.
 enum Encoding {
-    /// Parts of this many bytes, each reversed.
+    /// The bytes are reversed, in parts of this many bytes: a complex number has two parts.
     Reversed(usize),
-    /// An integer that may be shorter in external32.
+    /// The element is an integer, whose bytes are reversed and which may be shorter in external32.
     Integer { signed: bool },
-    /// Numbers of 80 bits in 16 bytes (x87), which become binary128; a complex one has two.
+    /// The element has one or two x87 numbers, of 80 bits in 16 bytes, each of which becomes a big-endian
+    /// binary128.
     X87,
 }
 

@@ -3,7 +3,8 @@
 
 use crate::basic::Basic;
 
-/// A basic type, and its length in external32, which the machine type does not determine.
+/// The type of basic elements: the machine type, and the length in external32, which the machine type does
+/// not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leaf {
     pub basic: Basic,
@@ -12,18 +13,18 @@ pub(crate) struct Leaf {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TypeFacts {
-    /// The basic elements of one element: a pair has two, a complex number is one.
+    /// The number of basic elements in one element of the datatype: a pair has two, a complex number is one.
     pub elements: u64,
-    /// The bytes of one element in external32; saturates.
+    /// The length in bytes of one element of the datatype in external32; `u64::MAX` if it is too large.
     pub external_size: u64,
-    /// The basic type of all elements, if they all have the same.
+    /// The type that all basic elements have; None if they differ, or if there are none.
     pub uniform: Option<Leaf>,
-    /// The depth to which structs are nested.
+    /// How many structs are nested in each other.
     pub depth: u32,
 }
 
 impl Leaf {
-    /// The leaf of a pair's index, which has its own length in external32.
+    /// Makes the leaf of the index in a pair, whose length in external32 is that of the machine type.
     pub fn of_index(basic: Basic) -> Leaf {
         Leaf { basic, external_bytes: basic.size() as u8 }
     }
@@ -45,7 +46,7 @@ impl TypeFacts {
         TypeFacts { elements, external_size, ..self }
     }
 
-    /// The facts of these elements, followed by those of `next`.
+    /// Returns the facts of a sequence: the elements of `self`, then those of `next`.
     pub fn then(self, next: TypeFacts) -> TypeFacts {
         TypeFacts {
             elements: self.elements + next.elements,

@@ -9,9 +9,9 @@
 #[repr(transparent)]
 pub(crate) struct Float16(u16);
 
-/// One in the exponent of an `f32`.
+/// What is added to the bits of an `f32` to add 1 to its exponent.
 const EXPONENT: u32 = 1 << 23;
-/// The bits of an infinite `f32`.
+/// The bits of the positive infinite `f32`.
 const INFINITE: i32 = 0x7f80_0000;
 
 impl Float16 {

@@ -10,10 +10,11 @@ use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// MPI_UNDEFINED: no demand on this parameter.
+/// MPI_UNDEFINED as a precision or range, which then may be any.
 const UNDEFINED: i32 = -32766;
 
-/// Decimal precision, decimal exponent range, real and complex machine type.
+/// The kinds of reals of gfortran, each with its decimal precision, its decimal exponent range, and the
+/// machine types of its real and its complex numbers.
 const REALS: [(i32, i32, Basic, Basic); 4] = [
     (6, 37, Basic::F32, Basic::C32),
     (15, 307, Basic::F64, Basic::C64),
@@ -22,24 +23,25 @@ const REALS: [(i32, i32, Basic, Basic); 4] = [
     (33, 4931, Basic::F128, Basic::C128),
 ];
 
-/// Decimal range and machine type.
+/// The kinds of integers of gfortran, each with its decimal range and its machine type.
 const INTEGERS: [(i32, Basic); 5] =
     [(2, Basic::I8), (4, Basic::I16), (9, Basic::I32), (18, Basic::I64), (38, Basic::I128)];
 
-/// MPI_Type_create_f90_real: at least `precision` decimal digits and `range`. The same arguments give the
-/// same datatype, which is predefined.
+/// Returns the datatype of reals with at least `precision` decimal digits and the decimal exponent range
+/// `range` (MPI_Type_create_f90_real). The same arguments give the same datatype, which is predefined.
 pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, basic, _) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Real, &[precision, range], basic))
 }
 
-/// MPI_Type_create_f90_complex, with parts as in `f90_real`.
+/// Returns the datatype of complex numbers whose parts are those of `f90_real` (MPI_Type_create_f90_complex).
 pub fn f90_complex(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, _, basic) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Complex, &[precision, range], basic))
 }
 
-/// MPI_Type_create_f90_integer: all numbers below ten to the `range`.
+/// Returns the datatype of integers that hold all numbers of `range` decimal digits
+/// (MPI_Type_create_f90_integer).
 pub fn f90_integer(range: i32) -> Result<Arc<Datatype>> {
     if range < 0 {
         fail!(Class::Arg, "the range {range} is negative");
@@ -67,7 +69,8 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// The datatype of these arguments, made at their first use. The arguments are bounded, so the cache is, too.
+/// Returns the one datatype of this combiner and these arguments, which is made at their first use. There are
+/// few valid arguments, so the cache is bounded.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

@@ -13,13 +13,13 @@ use error::{Class, Error, Result, fail};
 /// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRun {
-    /// The bytes from the element's origin to the first piece.
+    /// The distance in bytes from the element's origin to the first piece.
     pub offset: i64,
-    /// The bytes of one piece.
+    /// The length of one piece in bytes.
     pub bytes: u64,
     /// The number of pieces.
     pub repeat: u64,
-    /// The bytes from the start of one piece to the start of the next; 0 if there is one piece.
+    /// The distance in bytes from the start of one piece to the start of the next; 0 if there is one piece.
     pub stride: i64,
 }
 
@@ -34,20 +34,20 @@ pub struct LayoutLoop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     body: Body,
-    /// The packed offset, in one pass over the body, of each run but the first.
+    /// For each run but the first: the number of packed bytes in one pass over the body that come before it.
     starts: Vec<usize>,
-    /// The packed bytes of one pass over the body.
+    /// The number of packed bytes of one pass over the body.
     pass_bytes: usize,
     /// Whether consecutive elements have no gaps and begin at the origin; read for every message.
     contiguous: bool,
-    /// The data bytes of one element (MPI_Type_size).
+    /// The number of data bytes of one element (MPI_Type_size).
     pub size: usize,
-    /// The bytes from one element to the next (MPI_Type_get_extent).
+    /// The distance in bytes from one element to the next (MPI_Type_get_extent).
     pub extent: i64,
     pub lb: i64,
-    /// The offset of the first data byte.
+    /// The offset of the first data byte in memory from the element's origin.
     pub true_lb: i64,
-    /// The bytes from the first data byte to the end of the last.
+    /// The distance in bytes from the first data byte to the end of the last.
     pub true_extent: i64,
 }
 
@@ -61,7 +61,7 @@ fn too_many() -> Error {
 }
 
 impl Layout {
-    /// The layout of an element of `bytes` bytes without gaps.
+    /// Makes the layout of an element of `bytes` bytes without gaps.
     pub fn contiguous(bytes: usize) -> Layout {
         let body = if bytes == 0 { Body::default() } else { Body::piece(0, bytes as u64) };
         Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
@@ -92,12 +92,12 @@ impl Layout {
         self.contiguous
     }
 
-    /// The one piece of an element, if it has only one.
+    /// Returns the one piece of an element, as a run; None if it has several or no data.
     pub(crate) fn only_piece(&self) -> Option<LayoutRun> {
         self.body.only_piece()
     }
 
-    /// The runs of one pass, in typemap order.
+    /// Returns the runs of one pass over the body, in typemap order.
     pub fn runs(&self) -> &[LayoutRun] {
         &self.body.runs
     }
@@ -111,17 +111,18 @@ impl Layout {
         &self.body
     }
 
-    /// The packed bytes of one pass over the runs; 0 only for an empty layout.
+    /// Returns the number of packed bytes of one pass over the runs; 0 only for an empty layout.
     pub(crate) fn pass_bytes(&self) -> usize {
         self.pass_bytes
     }
 
-    /// The offset of a pass from the element's origin.
+    /// Returns the offset of pass number `pass` over the runs from the element's origin.
     pub(crate) fn pass_offset(&self, pass: usize) -> i64 {
         self.body.pass_offset(pass as u64)
     }
 
-    /// The index of the run that holds packed byte `at` of a pass, and the run's packed offset.
+    /// Returns the index of the run that holds packed byte `at` of a pass, and how many packed bytes of the
+    /// pass come before that run.
     pub(crate) fn run_at(&self, at: usize) -> (usize, usize) {
         let index = if at == 0 { 0 } else { self.starts.partition_point(|&start| start <= at) };
         (index, if index == 0 { 0 } else { self.starts[index - 1] })
@@ -172,18 +173,20 @@ impl Layout {
     }
 }
 
-/// The first word of a layout in words; its low byte is the version of the format.
+/// The first word that `to_words` writes, by which `from_words` knows a layout. Its low byte is the version
+/// of the format.
 const WORDS_MARK: u64 = 0x4c41_594f_5554_0001;
 
-/// Loops around runs, which constructors compose. No run and no loop is empty, adjacent pieces are joined,
-/// and pieces of one length at equal distances are one run.
+/// The data of one element as loops around runs, which constructors compose. No run and no loop is empty,
+/// adjacent pieces are joined, and pieces of one length at equal distances are one run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Body {
     loops: Vec<LayoutLoop>,
     runs: Vec<LayoutRun>,
 }
 
-/// The most runs of a body that is unrolled: joined pieces are faster than loops.
+/// The most runs of a body that `repeated` makes without a loop: adjacent pieces can then be joined, which is
+/// faster.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
@@ -198,7 +201,7 @@ impl Body {
         Body { loops: vec![], runs: vec![LayoutRun { offset, bytes, repeat: 1, stride: 0 }] }
     }
 
-    /// Moves the body by `by` bytes.
+    /// Adds `by` bytes to the offsets of all runs.
     pub fn shifted(mut self, by: i64) -> Body {
         self.runs.iter_mut().for_each(|run| run.offset += by);
         self
@@ -246,7 +249,8 @@ impl Body {
         self
     }
 
-    /// Appends `other`, moved by `by` bytes.
+    /// Appends the runs of `other`, moved by `by` bytes, after those of this body. Errors: there would be
+    /// more than `RUNS_MAX`.
     pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
         if self.runs.is_empty() && !other.loops.is_empty() {
             *self = other.clone().shifted(by);
@@ -259,8 +263,9 @@ impl Body {
         other.each_pass(|offset| self.push_all(&other.runs, by + offset))
     }
 
-    /// Calls `each` with the offset of every pass, in order. Offsets are computed from the pass: rustc 1.95
-    /// with thin LTO miscompiled an odometer over `loops` (tests/programs/types.c, `struct_of_subarrays`).
+    /// Calls `each` with the offset of every pass of the loops, in order. Offsets are computed from the pass:
+    /// rustc 1.95 with thin LTO miscompiled an odometer over `loops` (tests/programs/types.c,
+    /// `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
         let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
         let Some(passes) = passes.filter(|passes| *passes <= RUNS_MAX as u64) else { return Err(too_many()) };
@@ -321,8 +326,8 @@ impl Body {
         }
     }
 
-    /// The size, the first data byte and the end of the last; None if they do not fit 63 bits, or if words
-    /// from another process are malformed.
+    /// Returns the number of data bytes, the offset of the first in memory and the end of the last; None if
+    /// they do not fit 63 bits, or if words from another process are malformed.
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {

@@ -10,15 +10,16 @@ use error::{Class, Result, fail};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
-/// MPI_DATATYPE_NULL.
+/// The handle MPI_DATATYPE_NULL, after which those of the predefined datatypes follow.
 pub const NULL: u32 = 0x200;
 
-/// The datatype of a predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
+/// Returns the datatype of a predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
 pub fn predefined(handle: u32) -> Option<&'static Arc<Datatype>> {
     TABLE.get(handle.wrapping_sub(NULL) as usize)?.as_ref()
 }
 
-/// The name of a predefined handle, MPI_DATATYPE_NULL included, for MPI_Type_get_name.
+/// Returns the name of a predefined handle, MPI_DATATYPE_NULL included, for MPI_Type_get_name; None for
+/// unassigned numbers.
 pub fn predefined_name(handle: u32) -> Option<&'static str> {
     if handle == NULL {
         return Some("MPI_DATATYPE_NULL");
@@ -27,7 +28,8 @@ pub fn predefined_name(handle: u32) -> Option<&'static str> {
     marker.or_else(|| ENTRIES.iter().find(|entry| entry.0 == handle).map(|entry| entry.1))
 }
 
-/// The handle of a name; aliases such as MPI_C_FLOAT_COMPLEX have one, too.
+/// Returns the handle of the predefined datatype with this name, or with this alias, such as
+/// MPI_C_FLOAT_COMPLEX.
 pub fn predefined_handle(name: &str) -> Option<u32> {
     let alias = ALIASES.iter().find(|alias| alias.0 == name).map_or(name, |alias| alias.1);
     ENTRIES.iter().find(|entry| entry.1 == alias).map(|entry| entry.0)
@@ -37,17 +39,19 @@ pub fn predefined_handles() -> impl Iterator<Item = u32> {
     ENTRIES.iter().map(|entry| entry.0).chain(MARKERS.iter().map(|marker| marker.0))
 }
 
-/// Sizes in bytes, each with the handle of the datatype of this size.
+/// The datatypes of one type class: for each, its size in bytes and its handle.
 type SizeTable = &'static [(i64, u32)];
 
-/// MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX.
+/// The type classes MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX: the number, a noun for errors, and the
+/// datatypes in the class.
 const CLASSES: [(i32, &str, SizeTable); 3] = [
     (192, "an integer", &[(1, 0x2c1), (2, 0x2c9), (4, 0x2d1), (8, 0x2d9), (16, 0x2e1)]),
     (193, "a real", &[(2, 0x2ca), (4, 0x2d2), (8, 0x2da), (16, 0x2e2)]),
     (194, "a complex", &[(4, 0x2d3), (8, 0x2db), (16, 0x2e3), (32, 0x2eb)]),
 ];
 
-/// MPI_Type_match_size: the predefined datatype of a class (MPI_TYPECLASS_INTEGER, ...) and a size in bytes.
+/// Returns the predefined datatype of a class (MPI_TYPECLASS_INTEGER, ...) that has `size` bytes
+/// (MPI_Type_match_size).
 pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     let Some((_, name, sizes)) = CLASSES.iter().find(|entry| entry.0 == class) else {
         fail!(
@@ -61,8 +65,8 @@ pub fn match_size(class: i32, size: i64) -> Result<&'static Arc<Datatype>> {
     }
 }
 
-/// MPI_Type_get_value_index (MPI 5.0, section 5.1.12): the pair of a value type and an index type; None
-/// (MPI_DATATYPE_NULL) if there is no such pair.
+/// Returns the datatype of pairs of this value type and this index type (MPI_Type_get_value_index; MPI 5.0,
+/// section 5.1.12); None (MPI_DATATYPE_NULL) if there is no such pair.
 pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Datatype>> {
     let (value, index) = (value.predefined()?, index.predefined()?);
     VALUE_INDEX
@@ -71,7 +75,7 @@ pub fn value_index(value: &Datatype, index: &Datatype) -> Option<&'static Arc<Da
         .and_then(|entry| predefined(entry.2))
 }
 
-/// The handles of value, index and pair.
+/// The datatypes of pairs: the handles of the value's type, of the index's type, and of the pair's type.
 const VALUE_INDEX: [(u32, u32, u32); 9] = [
     (0x210, 0x209, 0x228),
     (0x214, 0x209, 0x229),
@@ -84,12 +88,12 @@ const VALUE_INDEX: [(u32, u32, u32); 9] = [
     (0x219, 0x219, 0x232),
 ];
 
-/// Makes a predefined datatype outside the table, for Fortran 90.
+/// Makes a predefined datatype without a handle in the standard ABI, for a type of Fortran 90.
 pub(crate) fn unnamed(basic: Basic, recipe: Recipe) -> Arc<Datatype> {
     Arc::new(make(None, basic, basic.size() as u8, recipe))
 }
 
-/// Synonyms of the same handles (MPI 5.0, table 3.2).
+/// Second names of predefined datatypes, each with the first name of the same handle (MPI 5.0, table 3.2).
 const ALIASES: [(&str, &str); 2] =
     [("MPI_C_FLOAT_COMPLEX", "MPI_C_COMPLEX"), ("MPI_LONG_LONG", "MPI_LONG_LONG_INT")];
 
@@ -105,8 +109,8 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
     table
 });
 
-/// Datatypes that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI: handle, name, and which
-/// bounds each sets.
+/// The datatypes MPI_LB and MPI_UB that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI:
+/// handle, name, and whether it sets the lower and the upper bound.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -152,7 +156,8 @@ fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recip
     }
 }
 
-/// Handle, name, machine type and bytes in external32 of each predefined datatype (MPI 5.0, table 14.2).
+/// The predefined datatypes, each with its handle, name, machine type and length in external32 in bytes (MPI
+/// 5.0, table 14.2).
 #[rustfmt::skip]
 const ENTRIES: &[(u32, &str, Basic, u8)] = &[
     (0x201, "MPI_AINT", I64, 8),

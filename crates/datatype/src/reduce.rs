@@ -103,7 +103,8 @@ fn by_basic(op: PredefinedOp, basic: Basic, spans: Operands) {
     }
 }
 
-/// Keeps a call that needs many registers out of its caller.
+/// Calls `reduce` without inlining it, so that a call that needs many registers does not slow its caller
+/// down.
 #[inline(never)]
 fn out_of_line(reduce: impl FnOnce()) {
     reduce()
@@ -131,7 +132,8 @@ pub fn reduce_buffers(op: PredefinedOp, basic: Basic, left: &Buffer, into: &Buff
     }
 }
 
-/// The elements of one step of `reduce_buffers`: two blocks of the largest type fit the first-level cache.
+/// The number of elements that `reduce_buffers` combines at a time: two blocks of the largest type fit the
+/// first-level cache.
 const BLOCK_ELEMENTS: usize = 256;
 
 #[inline]
@@ -155,7 +157,8 @@ fn is_logical(basic: Basic) -> bool {
     matches!(basic, L8 | L16 | L32 | L64 | L128)
 }
 
-/// The addresses of three arrays of packed elements, and their length.
+/// The addresses of three arrays of packed elements, two operands and the result, and the length of each in
+/// bytes.
 #[derive(Clone, Copy)]
 struct Operands {
     left: usize,
@@ -165,14 +168,14 @@ struct Operands {
 }
 
 impl Operands {
-    /// The number of elements of `size` bytes.
+    /// Returns how many elements of `size` bytes each array has; panics if the last is incomplete.
     #[inline(always)]
     fn count(self, size: usize) -> usize {
         assert_eq!(self.bytes % size, 0, "reduction of a broken element");
         self.bytes / size
     }
 
-    /// Copies one operand.
+    /// Copies the operand at the address `from` to the result.
     fn copy(self, from: usize) {
         // SAFETY: the makers of the spans promised that their bytes stay mapped.
         unsafe {
@@ -184,7 +187,8 @@ impl Operands {
         }
     }
 
-    /// Combines all elements. `T` must be free of padding and valid for any bits.
+    /// Stores `combine(left, right)` in the result for each pair of elements. `T` must be free of padding and
+    /// valid for any bits.
     #[inline(always)]
     fn combine<T: Copy>(self, combine: impl Fn(T, T) -> T) {
         let left = std::ptr::with_exposed_provenance::<T>(self.left);
@@ -216,19 +220,20 @@ fn each<T: Copy>(left: *const T, right: *const T, into: *mut T, count: usize, co
     }
 }
 
-/// Panics for a combination that `check_op` refuses.
+/// Panics: `op` does not take elements of the type `what`, which the caller should have learnt from
+/// `check_op`.
 #[cold]
 fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
     panic!("{} on {what:?}, which check_op refuses", op.name())
 }
 
-/// The arithmetic that MPI_SUM and MPI_PROD need.
+/// Numbers that MPI_SUM and MPI_PROD combine.
 trait Arithmetic: Copy {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;
 }
 
-/// The arithmetic that bitwise and logical operators need.
+/// Numbers that the bitwise and the logical operators combine.
 trait BitLogic: Copy {
     const TRUE: Self;
     const FALSE: Self;
@@ -297,7 +302,7 @@ fn narrow(z: Complex<f32>) -> Complex<Float16> {
     Complex::new(Float16::narrow(z.re), Float16::narrow(z.im))
 }
 
-/// The least bytes for which the processor's features are checked.
+/// The shortest arrays, in bytes, for which it pays to ask whether the processor has wide registers.
 const WIDE_BYTES_MIN: usize = 256;
 
 #[cfg(target_arch = "x86_64")]
@@ -307,7 +312,8 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// The most common reductions in wide registers, which not every processor has: twice as fast in the caches.
+/// Carries out the most common reductions in wide registers, which not every processor has: twice as fast in
+/// the caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -366,7 +372,7 @@ fn integers<T: Arithmetic + BitLogic + PartialOrd>(op: PredefinedOp, spans: Oper
     }
 }
 
-/// A value and its index in the packed form.
+/// An element of MPI_MAXLOC or MPI_MINLOC in the packed form: a value, then its index.
 #[derive(Clone, Copy)]
 #[repr(C, packed)]
 struct ValueIndex<V, I> {
@@ -374,7 +380,8 @@ struct ValueIndex<V, I> {
     index: I,
 }
 
-/// MAXLOC and MINLOC: among equal values the lowest index counts (MPI 5.0, section 6.9.4).
+/// Carries out MPI_MAXLOC or MPI_MINLOC on pairs of a value and an index. Among equal values the lowest index
+/// counts (MPI 5.0, section 6.9.4).
 fn pairs<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: PredefinedOp, spans: Operands) {
     let pick = |a: ValueIndex<V, I>, b: ValueIndex<V, I>, better: bool| {
         let (left, right) = (a.index, b.index);
@@ -405,7 +412,8 @@ fn has_quad() -> bool {
     !cfg!(miri) && outboard_has_quad() != 0
 }
 
-/// Calls the loops in C. The numbers are those of the enums in `long_double.c`.
+/// Carries out a reduction of types that Rust lacks by the loops in C. The numbers here are those of the
+/// enums in `long_double.c`.
 fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let kind = match basic {
         Basic::LongDouble => 0,

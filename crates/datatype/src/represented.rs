@@ -12,7 +12,8 @@ use crate::{Distribution, darray, predefined, predefined_handle, subarray};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
-/// Makes the datatype again with basic types whose lengths `bytes_of` returns; its data are bytes.
+/// Makes a datatype like `datatype`, but with the length that `bytes_of` returns for each predefined datatype
+/// in it. Its data are bytes.
 pub fn represented(
     datatype: &Arc<Datatype>,
     bytes_of: &mut impl FnMut(&Arc<Datatype>) -> Result<u64>,
@@ -80,7 +81,8 @@ pub fn represented(
     }
 }
 
-/// Makes a basic type of `bytes` bytes without padding.
+/// Returns a datatype of `bytes` bytes without padding: `datatype` itself if it has this length, otherwise
+/// MPI_BYTEs.
 fn basic(datatype: &Arc<Datatype>, bytes: u64) -> Result<Arc<Datatype>> {
     if datatype.size() as u64 == bytes && datatype.extent() as u64 == bytes {
         return Ok(datatype.clone());

@@ -11,13 +11,13 @@ pub(crate) struct Strip {
 }
 
 impl Strip {
-    /// Moves the strip by `by` bytes.
+    /// Returns the same strip with its address moved by `by` bytes.
     pub fn moved(self, by: i64) -> Strip {
         Strip { address: self.address.wrapping_add_signed(by as isize), ..self }
     }
 }
 
-/// Copies a strip to memory without gaps at `to`.
+/// Copies the pieces of a strip one after the other to the address `to`.
 pub(crate) fn gather(strip: Strip, to: usize) {
     match strip.bytes {
         1 => gather_blocks::<1>(strip, to),
@@ -36,7 +36,7 @@ pub(crate) fn gather(strip: Strip, to: usize) {
     }
 }
 
-/// Copies memory without gaps at `from` over a strip.
+/// Copies the bytes from the address `from` on over the pieces of a strip, one after the other.
 pub(crate) fn scatter(from: usize, strip: Strip) {
     match strip.bytes {
         1 => scatter_blocks::<1>(from, strip),
@@ -71,7 +71,7 @@ fn scatter_blocks<const BYTES: usize>(from: usize, strip: Strip) {
     }
 }
 
-/// Copies 8-byte words, the most common blocks, two at a time.
+/// Does the same as `gather` for pieces of 8 bytes, the most common: copies two at a time.
 fn gather_words(strip: Strip, to: usize) {
     let (mut from, mut to, stride) = (strip.address, to, strip.stride as isize);
     for _ in 0..strip.repeat / 2 {
@@ -94,7 +94,7 @@ fn scatter_words(from: usize, strip: Strip) {
     }
 }
 
-/// Copies two words to 16 adjacent bytes.
+/// Copies the 8 bytes at `first`, then those at `second`, to 16 adjacent bytes at `to`.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn join(first: usize, second: usize, to: usize) {
@@ -110,7 +110,7 @@ fn join(first: usize, second: usize, to: usize) {
     unsafe { _mm_storeu_si128(std::ptr::with_exposed_provenance_mut(to), both) }
 }
 
-/// Copies 16 adjacent bytes to two words.
+/// Copies 16 adjacent bytes at `from`: the first 8 to `first`, the others to `second`.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn split(from: usize, first: usize, second: usize) {

@@ -9,7 +9,7 @@ use outboard_datatype::{
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use sys::Span;
 
-/// The definition of MPI 5.0, section 6.9.2, for one element of a type whose bytes are `$type`'s.
+/// Returns the bytes of `a op b` for one element, by the definition in MPI 5.0, section 6.9.2.
 fn defined(op: PredefinedOp, basic: Basic, a: &[u8], b: &[u8]) -> Vec<u8> {
     use Basic::*;
     use PredefinedOp::*;
@@ -121,7 +121,8 @@ fn pair(op: PredefinedOp, basic: Basic, a: &[u8], b: &[u8]) -> Vec<u8> {
     if left { a.to_vec() } else { b.to_vec() }
 }
 
-/// Small numbers: ties occur, products stay finite, and every order of operations rounds alike.
+/// Returns the bytes of `count` random elements, which are small numbers: ties occur, products stay finite,
+/// and every order of operations rounds alike.
 fn random_elements(basic: Basic, count: usize, random: &mut SmallRng) -> Vec<u8> {
     use Basic::*;
     let scalar = |basic: Basic, n: i32| -> Vec<u8> {

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use sys::Span;
 
-/// A datatype as the calls that make it.
+/// A datatype, described by the nested constructor calls that make it.
 #[derive(Clone, Debug)]
 enum Type {
     Named(&'static str),
@@ -50,7 +50,7 @@ fn ends(map: &Map) -> Option<(i64, i64)> {
     data.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
 }
 
-/// The lower bound and extent by the definition.
+/// Returns the lower bound and the extent of a typemap by the standard's definition.
 fn bounds(map: &Map) -> (i64, i64) {
     let of = |kind| map.iter().filter(move |entry| entry.1 == kind).map(|entry| entry.0);
     if let (Some(lb), Some(ub)) = (of(Entry::Lb).min(), of(Entry::Ub).max()) {
@@ -60,7 +60,7 @@ fn bounds(map: &Map) -> (i64, i64) {
     (lb, of(Entry::Pad).max().unwrap_or(ub).max(ub) - lb)
 }
 
-/// A struct's typemap, padded to its alignment.
+/// Adds the padding to a struct's typemap that its alignment needs.
 fn padded(mut map: Map) -> Map {
     if let Some((lb, _)) = ends(&map) {
         let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);
@@ -78,7 +78,7 @@ fn copies(map: &Map, at: i64, length: i64) -> Map {
         .collect()
 }
 
-/// The typemap by the definition of each constructor.
+/// Returns the typemap of a datatype by the standard's definition of each constructor.
 fn expand(t: &Type) -> Map {
     match t {
         Type::Named(name) => {
@@ -144,7 +144,8 @@ fn marked(mut map: Map, lb: i64, ub: i64) -> Map {
     map
 }
 
-/// The elements of an array whose indices are owned in every dimension, in the order of the array.
+/// Returns the typemap of the elements of an array whose index in each dimension is in `owned`, in the order
+/// of the array.
 fn array(mut sizes: Vec<i64>, mut owned: Vec<Vec<i64>>, c_order: bool, old: &Map) -> Map {
     if !c_order {
         sizes.reverse();
@@ -255,8 +256,8 @@ fn span(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// The memory of `count` elements, the index in it of each byte of data (in packed order), and the elements'
-/// address.
+/// Returns memory for `count` elements of a typemap, the index in it of each byte of data (in packed order),
+/// and the offset from the first element's origin at which the memory begins.
 fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
     let extent = bounds(map).1;
     let data: Vec<i64> = (0..count as i64)

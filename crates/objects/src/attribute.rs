@@ -103,7 +103,8 @@ impl Attributes {
         Some(self.entries.remove(at))
     }
 
-    /// Returns the attribute whose keyval was set last on this object; None if it has no attributes.
+    /// Returns the attribute that was added last; one whose value was replaced keeps its place. None if there
+    /// are no attributes.
     pub fn last(&self) -> Option<&Attribute> {
         self.entries.last()
     }

@@ -130,7 +130,7 @@ struct InUse {
 /// The number of freed contexts that stay reserved.
 const RETIRED_MAX: usize = 4096;
 
-/// Reserves one context in this process until it is dropped, and some time longer (`RETIRED_MAX`).
+/// Reserves one context in this process until it is dropped and `RETIRED_MAX` others were after it.
 #[derive(Debug)]
 pub struct ContextClaim {
     contexts: Contexts,
