@@ -8,9 +8,9 @@ use crate::datatype::{Datatype, OldTypes, Recipe};
 use error::{Class, Result, fail};
 use std::sync::Arc;
 
-/// MPI_ORDER_C: the last dimension is the fastest.
+/// MPI_ORDER_C: elements that differ by 1 in the last index are adjacent in memory.
 pub const ORDER_C: i32 = 12;
-/// MPI_ORDER_FORTRAN: the first dimension is the fastest.
+/// MPI_ORDER_FORTRAN: elements that differ by 1 in the first index are adjacent in memory.
 pub const ORDER_FORTRAN: i32 = 15;
 pub const DISTRIBUTE_NONE: i32 = 16;
 pub const DISTRIBUTE_BLOCK: i32 = 17;
@@ -67,7 +67,7 @@ pub fn subarray(
 /// of MPI_Type_create_darray.
 #[derive(Clone, Copy, Debug)]
 pub struct Distribution<'a> {
-    /// The number of processes in the grid.
+    /// The number of processes in the grid over which the array is distributed.
     pub size: i64,
     /// The rank in the grid of the process whose part is wanted.
     pub rank: i64,

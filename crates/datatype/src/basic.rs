@@ -20,7 +20,7 @@ pub enum Basic {
     /// Characters. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char` is, and refuse
     /// MPI_WCHAR.
     Char, WChar,
-    /// Bytes made by MPI_Pack.
+    /// A byte of what MPI_Pack has made, whose meaning only MPI_Unpack knows.
     Packed,
 }
 
@@ -129,7 +129,7 @@ impl PredefinedOp {
         PredefinedOp::ALL.into_iter().find(|op| op.handle() == handle)
     }
 
-    /// The operator's handle in the standard ABI.
+    /// Returns the operator's handle in the standard ABI.
     pub const fn handle(self) -> u32 {
         use PredefinedOp::*;
         match self {

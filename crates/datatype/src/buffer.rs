@@ -146,7 +146,7 @@ impl Buffer {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
 
-    /// The buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at
+    /// Makes the buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at
     /// `base`: the inverse of `parts`.
     ///
     /// # Safety

@@ -187,7 +187,7 @@ impl<'a> LayoutDraft<'a> {
         }
     }
 
-    /// Repeats the draft `count` times, `stride` bytes apart.
+    /// Returns the draft of `count` copies of this one, `stride` bytes apart.
     pub fn times(self, count: i64, stride: i64) -> Result<LayoutDraft<'a>> {
         match count {
             0 => return Ok(LayoutDraft::default()),

@@ -47,11 +47,11 @@ pub struct Recipe {
     pub datatypes: OldTypes,
 }
 
-/// The datatypes from which another datatype was made.
+/// The datatypes that a constructor got as arguments, from which it made another.
 #[derive(Clone, Debug)]
 pub enum OldTypes {
     One(Arc<Datatype>),
-    /// The datatypes of a struct, or no datatype.
+    /// The datatypes of a struct's blocks; none for a predefined datatype.
     Many(Vec<Arc<Datatype>>),
 }
 
@@ -311,7 +311,7 @@ impl Recipe {
         &self.numbers[self.integers..self.integers + self.addresses]
     }
 
-    /// The arguments of type MPI_Count; only the `_c` forms have any.
+    /// Returns the constructor's arguments of the type MPI_Count; only the `_c` forms have any.
     pub fn counts(&self) -> &[i64] {
         &self.numbers[self.integers + self.addresses..]
     }

@@ -17,13 +17,13 @@ pub struct LayoutRun {
     pub offset: i64,
     /// The length of one piece in bytes.
     pub bytes: u64,
-    /// The number of pieces.
+    /// The number of pieces in the run.
     pub repeat: u64,
     /// The distance in bytes from the start of one piece to the start of the next; 0 if there is one piece.
     pub stride: i64,
 }
 
-/// A repetition of the whole body: `repeat` times, `stride` bytes apart.
+/// A loop around all runs, and around the loops inside it: repeats them `repeat` times, `stride` bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutLoop {
     pub repeat: u64,
@@ -102,7 +102,7 @@ impl Layout {
         &self.body.runs
     }
 
-    /// The loops around the runs, the outermost first.
+    /// Returns the loops around the runs, the outermost first.
     pub fn loops(&self) -> &[LayoutLoop] {
         &self.body.loops
     }
@@ -128,7 +128,7 @@ impl Layout {
         (index, if index == 0 { 0 } else { self.starts[index - 1] })
     }
 
-    /// The number of pieces of one element.
+    /// Returns the number of contiguous pieces of one element, over all passes.
     pub fn pieces(&self) -> u64 {
         let passes: u64 = self.body.loops.iter().map(|l| l.repeat).product();
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes

@@ -31,7 +31,7 @@ pub struct OrderedPosition {
     pub pointer: Option<SharedPointer>,
     /// The etypes that this rank accesses; after the first exchange, those that all lower ranks access.
     pub etypes: u64,
-    /// The view, which turns etypes into packed bytes.
+    /// The rank's view of the file, which converts etypes to packed bytes.
     pub view: Arc<View>,
 }
 
@@ -155,7 +155,7 @@ impl CollectiveAccess {
         matches!(self.stage, Stage::Over)
     }
 
-    /// Advances as far as possible. Returns whether it advanced.
+    /// Advances the access through its stages as far as possible now. Returns whether it advanced.
     pub fn poll(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> bool {
         let mut moved = false;
         loop {
@@ -291,7 +291,8 @@ impl CollectiveAccess {
         coll.start_in(queue, &self.members, call)
     }
 
-    /// Starts an allgather of `mine` into `all`.
+    /// Starts the allgather by which every rank sends `mine`, of equal lengths, to all; the result comes into
+    /// `self.all`.
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;

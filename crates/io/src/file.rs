@@ -29,7 +29,7 @@ pub struct OpenFile {
     pub known: KnownViews,
     /// The individual file pointer: this rank's position in its view, in etypes.
     pub position: i64,
-    /// The shared file pointer; None if rank 0 is on another host.
+    /// The shared file pointer, which is in rank 0's memory; None if rank 0 is on another host.
     pub shared: Option<SharedPointer>,
     /// The window through which ranks on other hosts than rank 0's reach the shared pointer; None if the
     /// file's ranks are on one host.
@@ -74,7 +74,8 @@ pub const AMODES: i32 = c::MODE_RDONLY
     | c::MODE_SEQUENTIAL
     | c::MODE_APPEND;
 
-/// Checks an access mode; MPI_ERR_AMODE (MPI 5.0, section 14.2.1).
+/// Checks that the flags of an access mode may stand together; MPI_ERR_AMODE if not (MPI 5.0, section
+/// 14.2.1).
 pub fn check_amode(amode: i32) -> Result<()> {
     let ways = [c::MODE_RDONLY, c::MODE_RDWR, c::MODE_WRONLY];
     if ways.iter().filter(|way| amode & **way != 0).count() != 1 {
@@ -150,7 +151,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Checks that the access mode permits a read or a write.
+    /// Checks that the access mode with which the file was opened permits a read or a write (`way`).
     pub fn check_way(&self, way: Direction) -> Result<()> {
         let path = self.storage.path().display();
         match way {
@@ -164,7 +165,7 @@ impl OpenFile {
         }
     }
 
-    /// The number of etypes in `bytes` bytes of the file; MPI_ERR_ARG unless they are whole.
+    /// Converts `bytes` data bytes of the view to etypes; MPI_ERR_ARG unless these are whole.
     pub fn etypes(&self, bytes: u64) -> Result<i64> {
         let unit = self.view.etype_bytes;
         if !bytes.is_multiple_of(unit) {

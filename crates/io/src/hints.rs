@@ -16,7 +16,8 @@ pub struct Hints {
     /// The number of aggregators of collective accesses. At 0, one host has one per core, and several hosts
     /// as many as `per_host` allows.
     pub cb_nodes: u32,
-    /// The most aggregators on each of several hosts: `*:N` in cb_config_list.
+    /// The most aggregators on each host if the file's ranks are on several: `N` in the hint
+    /// cb_config_list=`*:N`.
     pub per_host: u32,
     /// The ranks of the aggregators, once all ranks have taken over rank 0's values (`adopt`); empty before.
     pub aggregators: Vec<u32>,
@@ -37,7 +38,7 @@ pub struct Hints {
     /// Whether a write of several pieces also reads the holes between them and writes these back unchanged,
     /// under a lock.
     pub ds_write: Switch,
-    /// The domains of aggregators begin at multiples of this many bytes.
+    /// The number of bytes at whose multiples in the file the domains of aggregators begin.
     pub striping_bytes: u64,
     /// The permission bits of a file that is created.
     pub permissions: u32,

@@ -43,7 +43,7 @@ pub struct Io {
     collectives: Vec<CollectiveAccess>,
     /// The number of jobs that the pool had done at the latest `poll`.
     seen: u64,
-    /// The representations that MPI_Register_datarep was given.
+    /// The data representations that the program has registered by MPI_Register_datarep.
     pub representations: Vec<Arc<UserRepresentation>>,
 }
 

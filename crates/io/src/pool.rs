@@ -60,7 +60,7 @@ struct JobQueue {
     stopped: bool,
 }
 
-/// The most threads: more would only queue at the device.
+/// The most threads that a pool starts: the reads and writes of more would only queue at the device.
 const THREADS_MAX: usize = 4;
 
 impl ThreadPool {

@@ -43,7 +43,8 @@ impl Representation {
         }
     }
 
-    /// The representation with this name, which may be in `registered`.
+    /// Finds the representation with this name, of the standard or in `registered`;
+    /// MPI_ERR_UNSUPPORTED_DATAREP if there is none.
     pub fn named(name: &str, registered: &[Arc<UserRepresentation>]) -> Result<Representation> {
         match name {
             "native" => return Ok(Representation::Native),
@@ -66,7 +67,7 @@ impl Representation {
     }
 }
 
-/// The bytes of one element in external32.
+/// Returns the length in bytes of one element of `datatype` in external32.
 pub fn external_bytes(datatype: &Arc<Datatype>) -> Result<u64> {
     match external32_size(datatype, 1) {
         Some(bytes) => Ok(bytes),

@@ -38,7 +38,7 @@ impl SharedPointer {
         self.offset
     }
 
-    /// The address of the word in this process.
+    /// Returns the address at which the pointer's word is mapped in this process.
     pub fn address(&self) -> usize {
         std::ptr::from_ref(self.word()).addr()
     }

@@ -52,7 +52,7 @@ impl Storage {
         sys::file::read_at(&self.file, to, offset).map_err(|error| self.failure(&doing(), &error))
     }
 
-    /// Writes all of `from` at `offset`.
+    /// Writes the bytes of `from` to the file, from `offset` on.
     pub fn write(&self, from: Span, offset: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         let doing = || format!("write {} bytes at offset {offset} of", from.bytes());
@@ -72,25 +72,26 @@ impl Storage {
         Ok(facts.len())
     }
 
-    /// The file's device and inode.
+    /// Returns the numbers of the file's device and of its inode, by which processes know that they opened
+    /// one file.
     pub fn identity(&self) -> Result<(u64, u64)> {
         sys::file::identity(&self.file).map_err(|error| self.failure("identify", &error))
     }
 
-    /// Cuts the file, or extends it with zeroes.
+    /// Makes the file `bytes` bytes long: cuts it, or extends it with zeroes.
     pub fn set_size(&self, bytes: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         self.file.set_len(bytes).map_err(|error| self.failure(&format!("set the size {bytes} of"), &error))
     }
 
-    /// Allocates the first `bytes` bytes on the device.
+    /// Allocates room on the device for the file's first `bytes` bytes (MPI_File_preallocate).
     pub fn allocate(&self, bytes: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         sys::file::allocate(&self.file, bytes)
             .map_err(|error| self.failure(&format!("allocate {bytes} bytes for"), &error))
     }
 
-    /// Flushes what was written to the device.
+    /// Waits until the device has what this process has written to the file (MPI_File_sync).
     pub fn sync(&self) -> Result<()> {
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return Ok(());

@@ -62,7 +62,7 @@ impl Tiles {
         self.sorted
     }
 
-    /// The data bytes of one tile.
+    /// Returns the number of data bytes of one tile.
     pub fn tile_bytes(&self) -> u64 {
         self.layout.size as u64
     }
@@ -185,7 +185,7 @@ struct PieceOrder {
     ascending: bool,
     /// Whether each piece begins where the piece before it ends, or later.
     disjoint: bool,
-    /// The bytes from the start of the first piece to the end of the last.
+    /// The distance in bytes from the start of the first piece to the end of the last.
     reach: i64,
 }
 
@@ -289,8 +289,8 @@ impl View {
         Ok(self.tiles.offset_of(packed) as i64)
     }
 
-    /// The number of etypes that begin before the end of a file of `bytes` bytes; MPI_SEEK_END counts from
-    /// there.
+    /// Returns how many etypes of the view begin before the end of a file of `bytes` bytes; MPI_SEEK_END
+    /// counts from there.
     pub fn end(&self, bytes: u64) -> i64 {
         self.tiles.bytes_before(bytes).div_ceil(self.etype_bytes) as i64
     }
@@ -306,7 +306,7 @@ mod tests {
         predefined(predefined_handle("MPI_BYTE").unwrap()).unwrap().clone()
     }
 
-    /// The offsets of the first packed bytes, tile by tile.
+    /// Returns the offsets in the file of the view's first `many` data bytes, found byte by byte.
     fn model(displacement: u64, blocks: &[(i64, i64)], extent: i64, many: usize) -> Vec<u64> {
         let tile: Vec<i64> = blocks.iter().flat_map(|&(at, length)| at..at + length).collect();
         (0..many)

@@ -33,7 +33,7 @@ pub struct Comm {
     /// The number of processes of `all_peers` in the first group of an intercommunicator; 0 for an
     /// intracommunicator.
     pub first_group: u32,
-    /// This process's rank in its group.
+    /// This process's rank in `group`.
     pub rank: u32,
     /// The name that MPI_Comm_set_name has set.
     pub name: String,
@@ -68,7 +68,7 @@ pub enum FlatState {
     Counted(u32),
     /// The slots are never attached, because some member has no memory for them.
     Refused,
-    /// The slots are attached, under this number in `coll`.
+    /// The slots are attached; `coll` knows them by this number.
     Attached(usize),
 }
 
@@ -77,11 +77,11 @@ pub enum FlatState {
 pub enum QueueState {
     /// The queue is not open; this many calls so far could have used it.
     Counted(u32),
-    /// The queue is open, under this number in `coll`.
+    /// The queue is open; `coll` knows it by this number.
     Open(usize),
 }
 
-/// The bit that marks the context of nonblocking collectives.
+/// The bit in a context that tells nonblocking collectives of a comm from blocking ones.
 const NONBLOCKING: u64 = 1 << 63;
 
 /// The hints that a comm stores. All are promises of the program, of which this library makes no use.
@@ -153,7 +153,7 @@ impl Comm {
         self.remote.is_some() && self.all_peers.first() != self.group.peers.first()
     }
 
-    /// This process's index in `all_peers`.
+    /// Returns the index in `all_peers` at which this process is.
     pub fn own_index(&self) -> u32 {
         self.rank + if self.is_second() { self.first_group } else { 0 }
     }
@@ -168,7 +168,7 @@ impl Comm {
         }
     }
 
-    /// The comm's name, or its handle if it has no name.
+    /// Returns the comm's name, or its handle as text if it has no name.
     pub fn name_or(&self, handle: Handle) -> String {
         if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
     }

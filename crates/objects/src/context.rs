@@ -43,7 +43,7 @@ pub fn leaders_context(context: u64) -> u64 {
 
 /// The context from which contexts without a parent are derived. No comm has it.
 const NOTHING: Context = Context { id: 0, fingerprint: 0 };
-/// The context of the first MPI_COMM_WORLD.
+/// The context of MPI_COMM_WORLD in the job's first world, whose number is 0.
 const WORLD: Context = Context { id: 1, fingerprint: 1 };
 
 impl Context {
@@ -57,8 +57,8 @@ impl Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
 
-    /// The context of MPI_COMM_SELF in world `id` at the process with rank `me` in the job. It differs
-    /// between processes, since intercommunicators derive from it.
+    /// Returns the context of MPI_COMM_SELF in world `id` at the process with the number `me` in the job. It
+    /// differs between processes, since intercommunicators derive from it.
     pub fn of_self(id: u64, me: u32) -> Context {
         NOTHING.derive(&[2, id, me.into()])
     }
@@ -127,7 +127,7 @@ struct InUse {
     retired: VecDeque<u64>,
 }
 
-/// The number of freed contexts that stay reserved.
+/// The number of the latest freed contexts that stay reserved.
 const RETIRED_MAX: usize = 4096;
 
 /// Reserves one context in this process until it is dropped and `RETIRED_MAX` others were after it.
@@ -138,7 +138,8 @@ pub struct ContextClaim {
 }
 
 impl Contexts {
-    /// Reserves a context; an error if the process already uses it.
+    /// Reserves the context `id` until the returned claim is dropped; an error if this process already uses
+    /// it.
     pub fn claim(&self, id: u64) -> Result<ContextClaim> {
         if !self.lock().ids.insert(id) {
             fail!(

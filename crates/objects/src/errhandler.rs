@@ -30,7 +30,7 @@ pub struct Errhandler {
 }
 
 impl Errhandler {
-    /// An error handler with one reference.
+    /// Makes an error handler for objects of the kind `on`, with one reference.
     pub fn new(on: Option<HandleKind>, action: ErrorAction) -> Errhandler {
         Errhandler { on, action, references: 1 }
     }

@@ -38,7 +38,7 @@ impl Errors {
         self.last
     }
 
-    /// Adds a code to a class, which may be a predefined one.
+    /// Adds an error code to a class, which may be a predefined one. Returns the code's number.
     pub fn add_code(&mut self, class: i32) -> Result<i32> {
         if !self.is_class(class) {
             fail!(Class::Arg, "{class} is not an error class");

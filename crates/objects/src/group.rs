@@ -17,7 +17,7 @@ pub struct Group {
     pub session: u64,
 }
 
-/// A range of ranks: first, last, stride.
+/// A range of ranks, as MPI_Group_range_incl takes it: the first rank, the last rank, and the stride.
 pub type RankRange = [i32; 3];
 
 impl Group {

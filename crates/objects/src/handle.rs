@@ -136,7 +136,8 @@ impl Handle {
         (self == Handle::numbered(kind, number)).then_some(number)
     }
 
-    /// The kind of object that the handle names, alive or not.
+    /// Returns the kind of object that the handle names, alive or not; None if it is no handle of this
+    /// library.
     pub fn kind(self) -> Option<HandleKind> {
         if let Some(number) = self.dynamic() {
             return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();

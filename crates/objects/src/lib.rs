@@ -158,8 +158,9 @@ impl Objects {
         self.comms.undefine(constants::COMM_SELF);
     }
 
-    /// The comm whose error handler serves calls without an object: MPI_COMM_SELF (MPI 5.0, section 9.3).
-    /// Until the program sets that handler, the comm is MPI_COMM_WORLD, as before MPI 4.0 and in MPICH.
+    /// Returns the comm whose error handler gets the errors of calls without an object: MPI_COMM_SELF (MPI
+    /// 5.0, section 9.3). Until the program sets that handler, the comm is MPI_COMM_WORLD, as before MPI 4.0
+    /// and in MPICH.
     pub fn comm_of_no_object(&self) -> Handle {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
@@ -174,8 +175,8 @@ impl Objects {
         Ok(())
     }
 
-    /// The process set with this name (MPI 5.0, section 11.3.2), a URI with letters of any case (RFC 3986,
-    /// section 6.2.2.1).
+    /// Returns the group of the process set with this name (MPI 5.0, section 11.3.2), a URI with letters of
+    /// any case (RFC 3986, section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),

@@ -7,7 +7,7 @@ use datatype::PredefinedOp;
 /// An operator. Operations copy it, so `MPI_Op_free` need not wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// An operator of the standard.
+    /// An operator that the standard defines, such as MPI_SUM.
     Predefined(PredefinedOp),
     /// An operator that the program has made by MPI_Op_create.
     User {

@@ -161,7 +161,8 @@ impl<T> HandleTable<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// The entry of a value that the program made, to change or remove it. Predefined objects have no entry.
+    /// Returns the entry of an object that the program made, to change or remove it. Predefined objects have
+    /// no entry.
     #[inline(always)] // Like `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<OccupiedEntry<'_, T>> {
         let alive = |slot: &TableSlot<T>| slot.handle == handle && slot.value.is_some();

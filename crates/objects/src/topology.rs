@@ -62,7 +62,7 @@ impl Cart {
         self.dims.iter().product()
     }
 
-    /// The coordinates of a rank.
+    /// Returns the coordinates of a rank in the grid.
     pub fn coords(&self, rank: u32) -> Vec<u32> {
         let mut rest = rank;
         let mut coords: Vec<u32> = self

@@ -94,7 +94,7 @@ fn rank(segment: Segment, rank: u32, config: Config) {
     }
 }
 
-/// The parent is rank 0 and starts itself again as rank 1, which inherits the segment.
+/// Runs rank 0, and starts this program again as rank 1, which inherits the segment.
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let protocol = arguments.next().unwrap_or("auto".into());

@@ -17,7 +17,7 @@ use transport::owned::Memory;
 pub enum AttachedBuffer {
     /// Memory that the program has given to MPI_Buffer_attach or a similar function.
     User(Span),
-    /// Allocated for each message (MPI_BUFFER_AUTOMATIC).
+    /// Memory that this library allocates for each message (MPI_BUFFER_AUTOMATIC).
     Automatic,
 }
 

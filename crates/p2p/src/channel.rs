@@ -19,7 +19,7 @@ pub(crate) const CHANNEL_BITS: u32 = 30;
 pub struct HandoffKey {
     /// The sender's number and that of its channel, with two marks that no comm's context has.
     pub context: u64,
-    /// The message's number in the channel.
+    /// The message's number among those of its channel.
     pub sequence: u32,
 }
 
@@ -36,7 +36,7 @@ impl HandoffKey {
     }
 }
 
-/// What an executor is to do for a send or a receive.
+/// What the caller lets an executor do for a send or a receive of this process.
 #[derive(Clone, Debug)]
 pub enum Handoff {
     /// Start the receiving side of a message.
@@ -56,7 +56,7 @@ pub enum Handoff {
     Abandon(Ticket),
 }
 
-/// A posted receive whose message an executor already waits for.
+/// The state of a posted receive for whose message an executor already waits.
 pub(crate) struct ExpectingReceive {
     pub(crate) entry: QueueEntry,
     pub(crate) key: HandoffKey,

@@ -32,7 +32,8 @@ pub(crate) struct Chooser {
     may_choose: bool,
     /// Whether messages are timed to find the faster way, because there is no table.
     pub(crate) is_learning: bool,
-    /// The cpus that share the L2 and the L3 cache with this rank's cpu.
+    /// The cpus that share the L2 cache with this rank's cpu, then those that share the L3 cache; empty until
+    /// first needed.
     near: OnceCell<[Vec<usize>; 2]>,
     /// The number of messages that this process is fetching now; at 0 the busy period ends.
     under_way: u32,
@@ -275,7 +276,7 @@ mod tests {
         Reach::Shm(Port::new(segment, rank))
     }
 
-    /// The number of messages after which a rank has decided.
+    /// The number of messages after which a rank has decided which way is faster.
     const MESSAGES_UNTIL_DECIDED: usize = 64;
 
     /// Fetches messages one by one. A message takes `cells` us through cells and `read` us by reading.

@@ -10,7 +10,7 @@ pub enum LargeProtocol {
     /// a read if the sender stays away from MPI. Elsewhere `Cma`.
     #[default]
     Auto,
-    /// The receiver reads the sender's memory where it can.
+    /// The receiver reads the sender's memory by cross-memory attach where it can.
     Cma,
     /// The receiver asks for the bytes, and the sender streams them as packets through cells.
     Cells,

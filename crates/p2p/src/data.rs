@@ -70,7 +70,7 @@ impl MessageData {
     }
 }
 
-/// The object to which a buffer is attached.
+/// The object to which the program has attached a buffer for buffered sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferOwner {
     /// The buffer is the process's (MPI_Buffer_attach).

@@ -28,7 +28,8 @@ struct FirstDeferred<'a> {
 }
 
 impl FirstDeferred<'_> {
-    /// Returns the first waiting receive if it takes this message.
+    /// Returns the receive with the number `at`, which waits longest, if it takes a message with this
+    /// envelope; otherwise None.
     #[inline(always)]
     fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
         let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
@@ -136,7 +137,8 @@ impl P2p {
         *waiting = first.at;
     }
 
-    /// The ticket of the operation's request, or None if a deferred receive has no request.
+    /// Returns the ticket of the operation's request: `ticket` itself, or, for a deferred receive, that of
+    /// the request which it has since it was posted, or None.
     #[inline(always)]
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.request_ticket(ticket) } else { Some(ticket.0) }

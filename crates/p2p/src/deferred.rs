@@ -17,7 +17,8 @@ pub const DEFERRED_MAX: usize = 128;
 /// The lower half of every deferred receive's ticket, which marks it as such. `Ticket::DONE` has the same
 /// lower half, but an upper half that no number modulo `NUMBERS` has.
 const MARK: u64 = u32::MAX as u64;
-/// The upper half of a ticket is the receive's number modulo this.
+/// The modulus of numbers in tickets: the upper half of a deferred receive's ticket is its number modulo
+/// this.
 pub const NUMBERS: u64 = 1 << 21;
 
 /// The table of deferred receives, numbered in the order of their start. Receive number `n` has the entry `n
@@ -47,9 +48,9 @@ pub(crate) enum UnpostedState {
     Waiting,
     /// The whole message has come and is in the buffer; the receive has ended.
     Arrived(Arrived),
-    /// The receive has a request, with this ticket.
+    /// The receive was posted, or its first piece has come: it has a request, with this ticket.
     Started(u64),
-    /// The ticket has been freed.
+    /// The ticket has been freed, so the entry may be used again.
     Forgotten,
 }
 

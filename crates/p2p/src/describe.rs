@@ -10,7 +10,7 @@ use matching::Pattern;
 /// What people are told about one operation under way, or about one message that no receive has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationReport {
-    /// How far the operation is.
+    /// How far the operation has come.
     pub what: OperationState,
     /// The context of the operation's comm; None for a receive that has matched, which no longer knows it.
     pub context: Option<u64>,
@@ -18,7 +18,7 @@ pub struct OperationReport {
     pub peer: Option<u32>,
     /// The tag of the message or receive; None for MPI_ANY_TAG.
     pub tag: Option<i32>,
-    /// The length of the message, or of the receive buffer.
+    /// The length in bytes of the message, or of the receive's buffer while no message has matched.
     pub bytes: u64,
 }
 

@@ -39,8 +39,8 @@ impl P2p {
         Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
     }
 
-    /// The shortest message for which the caller needs to ask `is_long`. A message in one packet leaves
-    /// eagerly, unless reading was measured to be faster even then.
+    /// Returns the length of the shortest message for which the caller needs to ask `is_long`. A message in
+    /// one packet leaves eagerly, unless reading was measured to be faster even then.
     pub fn long_bytes_min(&self) -> u64 {
         self.config.eager_bytes_max.min(PACKET_BYTES_MAX) as u64 + 1
     }

@@ -38,7 +38,8 @@ pub(crate) struct Lane {
     /// The cost of those eager messages that the peer has taken, as of the last look at its consumed word. A
     /// send does not look while the credit lasts.
     consumed: u64,
-    /// Which of the processes that have had this peer's number the peer is.
+    /// The number of the peer's process among those that have had this peer's number: a spawned process may
+    /// get that of one that has ended.
     pub(crate) generation: u32,
     /// Packets in the order in which they must leave. While the queue is not empty, no other packet with an
     /// envelope leaves.
@@ -152,7 +153,7 @@ impl Lane {
         }
     }
 
-    /// The distance of the peer's core.
+    /// Returns how far the peer's core is from this rank's; finds it out at the first call.
     #[inline]
     pub(crate) fn distance(&mut self, chooser: &Chooser) -> Distance {
         *self.distance.get_or_insert_with(|| chooser.distance(self.number))
@@ -212,7 +213,7 @@ impl Lane {
         self.queue.push_back(packet);
     }
 
-    /// Removes the first packet of the queue, which has left.
+    /// Removes the first packet from `queue`, after it has left.
     pub(crate) fn pop(&mut self) {
         self.obstacles -= usize::from(self.queue.pop_front().is_some());
     }
@@ -254,7 +255,7 @@ impl Lane {
         self.charged = self.charged.wrapping_add(cost(bytes));
     }
 
-    /// Gives credit back for a message of this process to itself.
+    /// Gives back the credit for a message of `bytes` bytes of this process to itself.
     pub(crate) fn consumed_loopback(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }

@@ -23,7 +23,7 @@ pub(crate) enum UnexpectedMessage {
 }
 
 impl UnexpectedMessage {
-    /// Stores a message of `bytes` bytes, which `fill` writes.
+    /// Makes an unexpected message of `bytes` bytes: takes memory for them, which `fill` fills.
     pub(crate) fn filled(
         bytes: usize,
         spares: &mut Spares,
@@ -64,7 +64,7 @@ pub(crate) struct PieceTiming {
 pub(crate) enum PieceDestination {
     /// The buffer of the receive with this ticket. Bytes beyond its end are dropped.
     Receive(u64),
-    /// The memory of the early message with this number.
+    /// The memory of the message with this number in `Matcher::early`, whose receive is not yet known.
     Early(u64),
 }
 
@@ -87,6 +87,6 @@ pub(crate) struct Offer {
     /// The sender's memory with the bytes, which it has exposed to the network; None if the message cannot be
     /// pulled.
     pub(crate) far: Option<RemoteRange>,
-    /// The key by which executors know the message, if they move it.
+    /// The key by which executors know the message; None unless executors move it.
     pub(crate) key: Option<HandoffKey>,
 }

@@ -35,9 +35,9 @@ pub struct Outcome {
     pub source_peer: u32,
     /// For a receive: the message's tag.
     pub tag: i32,
-    /// For a receive: the data bytes now in the buffer.
+    /// For a receive: how many bytes of the message are now in its buffer.
     pub bytes: usize,
-    /// The error, if the operation failed.
+    /// The error with which the operation has failed; None if it has not.
     pub error: Option<Error>,
     /// Whether the operation was cancelled before it matched.
     pub cancelled: bool,
@@ -64,7 +64,7 @@ impl Arrived {
         Arrived((bytes as u64) << 32 | u64::from(tag as u32))
     }
 
-    /// The length of the whole message, even if the buffer is shorter.
+    /// Returns the length of the whole message, even if the receive's buffer is shorter.
     #[inline(always)]
     pub(crate) fn bytes(self) -> usize {
         (self.0 >> 32) as usize

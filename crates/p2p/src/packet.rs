@@ -44,7 +44,8 @@ pub(crate) const WORDS_BYTES: usize = 24;
 /// The length of the payload of an OFFER that the receiver's network can pull.
 pub(crate) const PULL_BYTES: usize = 40;
 
-/// A header whose `tag` and `context` are those of the message's envelope. The sender sends these packets.
+/// Makes a header whose `tag` and `context` are those of the message's envelope. The sender sends these
+/// packets.
 ///
 /// | kind | payload | the receiver answers |
 /// |---|---|---|
@@ -61,7 +62,7 @@ pub(crate) fn addressed(kind: u8, context: u64, tag: i32) -> Header {
     Header { kind, tag, context }
 }
 
-/// A header whose `context` is a ticket of the process to which it goes, except that a RECALL has the
+/// Makes a header whose `context` is a ticket of the process to which it goes, except that a RECALL has the
 /// sender's own. `tag` is the attempt (`rendezvous.rs`) of an ASK and its DATA, otherwise 0.
 ///
 /// | kind | sent by | ticket | payload | answer |

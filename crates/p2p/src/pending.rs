@@ -28,7 +28,7 @@ pub enum PendingOperation {
     Send {
         /// The peer to which the message is sent.
         dest_peer: u32,
-        /// Context and tag; the source is this process.
+        /// The message's context and tag; its source is this process.
         envelope: Envelope,
         /// The message's length in bytes.
         bytes: usize,

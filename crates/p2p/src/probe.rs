@@ -11,7 +11,7 @@ use matching::{Envelope, Pattern};
 /// What a probe says about a message that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The peer that sent it.
+    /// The peer that sent the message.
     pub source_peer: u32,
     /// The message's tag.
     pub tag: i32,

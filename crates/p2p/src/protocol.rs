@@ -15,20 +15,20 @@ use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Eager: inside the packet's slot.
+    /// The message is sent at once, in the packet's slot in the ring.
     Inline,
-    /// Eager: in the packet's cell.
+    /// The message is sent at once in one packet, whose slot in the ring refers to a cell with the bytes.
     Cell,
-    /// Eager: as a BEGIN and pieces.
+    /// The message is sent at once, as a BEGIN packet and then PIECE packets.
     Pieces,
-    /// Rendezvous: an offer, and the receiver chooses a `FetchMethod`.
+    /// The message is offered; once its receive is known, the receiver chooses a `FetchMethod`.
     Offer,
 }
 
 /// How a receiver fetches an offered message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchMethod {
-    /// The receiver asks, and the sender streams cells.
+    /// The receiver asks for the bytes, and the sender streams them as packets, through cells.
     Cells,
     /// Like `Cells`, but the receiver reads if the sender stays silent.
     CellsOrRead,
@@ -56,7 +56,7 @@ pub struct ProtocolRow {
 /// The longest message of each protocol to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The longest eager message in one packet.
+    /// The longest message that is sent at once in one packet.
     pub(crate) packet_bytes_max: usize,
     /// The longest message that is sent before its receive is known, in one packet or in pieces.
     pub(crate) eager_bytes_max: usize,

@@ -25,7 +25,7 @@ pub(crate) enum RequestStage {
     Done,
     /// Send: not ended; `SendStage::progress` says how far it is.
     Send(SendStage),
-    /// Receive: in the posted queue.
+    /// Receive: waits in the posted queue for a message that matches.
     Posted(QueueEntry),
     /// Receive: in the posted queue, while an executor already waits for its message.
     Expecting(Box<ExpectingReceive>),
@@ -34,7 +34,7 @@ pub(crate) enum RequestStage {
     /// Receive: copies bytes `[next, end)` of its message, which are left, from the peer's memory at
     /// `address`.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
-    /// Receive: its network reads the peer's memory.
+    /// Receive: lets the network read the message in the peer's memory.
     Pulling(Box<Pulling>),
     /// Receive: has asked for its message, and takes bytes `[next, end)`, which are left, from DATA packets.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
@@ -44,7 +44,7 @@ pub(crate) enum RequestStage {
 
 pub(crate) struct SendStage {
     pub(crate) peer: u32,
-    /// The envelope as the receiver sees it.
+    /// The message's context and tag, with this process as its source, as the receiver matches it.
     pub(crate) envelope: Envelope,
     /// How the message leaves while the credit lasts. Without credit, and in the synchronous mode:
     /// `Protocol::Offer`.
@@ -58,7 +58,7 @@ pub(crate) struct SendStage {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// The first packet waits for room.
+    /// The send's first packet waits for room in the peer's ring.
     Queued,
     /// The message leaves eagerly in pieces; the bytes from `next` on wait for room.
     InPieces { next: usize },
@@ -78,7 +78,7 @@ pub(crate) const PIECES_MAX: u32 = 2;
 /// A receive whose network reads the message in the sender's memory, a piece at a time.
 pub(crate) struct Pulling {
     pub(crate) peer: u32,
-    /// The sender's ticket.
+    /// The ticket of the peer's send.
     pub(crate) theirs: u64,
     pub(crate) far: RemoteRange,
     /// The receive's buffer, exposed to this process's network; None until its first read.

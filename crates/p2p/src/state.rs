@@ -27,11 +27,11 @@ pub struct P2p {
     pub(crate) rank: u32,
     pub(crate) reach: Reach,
     pub(crate) config: Config,
-    /// The connections by peer; each is made on first use.
+    /// The connection to each process of the job, by its number; None until it is first used.
     pub(crate) peers: Vec<Option<Box<Connection>>>,
     /// The peers that have ever written to this process: their rings are polled.
     pub(crate) writers: Vec<u32>,
-    /// The peers for which packets wait.
+    /// The peers for which packets of this process wait until their rings have room.
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
@@ -66,7 +66,8 @@ pub(crate) struct Matcher {
     pub(crate) pull_bytes_min: usize,
     /// Receives that will read their peer's memory if the peer sends nothing for too long.
     pub(crate) fallbacks: Vec<ReadFallback>,
-    /// The block through which bytes are read into a receive buffer with gaps.
+    /// The block into which bytes of a peer's memory are read for a receive buffer with gaps; None until
+    /// first needed.
     pub(crate) bounce: Option<Memory>,
     pub(crate) buffered: BufferedSends,
     /// The number of sends that have not ended: MPI_Finalize waits for them.
@@ -132,7 +133,8 @@ impl P2p {
         self.rank
     }
 
-    /// The port to other hosts, if the job has any, for packets that are not messages.
+    /// Returns the port to other hosts, for packets that are not messages; None if this process has opened no
+    /// network.
     pub fn network(&mut self) -> Option<&mut Port> {
         self.reach.network()
     }

@@ -32,7 +32,7 @@ impl<T> Tickets<T> {
         self.enter(value).0
     }
 
-    /// Does the same as `insert`; also returns the value.
+    /// Stores a value as `insert` does. Returns its ticket and the stored value.
     #[inline]
     pub(crate) fn enter(&mut self, value: T) -> (u64, &mut T) {
         let index = match self.free.pop() {

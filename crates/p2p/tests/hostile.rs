@@ -166,7 +166,7 @@ fn corrupt_pieces_are_errors() {
     assert!(error.message.contains("before 50 bytes of the last had come"), "{error}");
 }
 
-/// The payload of a BEGIN.
+/// Makes the payload of a BEGIN for a message of `length` bytes.
 fn begin(length: u64) -> Vec<u8> {
     [length, 0].map(u64::to_ne_bytes).as_flattened().to_vec()
 }

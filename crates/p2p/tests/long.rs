@@ -10,7 +10,7 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 3;
 
-/// A table by which exchanged messages are read if `reads`.
+/// Makes a tuning table by which the receiver reads exchanged messages in the sender's memory if `reads`.
 fn exchange(reads: bool) -> tuning::Tuning {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);

@@ -53,7 +53,8 @@ struct Traffic {
     /// Whether nearly all messages of two ranks are in one channel, so that receives know their messages in
     /// advance.
     foreseen: bool,
-    /// The id of the first message without a fitting receive, by rank and source.
+    /// For each rank and source: the id of the first message from that source for which no receive was posted
+    /// yet.
     awaited: Vec<[u64; RANKS as usize]>,
 }
 
@@ -236,7 +237,7 @@ impl Traffic {
         }
     }
 
-    /// Makes progress at a rank, and perhaps at its executors.
+    /// Polls one rank, and lets the executors of the test go on, if it has any.
     fn step(&mut self) {
         self.job.step();
         let Some(engines) = &mut self.engines else { return };

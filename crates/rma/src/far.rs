@@ -147,7 +147,8 @@ impl RemoteMember {
         self.enter(outbox, key, operation);
     }
 
-    /// Sends an operation after those before it.
+    /// Appends an operation to the queue, and sends as many parts as may be unanswered. `key` names the
+    /// window.
     pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: RemoteOperation) {
         self.queue.push_back(operation);
         self.advance(outbox, key);

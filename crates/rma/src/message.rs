@@ -72,7 +72,7 @@ impl MessageKind {
 /// A piece of the target's memory: its offset (in a dynamic window, its address), and its bytes.
 pub(crate) type MessagePiece = (usize, usize);
 
-/// A message to be written.
+/// A message about a window that is to be sent to a member on another host.
 pub(crate) struct OutgoingMessage<'a> {
     pub kind: MessageKind,
     pub key: u64,
@@ -120,7 +120,7 @@ pub(crate) fn failed(key: u64, error: &Error) -> Block {
     block
 }
 
-/// A message that has come.
+/// A message about a window that has come from a member on another host, checked.
 #[derive(Debug)]
 pub struct IncomingMessage {
     pub(crate) kind: MessageKind,
@@ -131,7 +131,7 @@ pub struct IncomingMessage {
     pub(crate) pieces: Vec<MessagePiece>,
     /// The number of bytes in all pieces together.
     pub(crate) bytes: usize,
-    /// The data, in the memory from which the message was read.
+    /// The message's data, which are still in the memory from which it was read.
     pub(crate) data: Span,
 }
 

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 use sys::Block;
 
-/// Messages with their peers. The messages to one peer leave in order.
+/// Messages about windows that wait to be sent, each with the peer to which it goes. The messages to one peer
+/// leave in order.
 #[derive(Default)]
 pub(crate) struct Outbox(VecDeque<(u32, Block)>);
 

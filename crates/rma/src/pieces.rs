@@ -33,7 +33,7 @@ impl Scratch {
     }
 }
 
-/// A contiguous part of the target's data.
+/// A contiguous part of the target's data of an operation, as this process reaches it.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {
     /// Memory that this process can address. `mapped`: whether every other process of the host can, too.

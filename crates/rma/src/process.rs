@@ -90,7 +90,8 @@ impl Rma {
         std::mem::replace(&mut self.seen, now) != now
     }
 
-    /// What `poll` would return, without counting as a poll; asked before sleeping on the rank's doorbell.
+    /// Whether `poll` would return true; does not count as a poll. Asked before sleeping on the rank's
+    /// doorbell.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.news() != self.seen

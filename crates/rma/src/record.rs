@@ -13,7 +13,7 @@ use sys::futex;
 use transport::shm::{Allocator, Arena, ArenaWords, LocalRank, Segment};
 
 // Words of a record. Words that different processes write at different times are in different cache lines.
-/// The number of tickets given out.
+/// The number of tickets for the lock that were given out.
 const TICKETS: usize = 0;
 /// The ticket whose owner may next take the lock shared.
 const READING: usize = 1;
@@ -212,7 +212,7 @@ impl MemberRecord {
         self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// How often member `poster` has opened its window to the record's owner.
+    /// Returns how often member `poster` has opened its window to the record's owner.
     pub fn posts(&self, poster: usize) -> u64 {
         self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }

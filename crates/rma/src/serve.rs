@@ -46,7 +46,7 @@ pub enum Direction {
     Put,
 }
 
-/// A piece of private memory: its address in the owner, and its bytes.
+/// A piece of another process's private memory: its address there, and its length in bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
 /// The private memory that the thread may copy for peers, each span with the number of the window that

@@ -17,7 +17,7 @@ use transport::shm::{LocalRank, cma};
 /// The range of the target's memory that an operation touches: `count` elements of `layout` from `disp` on.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
-    /// The displacement in the target's units; in a dynamic window, an address.
+    /// The displacement of the first element, in the target's units; in a dynamic window, its address.
     pub disp: i64,
     pub count: usize,
     /// The number of data bytes of all elements together.
@@ -30,7 +30,7 @@ pub(crate) struct LocalTarget {
     pub record: MemberRecord,
     /// This process's rank in the window, by which the member's record knows it.
     pub me: usize,
-    /// The member's rank in the job.
+    /// The member's process, which is on this host.
     pub peer: LocalRank,
     pub bytes: u64,
     pub disp_unit: i64,
@@ -260,7 +260,7 @@ impl LocalTarget {
         missing.map_or(Ok(()), |missing| self.not_attached(missing))
     }
 
-    /// Moves bytes between a span and pieces of the same length.
+    /// Moves bytes between `span` and pieces of the target's data, which together have the same length.
     pub fn transfer(&self, rma: &mut Rma, pieces: &[TargetPiece], span: Span, way: Direction) -> Result<()> {
         let mut done = 0;
         let mut far = std::mem::take(&mut rma.scratch.far);

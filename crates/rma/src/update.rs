@@ -11,7 +11,8 @@ pub struct Update {
     pub basic: Basic,
 }
 
-/// The elements that MPI_Compare_and_swap compares, puts and fetches.
+/// The arguments of MPI_Compare_and_swap: the element to compare with, the one to put, and where the old one
+/// goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Swap {
     pub basic: Basic,

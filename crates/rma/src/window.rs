@@ -19,13 +19,13 @@ use transport::shm::{Allocator, LocalRank};
 /// How a window was made (MPI_WIN_CREATE_FLAVOR): whose memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
-    /// MPI_Win_create: memory of the program.
+    /// The window has memory of the program (MPI_Win_create).
     Create,
-    /// MPI_Win_allocate: memory of this library.
+    /// The window has memory that this library allocated (MPI_Win_allocate).
     Allocate,
-    /// MPI_Win_allocate_shared: memory of this library that all members map.
+    /// The window has memory that this library allocated and that all members map (MPI_Win_allocate_shared).
     Shared,
-    /// MPI_Win_create_dynamic: memory is attached later.
+    /// The window has no memory until the program attaches some (MPI_Win_create_dynamic).
     Dynamic,
 }
 
@@ -108,9 +108,9 @@ struct HeldLock {
 
 pub struct Window {
     pub flavor: Flavor,
-    /// Names the window in messages to other hosts: the same at all members.
+    /// A number that names the window in messages to other hosts, and is the same at all members.
     pub key: u64,
-    /// Names the window to the serving thread of this process.
+    /// A number that names the window to the thread of this process that serves private memory (`serve.rs`).
     pub(crate) id: u64,
     pub(crate) rank: usize,
     pub(crate) members: Vec<WindowMember>,
@@ -236,7 +236,7 @@ impl Window {
         }
     }
 
-    /// Does the same as `target`; returns None instead of an error.
+    /// Returns the member `rank` if an access epoch is open for it; otherwise None.
     #[inline(always)]
     pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
         let member = usize::try_from(rank).ok().filter(|member| *member < self.members.len())?;
@@ -336,7 +336,8 @@ impl Window {
         Ok(())
     }
 
-    /// MPI_Win_start: opens an access epoch, which has started once `has_started` is true.
+    /// Opens an access epoch for the members `targets` (MPI_Win_start). The caller then waits until
+    /// `has_started` is true.
     pub fn start(&mut self, targets: &[usize]) -> Result<()> {
         self.may_open("MPI_Win_start")?;
         self.access = AccessEpoch::Start;
@@ -392,7 +393,8 @@ impl Window {
         Ok(true)
     }
 
-    /// MPI_Win_lock: asks for the lock of one member. The lock is held once `is_granted` is true.
+    /// Asks for the lock of the member `rank` (MPI_Win_lock), and returns its index. The lock is held once
+    /// `is_granted` is true. `check`: false under MPI_MODE_NOCHECK.
     #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
@@ -423,7 +425,7 @@ impl Window {
         }
     }
 
-    /// MPI_Win_lock_all: the caller then asks for each member's lock (`request_lock`).
+    /// Opens the epoch of MPI_Win_lock_all. The caller then asks for each member's lock by `request_lock`.
     pub fn lock_all(&mut self) -> Result<()> {
         self.may_open("MPI_Win_lock_all")?;
         self.access = AccessEpoch::LockAll;
@@ -479,7 +481,7 @@ impl Window {
         if self.spans_hosts() { self.failure(rank) } else { Ok(()) }
     }
 
-    /// Checks that the window may be freed.
+    /// Checks that the window may be freed: no epoch is open, except a fence's.
     pub fn may_free(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } if self.posted.is_none() => Ok(()),

@@ -68,7 +68,8 @@ impl Engines {
         ticket
     }
 
-    /// Takes handoffs as a process does in its progress.
+    /// Takes the handoffs of a rank, and ends the sides that are over, as a process does whenever it makes
+    /// progress.
     pub fn carry(&mut self, rank: usize, p2p: &mut P2p, draw: impl Fn(u64) -> u64) {
         let mut due: Vec<_> = self.later.extract_if(.., |(owner, _)| *owner == rank).collect();
         due.extend(std::iter::from_fn(|| p2p.next_handoff()).map(|handoff| (rank, handoff)));
@@ -108,7 +109,7 @@ impl Engines {
         });
     }
 
-    /// Moves a message whose two sides are there.
+    /// Moves the bytes of one message whose two sides have started, if there is one.
     pub fn step(&mut self, draw: impl Fn(u64) -> u64) {
         if self.sides.is_empty() {
             return;

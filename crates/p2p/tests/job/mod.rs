@@ -152,7 +152,7 @@ pub const CALM: Conditions = Conditions {
     is_disordered: false,
 };
 
-/// A configuration with small limits, so that small messages reach every protocol.
+/// Makes a configuration with small limits, so that small messages reach every protocol.
 pub fn small() -> Config {
     Config {
         eager_bytes_max: 128,
@@ -166,8 +166,8 @@ pub fn small() -> Config {
     }
 }
 
-/// The same configuration, with the longest eager message drawn from a seed. Every second seed reads the
-/// messages of an exchange.
+/// Makes the configuration `small`, but draws the longest eager message from a seed. Every second seed reads
+/// the messages of an exchange.
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
@@ -200,7 +200,7 @@ impl Drop for PrintOnPanic {
     }
 }
 
-/// The faults of the network below the sequence numbers that a seed draws: from none to heavy losses.
+/// Draws from a seed the faults of the network below the sequence numbers: from none to heavy losses.
 pub fn weather(seed: u64) -> Conditions {
     // Neighbouring seeds differ in all parts.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -213,8 +213,8 @@ pub fn weather(seed: u64) -> Conditions {
     }
 }
 
-/// The faults that a seed draws: from none to a network that delays, refuses, loses packets, and hides
-/// memory.
+/// Draws the faults of the network from a seed: from none to one that delays, refuses, loses packets, and
+/// hides memory.
 pub fn moods(seed: u64) -> Conditions {
     let pick = |choices: &[u64], shift: u64| choices[(seed >> shift) as usize % choices.len()];
     Conditions {
