@@ -16,7 +16,7 @@ pub struct Storage {
     file: File,
     path: PathBuf,
     readable: bool,
-    /// Whether this process has written to the file since its last `sync`.
+    /// Whether this process has written to the file or set its size since its last `sync`.
     dirty: AtomicBool,
     /// A mutex that is held together with each byte-range lock, which excludes other processes, but not other
     /// threads of this one.

@@ -25,10 +25,11 @@ pub const NUMBERS: u64 = 1 << 21;
 /// % DEFERRED_MAX`.
 pub(crate) struct DeferredReceives {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
-    /// Receives before `first` are forgotten. `waiting` is the first that waits; `next` is the next new
-    /// number.
+    /// The number of the first receive that has an entry. All before it are forgotten.
     pub(crate) first: u64,
+    /// The number of the first receive that waits; `next` if none does.
     pub(crate) waiting: u64,
+    /// The number that the next new receive gets.
     pub(crate) next: u64,
 }
 

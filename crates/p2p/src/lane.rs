@@ -38,8 +38,7 @@ pub(crate) struct Lane {
     /// The cost of those eager messages that the peer has taken, as of the last look at its consumed word. A
     /// send does not look while the credit lasts.
     consumed: u64,
-    /// The number of the peer's process among those that have had this peer's number: a spawned process may
-    /// get that of one that has ended.
+    /// The number of the peer's world, which tells the peer from earlier processes with the same number.
     pub(crate) generation: u32,
     /// Packets in the order in which they must leave. While the queue is not empty, no other packet with an
     /// envelope leaves.

@@ -143,7 +143,8 @@ impl Traffic {
         }
     }
 
-    /// Posts a receive for the first message of a source that has none yet, with its tag or any tag.
+    /// Draws a source, and returns what a receive must match to get the source's first message without one:
+    /// its tag or any tag. Returns None if every message of the source has a receive.
     fn next_pattern(&mut self, rank: usize) -> Option<Pattern> {
         // The source is another rank: a message of a rank to itself does not travel.
         let source = (rank + 1 + self.draw(RANKS as usize - 1)) as u32 % RANKS;
