@@ -19,9 +19,9 @@ pub fn is_atomic(basic: Basic, address: usize) -> bool {
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// Computes `target = target op origin` for one element, atomically. The old value goes to `fetched`, unless
-/// that is empty. The caller has checked `is_atomic` for `target`, and `check_op`. `origin` may be empty for
-/// MPI_NO_OP.
+/// Computes `target = target op origin` for one element, atomically. Stores what `target` held before in
+/// `fetched`, unless that is empty. The caller has checked `is_atomic` for `target`, and `check_op`. `origin`
+/// may be empty for MPI_NO_OP.
 #[inline(always)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -34,8 +34,8 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     }
 }
 
-/// Replaces the element at `target` by `origin` if it equals `compare`, atomically. The old value goes to
-/// `fetched`. The caller has checked `is_atomic` for `target`.
+/// Replaces the element at `target` by `origin` if it equals `compare`, atomically. Stores what `target` held
+/// before in `fetched`. The caller has checked `is_atomic` for `target`.
 #[inline]
 pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");

@@ -17,8 +17,8 @@ pub enum Basic {
     /// Pairs for MPI_MINLOC and MPI_MAXLOC: a value, then its index. In the packed form they have no padding.
     F32I32, F64I32, I64I32, I32I32, I16I32, LongDoubleI32, F32F32, F64F64,
     I128, C128,
-    /// Characters. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char` is, and refuse
-    /// MPI_WCHAR.
+    /// Characters of C and Fortran. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char`
+    /// is, and refuse MPI_WCHAR.
     Char, WChar,
     /// A byte of what MPI_Pack has made, whose meaning only MPI_Unpack knows.
     Packed,
@@ -104,7 +104,8 @@ impl Basic {
     }
 }
 
-/// The predefined operators (MPI 5.0, section 6.9.2); `Replace` and `NoOp` serve one-sided communication.
+/// The predefined operators (MPI 5.0, section 6.9.2). `Replace` and `NoOp` are for one-sided communication
+/// only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names are the standard's.

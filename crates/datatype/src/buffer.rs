@@ -197,9 +197,9 @@ impl Buffer {
         }
     }
 
-    /// Does the same as `pack`, into memory that another core has read. Its cache lines must come back before
-    /// they are written, except where whole lines are copied. So data with gaps go through a block on the
-    /// stack (docs/measured/choices.md).
+    /// Does the same as `pack`, where `to` is memory that another core has read. Its cache lines must come
+    /// back before they are written, except where whole lines are copied. So data with gaps go through a
+    /// block on the stack (docs/measured/choices.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {
@@ -299,8 +299,9 @@ impl Buffer {
         });
     }
 
-    /// Calls `each` with the strips of packed bytes `[offset, offset + bytes)`: the address of the first
-    /// piece, its length, the number of pieces, and their distance.
+    /// Calls `each` for every strip of packed bytes `[offset, offset + bytes)`, with the address of its first
+    /// piece, the length of a piece, the number of pieces, and the distance from one to the next, all in
+    /// bytes.
     pub fn strips(&self, offset: usize, bytes: usize, mut each: impl FnMut(usize, usize, usize, i64)) {
         self.walk(offset, bytes, |strip| each(strip.address, strip.bytes, strip.repeat, strip.stride));
     }

@@ -158,7 +158,7 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
 /// The layout of a datatype under construction, without its recipe.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// The loops and runs, borrowed from another datatype as long as they are the same.
+    /// The data as loops and runs, borrowed from the datatype `old` until they differ from its.
     pub body: Cow<'a, Body>,
     pub size: i64,
     /// The offsets at which the data begin and end, with the padding of structs; None without data.

@@ -210,8 +210,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic types of `count` elements in typemap order: a type, and how many of it
-    /// follow each other.
+    /// Calls `each` with the basic elements of `count` elements in typemap order: their type, and how many of
+    /// this type follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);

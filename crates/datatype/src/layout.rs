@@ -38,7 +38,8 @@ pub struct Layout {
     starts: Vec<usize>,
     /// The number of packed bytes of one pass over the body.
     pass_bytes: usize,
-    /// Whether consecutive elements have no gaps and begin at the origin; read for every message.
+    /// Whether consecutive elements have no gaps and begin at their origin. Stored, because every message
+    /// asks for it.
     contiguous: bool,
     /// The number of data bytes of one element (MPI_Type_size).
     pub size: usize,
@@ -86,7 +87,7 @@ impl Layout {
         Ok(Layout { body, starts, pass_bytes, contiguous, size, extent, lb, true_lb, true_extent })
     }
 
-    /// Whether consecutive elements have no gaps and begin at the buffer's address.
+    /// Whether consecutive elements have no gaps and begin at their origin, which is the buffer's address.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.contiguous

@@ -128,7 +128,8 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// Makes a predefined datatype. `external_bytes` of a pair is that of its value; the index keeps its length.
+/// Makes a predefined datatype. `external_bytes`: the length of an element in external32, for a pair that of
+/// its value. The index of a pair keeps its length.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| TypeFacts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {

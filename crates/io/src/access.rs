@@ -29,7 +29,7 @@ pub struct Access {
     pub hints: Arc<Hints>,
     /// The rank's view: where in the file each of its data bytes is.
     pub tiles: Tiles,
-    /// The first byte of the access among the data bytes of `tiles`, which have no holes.
+    /// The packed offset in `tiles` of the access's first byte: it counts the data bytes, without the holes.
     pub from: u64,
     /// The memory to read into or to write from, which holds as many bytes as the access has in the file.
     pub memory: Buffer,

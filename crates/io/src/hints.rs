@@ -13,8 +13,8 @@ pub enum Switch {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// The number of aggregators of collective accesses. At 0, one host has one per core, and several hosts
-    /// as many as `per_host` allows.
+    /// The number of aggregators of collective accesses. With 0, a file of one host has one per core, and a
+    /// file of several hosts as many as `per_host` allows.
     pub cb_nodes: u32,
     /// The most aggregators on each host if the file's ranks are on several: `N` in the hint
     /// cb_config_list=`*:N`.

@@ -26,7 +26,8 @@ pub struct View {
     pub tiles: Tiles,
 }
 
-/// Tiles one after the other, from a displacement on: the part of a view that peers need.
+/// The part of a view that other ranks need: tiles of one layout, one after the other from a displacement in
+/// the file on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     displacement: u64,
@@ -238,7 +239,7 @@ impl View {
     }
 
     /// Makes a view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them
-    /// out. `writable`: the file may be written.
+    /// out in the file. `writable`: whether the file was opened for writing.
     pub fn new(
         displacement: u64,
         etype: Arc<Datatype>,

@@ -5,7 +5,8 @@
 use crate::topology::GraphEdge;
 use std::cmp::Reverse;
 
-/// The place where a process runs: package, group of cores with one last-level cache, core.
+/// Where a process runs: the numbers of the package, of the group of cores with one last-level cache, and of
+/// the core.
 pub type ProcessLocality = [u32; 3];
 
 /// Returns how far two processes are apart: 0 on one core, 1 with one last-level cache, 2 in one package,

@@ -7,8 +7,8 @@
 use crate::handle::HandleKind;
 use std::sync::Arc;
 
-/// The functions that the program registered under a keyval, as addresses; 0 and 1 are the standard's
-/// NULL_COPY_FN or NULL_DELETE_FN, and DUP_FN (MPI 5.0, section 20.3).
+/// The functions that the program registered under a keyval, as addresses. 0 is the standard's NULL_COPY_FN
+/// or NULL_DELETE_FN, and 1 its DUP_FN (MPI 5.0, section 20.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
     /// The kind of objects that may have the attribute: `Comm`, `Datatype` or `Win`.
@@ -30,7 +30,8 @@ pub enum AttributeValue {
     Pointer(usize),
     /// An INTEGER(KIND=MPI_ADDRESS_KIND), set in Fortran.
     Address(Arc<i64>),
-    /// An INTEGER, set in Fortran. C reads its low half at its address: machines are little-endian.
+    /// An INTEGER, set in Fortran. C gets the address, and reads the low half there, since machines are
+    /// little-endian.
     Integer(Arc<i64>),
 }
 

@@ -42,7 +42,7 @@ pub struct Comm {
     pub attributes: Attributes,
     /// The hints that MPI_Comm_set_info has set.
     pub info: Info,
-    /// The number of the handle of the session from which the comm derives; 0 for none.
+    /// The number of the handle of the session from which the comm derives; 0 if it derives from no session.
     pub session: u64,
     /// The state of the slots for short blocking collectives.
     pub flat: FlatState,

@@ -13,7 +13,7 @@ pub struct Group {
     pub peers: Arc<[u32]>,
     /// This process's rank in the group; None if it is no member.
     pub rank: Option<u32>,
-    /// The number of the handle of the session from which the group derives; 0 for none.
+    /// The number of the handle of the session from which the group derives; 0 if it derives from no session.
     pub session: u64,
 }
 

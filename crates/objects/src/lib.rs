@@ -77,7 +77,8 @@ pub struct Objects {
     /// This process's number in the job, as groups have it in `Group::peers`.
     pub me: u32,
     world_id: u64,
-    /// The comm that MPI_Comm_get_parent returned first; null in a world that was not spawned.
+    /// The intercommunicator with the processes that spawned this one's world (MPI_Comm_get_parent); the null
+    /// handle in a world that was not spawned.
     pub parent: Handle,
 }
 
@@ -126,7 +127,8 @@ impl Objects {
         }
     }
 
-    /// Sets the process's rank in the job, the processes of its world, and the world's number.
+    /// Called when the process has joined its job. Sets its number `me` in the job, the processes of its
+    /// world, and the world's number.
     pub fn join(&mut self, me: u32, peers: std::ops::Range<u32>, world: u64) {
         self.me = me;
         self.world_id = world;

@@ -7,8 +7,8 @@ use crate::state::P2p;
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Attaches memory for buffered sends, which must stay mapped until it is detached. Errors: the owner
-    /// already has a buffer.
+    /// Attaches a buffer for buffered sends to `owner`; its memory must stay mapped until it is detached.
+    /// Errors: the owner already has a buffer.
     pub fn attach_buffer(&mut self, owner: BufferOwner, attached: AttachedBuffer) -> Result<()> {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
@@ -39,7 +39,8 @@ impl P2p {
         self.matcher.buffered.copied
     }
 
-    /// Whether the first `messages` messages have all left this owner's buffer.
+    /// Whether no message numbered below `messages`, the count that `buffered` returned, is still in this
+    /// owner's buffer.
     pub fn is_flushed(&self, owner: BufferOwner, messages: u64) -> bool {
         let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))

@@ -63,7 +63,7 @@ impl BufferedSends {
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
     }
 
-    /// Whether `copy_of` finds room for a message of `bytes` bytes.
+    /// Whether `copy_of` would find room for a message of `bytes` bytes; true also if no buffer is attached.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
         let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
@@ -74,7 +74,8 @@ impl BufferedSends {
         }
     }
 
-    /// Copies a message into the most specific buffer. Errors: no buffer, or no room.
+    /// Copies a message of this comm and session into the buffer that `pool` chooses. Returns the copy.
+    /// Errors: no buffer is attached, or it has no room.
     pub(crate) fn copy_of(&mut self, context: u64, session: u64, message: &Buffer) -> Result<MessageData> {
         let (bytes, number, overhead) = (message.bytes(), self.copied, self.overhead);
         let Some(BufferPool { owner, attached, used }) = self.pool(context, session) else {

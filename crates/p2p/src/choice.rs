@@ -28,7 +28,8 @@ pub(crate) struct Chooser {
     /// no segment.
     segment: Option<Segment>,
     rank: u32,
-    /// Whether ranks have cores of their own and, as far as is known, may read each other's memory.
+    /// Whether there is a choice: ranks have cores of their own and, as far as is known, may read each
+    /// other's memory.
     may_choose: bool,
     /// Whether messages are timed to find the faster way, because there is no table.
     pub(crate) is_learning: bool,

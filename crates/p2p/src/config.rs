@@ -21,10 +21,12 @@ pub enum LargeProtocol {
 pub struct Config {
     /// The longest message that is sent before its receive is known.
     pub eager_bytes_max: usize,
-    /// The same limit for a message beside which its sender computes (`Mode::Overlapped`), where the kernel
-    /// carries the packets: what a socket takes at once (docs/measured/hosts.md).
+    /// The longest message that is sent before its receive is known if its sender computes meanwhile
+    /// (`Mode::Overlapped`) and the kernel carries the packets: what a socket takes at once
+    /// (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// The most that a peer may hold of our unmatched eager messages. `lane::cost` is the cost of a message.
+    /// The most that the eager messages of this process that one peer holds unmatched may cost together, as
+    /// `lane::cost` counts.
     pub credit_bytes: usize,
     /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,
@@ -37,7 +39,8 @@ pub struct Config {
     /// With `LargeProtocol::Auto`: a long message is read after this many polls without a packet of it. At 20
     /// to 50 ns a poll, the default lasts about as long as the shortest long message takes.
     pub patience_polls: u32,
-    /// With `LargeProtocol::Auto`: which messages are read, as far as it was measured.
+    /// The tuning table. With `LargeProtocol::Auto` it says which messages are read in the sender's memory,
+    /// as far as that was measured.
     pub tuning: Tuning,
     /// How many bytes of the attached buffer a buffered send occupies beside its message's bytes:
     /// MPI_BSEND_OVERHEAD.
@@ -82,7 +85,8 @@ impl Default for Config {
     }
 }
 
-/// The longest message that a peer may send in pieces: the greatest value of the setting.
+/// The longest message that a peer may send in pieces, which is the greatest value of the setting for
+/// `eager_bytes_max`.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;
 
 /// The most bytes of one message that are read from a peer's memory before another message gets its turn.

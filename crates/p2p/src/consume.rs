@@ -23,8 +23,8 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::{Header, PacketSink, Route, Taken};
 
-/// How often a receiver looks for the next piece before it returns to its wait. The sender copies that piece
-/// meanwhile.
+/// How often a receiver looks for the next piece of a message, which the sender copies meanwhile, before it
+/// does other work.
 pub(crate) const PIECE_LOOKS: usize = 500;
 
 /// The receives that may take a peer's next messages.
@@ -326,7 +326,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a receive with a message of this process to itself: copies from send buffer to receive buffer.
+    /// Copies a message of this process to itself into the buffer of the receive `ours`, and ends the
+    /// receive.
     pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut MessageData) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = request.match_message(envelope, message.bytes() as u64);

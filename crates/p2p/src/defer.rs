@@ -126,7 +126,8 @@ impl P2p {
         Some(outcome)
     }
 
-    /// Takes what the peer of the first waiting receive has sent, for that receive and those after it.
+    /// Takes packets of the peer from which the first waiting receive receives, for this receive and those
+    /// after it.
     #[inline(never)]
     fn take_packets_for_deferred(&mut self) {
         let DeferredReceives { entries, waiting, next, .. } = &mut self.deferred;

@@ -42,7 +42,7 @@ pub(crate) struct DeferredReceive {
     pub(crate) state: UnpostedState,
 }
 
-/// The state of a receive in this table. The head of `defer.rs` says who changes it.
+/// How far a receive in this table is. The head of `defer.rs` says who changes that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnpostedState {
     /// The receive waits for its message.

@@ -10,8 +10,8 @@ use crate::state::{Connection, Matcher};
 use telemetry::{Counter, Event};
 use transport::route::{Route, Sent};
 
-/// The most packets of streams in one flush, however fast the peer takes them; then the next peer gets its
-/// turn.
+/// The most packets of sends that stream to one peer in a flush, however fast the peer takes them; then the
+/// next peer gets its turn.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
 impl Connection {

@@ -202,7 +202,7 @@ impl Lane {
         self.outgoing.get_or_insert_default()
     }
 
-    /// Whether a packet waits or a send streams.
+    /// Whether the lane has something to send: a packet waits, or a send streams.
     pub(crate) fn has_work(&self) -> bool {
         !(self.queue.is_empty() && self.streams.is_empty())
     }

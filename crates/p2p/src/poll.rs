@@ -9,8 +9,8 @@ use error::{Error, Result};
 const PACKETS_PER_PEER: usize = 32;
 
 impl P2p {
-    /// Takes packets, sends packets that wait, and reads a piece of a long message. Returns whether anything
-    /// moved.
+    /// Makes progress: takes packets of all peers, sends packets that wait, and reads a piece of a long
+    /// message. Returns whether anything moved.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
         self.post_deferred();

@@ -46,8 +46,8 @@ pub(crate) struct SendStage {
     pub(crate) peer: u32,
     /// The message's context and tag, with this process as its source, as the receiver matches it.
     pub(crate) envelope: Envelope,
-    /// How the message leaves while the credit lasts. Without credit, and in the synchronous mode:
-    /// `Protocol::Offer`.
+    /// How the message leaves while the credit lasts; without credit it is offered. In the synchronous mode
+    /// always `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
     /// Whether the message has a number in its channel, although no executor moves it.

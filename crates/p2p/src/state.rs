@@ -22,7 +22,7 @@ use transport::owned::Memory;
 use transport::route::{Reach, Route};
 use transport::route_fabric::Port;
 
-/// Point-to-point messages of one process. Any thread may use it, one at a time.
+/// The state of all point-to-point messages of one process. Any thread may use it, one at a time.
 pub struct P2p {
     pub(crate) rank: u32,
     pub(crate) reach: Reach,
@@ -247,7 +247,8 @@ impl P2p {
         matches!(self.reach, Reach::Nodes(_))
     }
 
-    /// Opens the network to other hosts, where this process had none before. Errors: those of `open`.
+    /// Lets `open` open the network to other hosts, if this process has opened none yet. Errors: those of
+    /// `open`.
     pub fn add_network(
         &mut self,
         open: impl FnOnce() -> Result<transport::route_fabric::Port>,

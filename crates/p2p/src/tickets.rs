@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A table whose keys are never used twice: a key is an index and a generation.
 
-/// Values by ticket. The ticket of a removed value finds no value, even after its slot is used again.
+/// A table that finds values by their tickets. The ticket of a removed value finds no value, even after its
+/// slot is used again.
 pub(crate) struct Tickets<T> {
     slots: Vec<TicketSlot<T>>,
     free: Vec<u32>,

@@ -189,7 +189,8 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
 
-    /// Tries a matched probe. If it finds a message, it counts as a receive that is posted now.
+    /// Tries a matched probe, and receives the message that it finds, as if a receive were posted now.
+    /// Returns whether it found one.
     fn probe(&mut self, rank: usize, pattern: Pattern) -> bool {
         let Pattern { context, source, tag } = pattern;
         let Some((message, _)) = self.job.ranks[rank].improbe(context, source, tag) else { return false };

@@ -19,7 +19,8 @@ use sys::Block;
 /// The most parts to one member that may be unanswered.
 const PARTS_MAX: usize = 16;
 
-/// The completion of an operation with a request: set to its result once the operation is complete.
+/// Set to the result of an operation with a request (such as MPI_Rput) once the operation is complete at the
+/// target.
 pub type Completion = Arc<OnceLock<Result<()>>>;
 
 /// A member of a window on another host, as this process sees it: what this process asks of it, and what it
@@ -44,7 +45,8 @@ pub(crate) struct RemoteMember {
     pub granted: bool,
     /// The lock of this process's memory that the member holds or waits for; None if it has asked for none.
     pub asked: Option<LockRequest>,
-    /// The number of the member's requests that were carried out and not yet reported to it.
+    /// The number of the member's requests that this process has carried out and not yet reported to the
+    /// member.
     pub done: u64,
 }
 

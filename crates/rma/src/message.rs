@@ -22,7 +22,7 @@ const HEADER_BYTES: usize = HEADER_WORDS * 8;
 pub(crate) const PART_BYTES: usize = 32 << 10;
 /// The most pieces of the target that one request names.
 pub(crate) const PIECES_MAX: usize = 1 << 10;
-/// The longest message: within the eager limit, so that it arrives as a whole.
+/// The length of the longest message: within the eager limit, so that it arrives as a whole.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + 16 * PIECES_MAX + PART_BYTES;
 /// The most bytes of an error's sentence that an answer carries.
 const SENTENCE_BYTES: usize = 512;
@@ -69,7 +69,8 @@ impl MessageKind {
     }
 }
 
-/// A piece of the target's memory: its offset (in a dynamic window, its address), and its bytes.
+/// A piece of the target's memory: its offset there (in a dynamic window, its address), and its length in
+/// bytes.
 pub(crate) type MessagePiece = (usize, usize);
 
 /// A message about a window that is to be sent to a member on another host.

@@ -22,14 +22,18 @@ const WRITING: usize = 2;
 /// The latch, which a process shuts while it updates memory without atomic instructions: 0 open, 1 shut, 2
 /// shut while others may sleep until it opens.
 const LATCH: usize = 16;
-/// The number of access epochs (MPI_Win_start to MPI_Win_complete) that have ended at this member.
+/// The number of access epochs (MPI_Win_start to MPI_Win_complete) of all members that have ended at the
+/// record's owner.
 const COMPLETES: usize = 32;
-/// The table of attached regions: its version (odd during a change), its offset, its length.
+/// The version of the table of attached regions, odd while the table is being changed.
 const VERSION: usize = 48;
+/// The offset of the table of attached regions in the owner's arena.
 const TABLE: usize = 49;
+/// The number of rows of the table of attached regions.
 const REGIONS: usize = 50;
-/// One cache line per member: whether it is in an atomic update. Two tables of one word per member follow:
-/// the peer that waits with ticket t (at t modulo members), and the number of posts by each member.
+/// The first of one cache line per member, whose first word says whether the member is in an atomic update.
+/// Two tables of one word per member follow: the peer that waits with ticket t (at t modulo members), and the
+/// number of posts by each member.
 const HEAD: usize = 64;
 
 const LINE: usize = 8;

@@ -12,8 +12,8 @@ use datatype::Buffer;
 use error::{Class, Result, fail};
 
 impl Window {
-    /// Sends a member on another host an operation on `bytes` bytes of a range. The caller has checked that
-    /// these fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
+    /// Asks a member on another host for an operation on the first `bytes` bytes of `range`. The caller has
+    /// checked that these fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
     pub(crate) fn send_operation(
         &mut self,
         rma: &mut Rma,

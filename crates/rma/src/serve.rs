@@ -83,7 +83,8 @@ impl MemoryServer {
         self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread, unless it runs, and publishes its inbox. Returns the inbox's offset in the arena.
+    /// Starts the thread that copies memory for peers, unless it runs, and publishes its inbox. Returns the
+    /// inbox's offset in this process's arena.
     pub fn start(&mut self, segment: &Segment, rank: LocalRank, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);

@@ -43,8 +43,8 @@ pub(crate) enum TargetMemory {
     Mapped(Span),
     /// This process's own private memory. Others update it in the latch, so this process does, too.
     Local(Span),
-    /// Another process's private memory, at this address there; or this process's memory on a device, which
-    /// its own thread copies as well.
+    /// Private memory of the member's process, at this address there. This process's own memory on a device
+    /// counts as such, too, since its thread copies it.
     Private(usize),
     /// Memory of a dynamic window: the regions that the member has attached, as its table was last read.
     Dynamic(AttachedRegions),
@@ -75,8 +75,8 @@ impl AttachedRegions {
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
 
-    /// Appends the pieces of `bytes` bytes at `address`, which may cross adjacent regions. Returns the first
-    /// part that is not attached, if there is one.
+    /// Appends to `pieces` where `bytes` bytes at the member's address `address` are, which may cross
+    /// adjacent regions. Returns address and length from the first byte on that is not attached, or None.
     fn pieces(
         &self,
         mut address: usize,
@@ -208,8 +208,9 @@ impl LocalTarget {
         }
     }
 
-    /// Appends the memory of `bytes` bytes at an offset (in a dynamic window, at an address) of this
-    /// process's own memory. Errors: MPI_ERR_RMA_RANGE.
+    /// Appends to `pieces` the `bytes` bytes at an offset (in a dynamic window, at an address) of this
+    /// process's own memory, for a request of another host. Errors (MPI_ERR_RMA_RANGE): the memory is not
+    /// exposed.
     pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
         let (span, mapped) = match &self.memory {
             TargetMemory::Mapped(span) => (*span, true),

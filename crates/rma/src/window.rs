@@ -29,7 +29,8 @@ pub enum Flavor {
     Dynamic,
 }
 
-/// The facts that each member sends the others in an allgather when a window is made.
+/// What a member exposes in a window: the facts that it sends to all others in an allgather when the window
+/// is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
     /// The offset of the member's record in the member's arena.
@@ -139,8 +140,8 @@ pub(crate) struct AttachedRegion {
 }
 
 impl Window {
-    /// Makes the window of `peers` with what they expose. `memory` is this process's memory; `key` names the
-    /// window in messages.
+    /// Makes the window of the processes `peers`, whose exposures are in the same order. `memory` is what
+    /// this process exposes, None if that is nothing; `key` names the window in messages.
     pub fn new(
         rma: &mut Rma,
         (flavor, key): (Flavor, u64),
