@@ -23,13 +23,11 @@ use schedule::algorithm::Collective as Pattern;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// What an access in rank order by the shared file pointer needs to find its position
-/// (MPI_File_read_ordered).
+/// What an access in rank order, such as MPI_File_read_ordered makes, needs to find its position.
 #[derive(Debug)]
 pub struct OrderedPosition {
     /// The shared file pointer, which only rank 0 advances; None if rank 0 is on another host.
     pub pointer: Option<SharedPointer>,
-    /// The etypes that this rank accesses; after the first exchange, those that all lower ranks access.
     pub etypes: u64,
     /// The rank's view of the file, which converts etypes to packed bytes.
     pub view: Arc<View>,
@@ -50,8 +48,7 @@ pub struct CollectiveAccess {
     plan: TwoPhasePlan,
     /// The data that this rank moves as an aggregator in the current round; None at other ranks.
     buffer: Option<CollectiveBuffer>,
-    /// The result of an aggregator's transfer under way: a write of the round before, or a read for the next
-    /// one.
+    /// An aggregator's transfer under way: a write of the last round's data, or a read of the next one's.
     device: Option<Promise<Result<()>>>,
     /// For a read: the collective buffer of the next round, which `device` fills.
     ahead: Option<CollectiveBuffer>,
@@ -75,8 +72,7 @@ enum Stage {
     Over,
 }
 
-/// The domains and rounds of an access. Each rank computes them from all ranks' extents (`EXTENT_WORDS`),
-/// with the same result except for `ranges`: only aggregators know the views of others.
+/// The domains and rounds of an access. Each rank computes them from all ranks' `extent_words`.
 #[derive(Default)]
 struct TwoPhasePlan {
     /// The ranks of the aggregators: `aggregators[d]` moves the bytes of the file in domain `d`.
@@ -89,38 +85,30 @@ struct TwoPhasePlan {
     end: u64,
     rounds: u64,
     round: u64,
-    /// For each rank: the packed offsets in its view at which its access begins and ends. A read ends at the
-    /// end of the file.
+    /// For each rank: the packed offsets where its access begins and ends; a read ends with the file.
     ranges: Vec<(u64, u64)>,
     /// At an aggregator: the number of words of each rank's view that it receives, in rank order.
     view_words: Vec<usize>,
 }
 
-/// The number of words in which each rank describes its access to all others: first packed byte, bytes, first
-/// offset in the file, end, flags, number of words of its view, size of the file.
+/// The words about an access: first packed byte, bytes, first offset, end, flags, view's words, file's size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// The most pieces of the file in an access that has `FEW_PIECES`. If all ranks' accesses have, each rank
-/// moves its own data: these system calls take less time than an exchange.
+/// The most pieces of a `FEW_PIECES` access. If all are such, each rank moves its own: faster than exchanges.
 const PIECES_FEW: u64 = 8;
-/// The length of a verdict: what each rank tells the others after the last round, namely the class and the
-/// sentence of its error, or zeroes.
+/// The bytes that a rank tells the others at the end: the class and the sentence of its error, or zeroes.
 const VERDICT_BYTES: usize = 256;
-/// Each rank moves its own data if all ranks together access less than 1/`SPARSE` of the bytes between the
-/// first and the last byte of the file that any of them accesses.
+/// Each rank moves its own data if all data are less than 1/`SPARSE` of the file between first and last byte.
 const SPARSE: u64 = 16;
-/// The longest transfer that the calling thread carries out itself, instead of a thread of the pool: the page
-/// cache answers before that could start.
+/// The longest transfer that the calling thread carries out: the page cache is faster than another thread.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// The longest blocking transfer that the calling thread carries out itself: until it ends, about a
-/// millisecond, the rank does not look at its peers.
+/// The longest blocking transfer that the calling thread carries out, for 1 ms without a look at its peers.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
-    /// Makes the state of a transfer that all `members` make together, in a context that nothing else uses.
-    /// `queue`: the number in `coll` of the file's queue; the file then has one access under way at a time.
+    /// Makes a transfer of all `members`, in a context of its own or, one at a time, in the file's `queue`.
     pub fn new(
         transfer: Transfer,
         ordered: Option<OrderedPosition>,
@@ -178,8 +166,7 @@ impl CollectiveAccess {
         self.outcome.put(outcome);
     }
 
-    /// Does the work of the current stage and returns the next one. Returns None if the stage must wait, or
-    /// if the access has ended.
+    /// Does the current stage's work. Returns the next stage, or None if it must wait or the access is over.
     fn step(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<Stage>> {
         if !self.has_exchanged(coll)? {
             return Ok(None);
@@ -263,8 +250,7 @@ impl CollectiveAccess {
         }
     }
 
-    /// Called when this rank has the extents of all ranks. Starts the first round, or the exchange of views
-    /// before it, or this rank's own transfer if rounds do not pay. Returns the next stage.
+    /// Returns the stage that follows the exchange of extents: of views, of the first round, or `Alone`.
     fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Stage> {
         let extents = self.gathered(EXTENT_WORDS);
         if !self.make_plan(&extents) {
@@ -291,8 +277,7 @@ impl CollectiveAccess {
         coll.start_in(queue, &self.members, call)
     }
 
-    /// Starts the allgather by which every rank sends `mine`, of equal lengths, to all; the result comes into
-    /// `self.all`.
+    /// Starts the allgather of `mine`, equally long at all ranks, into `self.all`. Returns its ticket.
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
@@ -326,8 +311,7 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Whether each rank moves its own data for a reason that all ranks know without an exchange: there is
-    /// one rank, the access is atomic, or a hint says so.
+    /// Whether each rank moves its own data because it is alone, the access is atomic, or a hint says so.
     fn needs_no_exchange(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
@@ -354,8 +338,7 @@ impl CollectiveAccess {
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
     }
 
-    /// Computes `self.plan` from the words that each rank has sent (`EXTENT_WORDS`). Returns false if each
-    /// rank is to move its own data instead.
+    /// Computes `self.plan` from all ranks' extents. Returns false if each rank is to move its own data.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
         let reads = self.transfer().way == Direction::Read;
@@ -401,8 +384,7 @@ impl CollectiveAccess {
         true
     }
 
-    /// Returns the range of the file that the aggregator of `domain` moves in `round`: its first offset and
-    /// its end.
+    /// Returns first offset and end of what the aggregator of `domain` moves of the file in `round`.
     fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
         let plan = &self.plan;
         let bytes = self.transfer().access.hints.cb_buffer_bytes;
@@ -448,8 +430,7 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Ends reads at the end of the file, and starts to read the first round's data. Returns the stage of the
-    /// first round.
+    /// Ends reads at the end of the file, and starts to read. Returns the stage of the first round.
     fn first_round(&mut self, pool: &mut ThreadPool) -> Stage {
         if self.transfer().way == Direction::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
@@ -462,8 +443,7 @@ impl CollectiveAccess {
         Stage::Round
     }
 
-    /// Returns which of this rank's data the aggregator of `domain` moves in `round`: their packed offset in
-    /// this rank's memory, and their number of bytes.
+    /// Returns offset and length in this rank's memory of what the aggregator of `domain` moves in `round`.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
         let (from, to) = self.plan.ranges[self.members.rank as usize];
@@ -500,8 +480,7 @@ impl CollectiveAccess {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of the current round. Returns its ticket, or None while this round's data are
-    /// still being read from the file.
+    /// Starts the exchange of the current round. Returns None while its data are being read from the file.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Direction::Read;
@@ -531,8 +510,7 @@ impl CollectiveAccess {
         self.start(coll, call).map(Some)
     }
 
-    /// Ends the current round once its data are exchanged: for a write, an aggregator starts to write what it
-    /// received.
+    /// Ends the current round, whose data are exchanged; the aggregators of a write start to write them.
     fn end_round(&mut self, pool: &mut ThreadPool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
@@ -561,8 +539,7 @@ impl CollectiveAccess {
         self.device = Some(perform(bytes, pool, write));
     }
 
-    /// Returns what this rank tells the others after the last round: zeroes, or the class and the sentence of
-    /// its error.
+    /// Returns what this rank tells the others at the end: zeroes, or its error's class and sentence.
     fn verdict(&self) -> [u8; VERDICT_BYTES] {
         let mut bytes = [0; VERDICT_BYTES];
         if let Some(error) = &self.failed {
@@ -603,14 +580,12 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// Carries out a transfer that this rank makes alone: now if it is short, otherwise on a thread. Returns the
-/// promise of the number of bytes moved.
+/// Carries out a transfer that this rank makes alone. Returns the promise of the number of bytes moved.
 pub(crate) fn carry_out(transfer: Transfer, pool: &mut ThreadPool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Runs `work`, which reads or writes `bytes` bytes of a file: now if these are at most `AT_ONCE_BYTES`,
-/// otherwise on a thread of `pool`. Returns the promise of its result.
+/// Runs `work` on `bytes` bytes of a file: now up to `AT_ONCE_BYTES`, otherwise on a thread of `pool`.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut ThreadPool,
