@@ -17,8 +17,8 @@ pub struct Keyval {
     pub delete: usize,
     /// The pointer that the program registered, and that both functions get as an argument.
     pub extra_state: usize,
-    /// The addresses of the functions through which another language's binding calls `copy` and `delete`;
-    /// None for the binding of C.
+    /// The addresses of another language's functions through which `copy` and `delete` are called, in this
+    /// order; None if they are called directly.
     pub proxies: Option<(usize, usize)>,
 }
 
