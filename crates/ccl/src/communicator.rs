@@ -120,7 +120,7 @@ impl Communicator {
 }
 
 impl Drop for Communicator {
-    /// Waits until this rank has left the communicator.
+    /// Leaves the communicator, and waits until this rank has left.
     fn drop(&mut self) {
         self.leave();
         if let Some(thread) = self.thread.take() {

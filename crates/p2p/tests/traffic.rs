@@ -45,8 +45,9 @@ struct Traffic {
     sends: Vec<Sent>,
     /// The receives of each rank.
     receives: Vec<Vec<Receive>>,
-    /// Whether receives fit the next message of their source, and ranks do little else. Then receives that
-    /// were never posted take messages (`deferred.rs`).
+    /// Whether ranks do almost nothing but send, receive and look for outcomes, and each receive matches the
+    /// first message of its source that has no receive yet. This exercises deferred receives
+    /// (`p2p/src/deferred.rs`).
     orderly: bool,
     /// The stand-in for executors that moves the bytes of some messages; None if no executor does.
     engines: Option<Engines>,

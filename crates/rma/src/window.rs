@@ -65,7 +65,7 @@ impl Exposure {
     }
 }
 
-/// The access epoch that is open at this process.
+/// The access epoch that is open at this process, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessEpoch {
     Closed,

@@ -101,7 +101,7 @@ pub(crate) struct PeerRecord {
     inbox: VecDeque<(Header, HeldPacket)>,
     /// The packets about edges that wait to be taken.
     edges: VecDeque<(Header, HeldPacket)>,
-    /// Whether the peer is in `Peers::edge_senders`.
+    /// Whether the peer is in `Peers::edge_senders`, which lists it once while such packets wait.
     is_edge_sender: bool,
     /// Eager bytes that the peer has consumed, as it last reported.
     consumed: u64,

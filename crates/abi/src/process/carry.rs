@@ -50,7 +50,8 @@ impl JobState {
 const ARRIVING_MAX: usize = 16;
 
 impl Guard {
-    /// Starts and completes the messages of collectives between hosts. Returns whether any arrived or ended.
+    /// Starts the sends and receives that collectives need between hosts, exchanges notes about them, and
+    /// completes those that are over. Returns whether anything moved.
     pub(super) fn carry_edges(&mut self) -> bool {
         let job = self.job();
         let JobState { p2p, coll, edges, .. } = job;

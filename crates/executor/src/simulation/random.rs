@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of random jobs: several comms, many operations at once, caller and proxy mixed, proxies that die.
+//! Tests of jobs drawn at random: several comms, many operations at once, some carried out by their ranks and
+//! some by proxies, and proxies that die.
 
 use super::plans::{KINDS, Plan};
 use super::{Home, Job};
@@ -54,7 +55,7 @@ struct Simulation {
     members: Vec<Member>,
     /// The schedules by kind, number in the comm, size and rank: comms share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
-    /// How many proxies are still to die in this run.
+    /// How many more proxies may die in this run.
     kills: u32,
     /// Whether the kernel refuses private memory one way, from some time on.
     refuses: bool,

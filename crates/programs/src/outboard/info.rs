@@ -29,8 +29,8 @@ pub struct InfoCommand {
     /// Only the values that are chosen by measurement, each with its source.
     #[arg(long)]
     tuning: bool,
-    /// Only the network of jobs on several hosts: what libfabric offers here, the rule, and the choice. Exit
-    /// code 1 if there is none.
+    /// Only the network that a job on several hosts would use: what libfabric offers here, the rule by which
+    /// one offer is chosen, and the choice. Exit code 1 if no offer is suitable.
     #[arg(long)]
     fabric: bool,
     /// With --fabric: the address by which a launcher would name this host.

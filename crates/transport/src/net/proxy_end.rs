@@ -22,8 +22,9 @@ pub(super) struct ProxyEndReports {
 }
 
 impl ProxyEndReports {
-    /// What endpoint `number` must keep to report the end of its proxy. None for a proxy's endpoint, in a job
-    /// with an `mpirun`, which makes the reports, and where proxies serve no ranks of other hosts.
+    /// Returns the state that the rank with endpoint `number` needs to report to other hosts that its proxy
+    /// has ended. Returns None if the rank need not: an `mpirun` makes the reports, proxies serve no ranks of
+    /// other hosts, or the endpoint is no rank's of this host.
     pub fn of(segment: &Segment, number: u32) -> Option<ProxyEndReports> {
         let is_needed =
             segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();

@@ -130,8 +130,9 @@ impl JobPage {
         self.closed.iter().any(|closed| closed.load(Ordering::Acquire) == port)
     }
 
-    /// Returns the entries of the ports that were closed after the first `seen` ones, as far as they are
-    /// still known. Sets `seen` to the number of all ports closed so far.
+    /// Returns the ports that were closed since the caller's last call, oldest first, each by its entry in
+    /// `ports`. `seen` is the number of ports closed before, and is set to the number closed by now. Only the
+    /// last `PORTS_MAX` are known.
     pub fn closed_since(&self, seen: &mut u64) -> Vec<u64> {
         let until = self.closings.load(Ordering::Acquire);
         let from = std::mem::replace(seen, until).max(until.saturating_sub(PORTS_MAX as u64));

@@ -61,7 +61,8 @@ impl Who {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The group: at an issuer its name, in a directory its entry, such as `cn=admins,ou=groups,dc=site`.
+    /// The group, as the place that knows it calls it. An issuer of log-ins uses a plain name; a directory
+    /// uses the name of the group's entry, such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
     /// The projects whose jobs a member of the group sees as a manager.
