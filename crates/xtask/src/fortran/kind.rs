@@ -13,39 +13,23 @@ pub enum DummyKind {
     /// A handle of this type, which C takes by value.
     Handle(String),
     /// A handle of which C takes the address, and which C writes if `written`.
-    HandleOut {
-        handle: String,
-        written: bool,
-    },
+    HandleOut { handle: String, written: bool },
     /// An array of `length` handles, which C writes if `written`.
-    Handles {
-        handle: String,
-        length: String,
-        written: bool,
-    },
+    Handles { handle: String, length: String, written: bool },
     /// A LOGICAL that C takes as an int.
     Logical,
     /// A LOGICAL that C writes.
     LogicalOut,
     /// An array of `length` LOGICALs, which C writes if `written`.
-    Logicals {
-        length: String,
-        written: bool,
-    },
+    Logicals { length: String, written: bool },
     /// A CHARACTER(LEN=*) that C reads, with or without its leading blanks.
-    Text {
-        trimmed: bool,
-    },
+    Text { trimmed: bool },
     /// A CHARACTER that C writes.
     TextOut,
     /// An array of `length` texts; without a length a blank text ends the array.
-    Texts {
-        length: Option<String>,
-    },
+    Texts { length: Option<String> },
     /// An array of `length` rows of texts, each of which ends with a blank text.
-    TextRows {
-        length: String,
-    },
+    TextRows { length: String },
     /// A status or an array of statuses, which may be MPI_STATUS_IGNORE.
     Status,
     /// A choice buffer, and how the call uses it.
@@ -66,9 +50,7 @@ pub enum DummyKind {
     /// An index that C writes, counted from 0, and Fortran counts from 1.
     Index,
     /// An array of `length` such indices.
-    Indices {
-        length: String,
-    },
+    Indices { length: String },
     /// The length of a text, which C reads and writes and counts with the closing NUL.
     LengthInOut,
     /// The place where C stores an address, which Fortran takes as TYPE(C_PTR) or as an integer.
