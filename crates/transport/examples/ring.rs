@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Measures a pair of rings: `cargo run --release -p outboard-transport --example ring [rounds]`.
+//! Measures a pair of rings, the queues of packets between two ranks of a host: `cargo run --release -p
+//! outboard-transport --example ring [rounds]`.
 //!
-//! Latency: half of a round trip of inline and of cell packets. Rate: packets in one direction, consumed as
-//! they come. Bandwidth: full cells between buffers of 1 MiB, by `ptr::copy` and by `rep movsb`. Each figure
-//! has many rounds of under a millisecond, the kinds in turn, because a shared host changes its speed.
+//! Latency: half of a round trip, for packets whose payload is in the ring's slot (inline) and for packets
+//! with a cell. Rate: packets in one direction, consumed as they come. Bandwidth: full cells between buffers
+//! of 1 MiB, by `ptr::copy` and by `rep movsb`. Each figure is measured in many rounds of under a
+//! millisecond, in turn with the other figures, because a shared host changes its speed.
 
 use outboard_transport::shm::ring::{Header, Receiver, Sender, Sent};
 use outboard_transport::shm::{Segment, Shape};
@@ -80,7 +82,8 @@ impl Peer {
         }
     }
 
-    /// Measures a round trip of packets of `bytes` bytes. Returns nanoseconds for half of it.
+    /// Sends packets of `bytes` bytes to and fro, `times` round trips. Returns half the time of one round
+    /// trip, in nanoseconds.
     fn ping_pong(&mut self, first: bool, bytes: usize, times: usize, copier: Copier) -> f64 {
         let start = sys::clock::now();
         for number in 0..times {
@@ -95,7 +98,8 @@ impl Peer {
         (sys::clock::now() - start) as f64 / (2 * times) as f64
     }
 
-    /// Measures packets of `bytes` bytes in one direction. Returns nanoseconds for each.
+    /// Sends `times` packets of `bytes` bytes in one direction. Returns the time for each packet, in
+    /// nanoseconds.
     fn stream(&mut self, first: bool, bytes: usize, times: usize, copier: Copier) -> f64 {
         let start = sys::clock::now();
         for number in 0..times {

@@ -27,26 +27,30 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// When so many consumed bytes are not reported to the peer that sent them, this process sends a report.
+/// The number of consumed bytes, not yet reported to the peer that sent them, from which on this process
+/// sends the peer a report.
 const REPORT_BYTES: u64 = 128 << 10;
 /// How often this process sends waiting packets and checks the timers of its peers, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
 
-/// The network of one process.
+/// One process's endpoint in the network, and its record of each peer on another host.
 pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
     proxy_end_reports: Option<proxy_end::ProxyEndReports>,
-    /// The addresses at which peers expose memory, by the names that the peers have sent.
+    /// The addresses at which peers expose memory to RDMA reads, by the endpoints' names that the peers have
+    /// sent.
     targets: HashMap<Box<[u8]>, Address>,
-    /// Packets that `pump` is about to release; a field only so that the vector's memory is reused.
+    /// Packets that `pump` is about to release to the endpoint. Outside of `pump` it is empty; it is a field
+    /// so that its memory is reused.
     done: Vec<Packet>,
 }
 
 /// The records of the peers with which this process has exchanged packets.
 pub(crate) struct Peers {
     rank: u32,
-    /// The number of this process's world (`Segment::generation`).
+    /// The number of the world of this process (`Segment::generation`), which grows when a new process gets
+    /// an old number.
     generation: u32,
     secret: u64,
     /// The host's segment, from which this process learns the names of its peers' endpoints.
@@ -56,23 +60,28 @@ pub(crate) struct Peers {
     ranks: usize,
     /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
-    /// The pulls that have ended: the token of each, and whether its bytes are there.
+    /// The pulls (reads of peers' memory) that have ended: the token of each, and whether its bytes are
+    /// there.
     pub(crate) pulled: Vec<(u64, bool)>,
-    /// The pulls for edges that have ended: the token of each, and whether its bytes are there.
+    /// The pulls for edges of collectives that have ended: the token of each, and whether its bytes are
+    /// there.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
-    /// Peers from which packets about edges wait to be taken.
+    /// Peers from which packets about edges of collectives have come that `take_edge` has not taken yet.
     pub(crate) edge_senders: Vec<u32>,
-    /// Peers that wait for an answer or a report of consumed bytes, which no other packet has carried yet.
+    /// Peers to which this process owes an answer or a report of consumed bytes that no other packet has
+    /// carried.
     needing_reply: Vec<u32>,
-    /// Peers that may not have all packets of this process, or of which no packet has come.
+    /// Peers that may lack packets of this process, and peers from which no packet has come.
     unsettled: Vec<u32>,
-    /// When `check_unsettled` last read the clock.
+    /// When `check_unsettled` last read the clock, in nanoseconds of `sys::clock::now`.
     now: u64,
-    /// Whether packets to a connected peer wait for room at the provider.
+    /// Whether packets to a peer that has answered before wait here because the provider had no room for
+    /// them.
     is_clogged: bool,
 }
 
-/// A packet that has not been taken yet: it lies in the endpoint's buffer, or in a copy if it came early.
+/// A packet that has come and has not been taken yet. It lies in the endpoint's receive buffer, or in a copy
+/// if it came before its turn.
 pub(crate) enum HeldPacket {
     InBuffer(Packet),
     Copied(Block),
@@ -93,35 +102,40 @@ impl HeldPacket {
 
 #[derive(Default)]
 pub(crate) struct PeerRecord {
-    /// The number of the peer's world, which tells it from earlier processes with the same number.
+    /// The number of the peer's world, by which the peer differs from earlier processes with the same process
+    /// number.
     generation: u32,
     address: Option<Address>,
     sequence: Sequence<Block>,
-    /// The packets of point-to-point messages that wait to be taken.
+    /// The packets of point-to-point messages that have come from the peer and have not been taken, with
+    /// their headers.
     inbox: VecDeque<(Header, HeldPacket)>,
-    /// The packets about edges that wait to be taken.
+    /// The packets about edges of collectives that have come from the peer and have not been taken, with
+    /// their headers.
     edges: VecDeque<(Header, HeldPacket)>,
-    /// Whether the peer is in `Peers::edge_senders`, which lists it once while such packets wait.
+    /// Whether the peer is in `Peers::edge_senders`, which lists a peer only once, however many packets wait
+    /// in `edges`.
     is_edge_sender: bool,
-    /// Eager bytes that the peer has consumed, as it last reported.
+    /// How many bytes of this process's eager messages the peer has consumed, by the peer's last report.
     consumed: u64,
-    /// Eager bytes of the peer that this process has consumed.
+    /// How many bytes of the peer's eager messages this process has consumed.
     consumed_here: u64,
     /// The value of `consumed_here` that the last packet to the peer carried.
     reported_consumed: u64,
-    /// Whether the peer is or was in `Peers::arrivals`.
+    /// Whether the peer was put into `Peers::arrivals` at any time.
     is_in_arrivals: bool,
     /// Whether the peer is in `Peers::needing_reply`.
     needs_reply: bool,
     /// Whether the peer is in `Peers::unsettled`.
     is_unsettled: bool,
-    /// Whether any packet of the peer has come.
+    /// Whether any packet from the peer has come.
     has_sent: bool,
-    /// When to probe the peer next, until a packet of it has come.
+    /// When this process next probes the peer, in nanoseconds. It does so only until a packet from the peer
+    /// has come.
     next_probe: u64,
-    /// How long the peer has been silent, until a packet of it has come.
+    /// Measures how long the peer has been silent, until a first packet from it comes.
     silence: Silence,
-    /// Since when no packet reaches the peer, and why; None while the peer is not lost.
+    /// Since when no packet reaches the peer (in nanoseconds), and why. None while the peer is not lost.
     lost: Option<(u64, String)>,
     /// Why the peer is lost, until `Net::take` has returned it as an error; None otherwise.
     unreported_loss: Option<String>,
@@ -149,14 +163,14 @@ impl Net {
         Net { endpoint, peers, proxy_end_reports, targets: HashMap::new(), done: Vec::new() }
     }
 
-    /// Whether no packet waits that could leave now, so that the process may sleep.
+    /// Whether this process owes its peers no packet that could leave now. If it owes none, it may sleep.
     pub(crate) fn is_idle(&self) -> bool {
         let is_unfinished = self.proxy_end_reports.as_ref().is_some_and(|reports| reports.is_unfinished);
         self.peers.needing_reply.is_empty() && !self.peers.is_clogged && !is_unfinished
     }
 
-    /// Sends a packet whose payload `fill` writes. `Full` means that there is no room; a promised packet
-    /// never gets that answer.
+    /// Sends peer `number` a packet with `bytes` bytes of payload, which `fill` writes. Returns `Full` if
+    /// there is no room, but never for a packet for which `has_room` has promised room (`is_promised`).
     pub(crate) fn send(
         &mut self,
         number: u32,
@@ -216,8 +230,8 @@ impl Net {
         Sent::Done
     }
 
-    /// Whether there is room to send `packets` packets of `bytes` bytes in all, so that the caller may
-    /// promise them.
+    /// Whether there is room to send peer `number` that many packets, of `bytes` bytes in all. If so, the
+    /// caller may send them as promised packets, which are not refused.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
         if self.resolve(number).is_none() || !self.is_in_contact(number) {
             return false;
@@ -227,19 +241,21 @@ impl Net {
         sequence.has_room(packets, bytes) && (sequence.stores_copies() || free >= packets)
     }
 
-    /// Sends a probe or an answer, which has no number of its own. Returns whether it left.
+    /// Sends a probe or an answer, which does not count among the numbered packets. Returns whether the
+    /// provider took it.
     fn send_unnumbered(&mut self, number: u32, header: Header) -> bool {
         self.resolve(number).is_some_and(|address| self.send_unnumbered_to(address, number, header))
     }
 
-    /// Sends an unnumbered packet to `address` of peer `number`. Returns whether it left.
+    /// Sends a probe or an answer to `address`, an endpoint of peer `number`. Returns whether the provider
+    /// took it.
     fn send_unnumbered_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
     }
 
-    /// Takes the next point-to-point packet of a peer. Returns None if there is none. Errors
-    /// (MPI_ERR_PROC_ABORTED), once: the peer is lost.
+    /// Takes the next point-to-point packet of a peer; None if no packet is there. Errors
+    /// (MPI_ERR_PROC_ABORTED): the peer is lost. Only the first call after the loss returns this error.
     pub(crate) fn take(&mut self, number: u32) -> Result<Option<(Header, HeldPacket)>> {
         let Some(peer) = self.peers.get_mut(number) else { return Ok(None) };
         if let Some(next) = peer.inbox.pop_front() {
@@ -258,7 +274,7 @@ impl Net {
         fail!(Class::ProcAborted, "{sentence}")
     }
 
-    /// Empties the record of a peer if a new process has the peer's number by now.
+    /// Empties the record of a peer if the segment shows that a new process has the peer's number.
     pub(crate) fn renew(&mut self, number: u32) {
         let generation = self.peers.segment.generation(number);
         if let Some(peer) = self.peers.get_mut(number).filter(|peer| peer.generation < generation) {
@@ -272,7 +288,8 @@ impl Net {
         }
     }
 
-    /// Drives the endpoint, files packets that have arrived, and sends packets that are due.
+    /// Drives the endpoint: files packets that have arrived, and sends answers, probes and packets that
+    /// waited for room.
     pub(crate) fn pump(&mut self) {
         // Before new packets come: packets that left since the last call carried most answers already.
         if !self.peers.needing_reply.is_empty() {
@@ -302,7 +319,8 @@ impl Net {
         }
     }
 
-    /// Sends the answers and reports that peers wait for. A peer without room does not delay the others.
+    /// Sends the answers and reports of consumed bytes that this process owes. A peer without room does not
+    /// delay the others.
     fn reply_to_all(&mut self) {
         for number in std::mem::take(&mut self.peers.needing_reply) {
             if self.reply_to(number) {
@@ -313,8 +331,8 @@ impl Net {
         }
     }
 
-    /// Sends a peer the report and the answer that it waits for. Returns whether both have left, or the peer
-    /// is lost.
+    /// Sends a peer the report of consumed bytes and the answer that this process owes it. Returns true if
+    /// both have left, or if the peer is lost.
     fn reply_to(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
@@ -336,7 +354,7 @@ impl Net {
         has_left
     }
 
-    /// Sends packets that wait for room, and probes to peers that have not answered for a while.
+    /// Sends packets that waited for room, and probes peers that have not answered for a while.
     fn check_unsettled(&mut self) {
         let now = sys::clock::now();
         let is_early = now < self.peers.now + TICK_NS;
@@ -356,7 +374,8 @@ impl Net {
         }
     }
 
-    /// Checks the timers of a peer. Returns whether the peer can leave `Peers::unsettled`.
+    /// Checks when a peer must be probed and whether it counts as lost. Returns whether it may leave
+    /// `Peers::unsettled`.
     fn check_timers(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
         if peer.lost.is_some() {
@@ -384,7 +403,7 @@ impl Net {
         false
     }
 
-    /// Sends the packets that wait for a peer, in their order.
+    /// Sends a peer the stored packets that the provider has not taken, in their order.
     fn flush(&mut self, number: u32) {
         let Some(peer) = self.peers.get_mut(number) else { return };
         let (Some(address), None) = (peer.address, &peer.lost) else { return };
@@ -411,7 +430,7 @@ impl Peers {
         self.all.get_mut(index)?.as_deref_mut()
     }
 
-    /// The record of a peer, made now if there is none.
+    /// Returns the record of a peer, and makes it if there is none.
     pub(crate) fn at(&mut self, number: u32) -> &mut PeerRecord {
         let segment = &self.segment;
         let begin =
@@ -423,12 +442,13 @@ impl Peers {
         self.all[index].get_or_insert_with(begin)
     }
 
-    /// The number of a peer's world, as far as its packets have shown (`Segment::generation`).
+    /// Returns the number of a peer's world, as the latest packets from the peer have shown it; 0 without a
+    /// record of the peer.
     pub(crate) fn generation(&self, number: u32) -> u32 {
         self.get(number).map_or(0, |peer| peer.generation)
     }
 
-    /// The header of the next packet to a peer.
+    /// Makes the wire header of the next packet to a peer: the packet's header, and what the network adds.
     fn wire(&mut self, number: u32, header: Header) -> Wire {
         let (source, generation, secret) = (self.rank, self.generation, self.secret);
         let peer = self.at(number);
@@ -453,7 +473,7 @@ impl Peers {
         }
     }
 
-    /// The address of a peer; None if it is not known, or the peer is lost.
+    /// Returns the address of a peer's endpoint; None if it was not looked up yet, or the peer is lost.
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
         self.get(number).filter(|peer| peer.lost.is_none())?.address
     }
@@ -467,7 +487,8 @@ impl Peers {
         self.arrivals = (0..self.ranks as u32).filter(is_in_arrivals).collect();
     }
 
-    /// The index of a peer's record in `all`: the records of ranks, then those of proxies.
+    /// Returns the index of a peer's record in `all`, where the records of the ranks come before those of the
+    /// proxies.
     fn index(&self, number: u32) -> usize {
         match number & PROXY {
             0 => number as usize,
@@ -479,8 +500,8 @@ impl Peers {
         if index < self.ranks { index as u32 } else { PROXY | (index - self.ranks) as u32 }
     }
 
-    /// Puts a packet into its sender's queue, after the checks of its header. A packet that need not wait
-    /// goes to `done`, and is then released.
+    /// Checks a packet's header and puts the packet into its sender's queue. A packet that no one will take
+    /// goes to `done`, and its buffer is then released.
     fn file_packet(&mut self, packet: Packet, done: &mut Vec<Packet>) {
         let wire = Wire::read(packet.bytes(), self.secret)
             .filter(|wire| wire.source != self.rank && self.segment.is_endpoint(wire.source));
@@ -536,8 +557,8 @@ impl PeerRecord {
         self.consumed_here.wrapping_sub(self.reported_consumed) >= REPORT_BYTES
     }
 
-    /// Empties the record for a new process with the peer's number. Returns the earlier process's packets
-    /// that still lie in the endpoint's buffer.
+    /// Empties the record for a new process with the peer's number. Returns the packets of the earlier
+    /// process that lie in the endpoint's buffer, so that the caller releases them.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
         // `is_in_arrivals` becomes false, so `arrivals` reports the new process like any peer: the state that
         // the matcher has of the peer must be made anew before.
@@ -550,8 +571,8 @@ impl PeerRecord {
         before.inbox.into_iter().chain(before.edges).filter_map(in_buffer).collect()
     }
 
-    /// Puts a numbered packet into the queue of its kind, or stores it as early. Returns the packet if it
-    /// does not lie in the queue, so that it can be released.
+    /// Puts a numbered packet into its queue, or copies it if it came before its turn. Returns the packet
+    /// unless the queue now holds it; the caller then releases it.
     fn arrive(&mut self, wire: &Wire, packet: Packet) -> Option<Packet> {
         match self.sequence.receive(wire.stamp) {
             Arrival::Next => {
@@ -581,7 +602,8 @@ impl PeerRecord {
         Some(packet)
     }
 
-    /// Takes a probe or an answer. Returns whether packets must be sent again.
+    /// Handles a probe or an answer from the peer. Returns whether the answer shows that stored packets must
+    /// be sent again.
     fn take_probe_or_answer(&mut self, wire: &Wire, now: u64) -> bool {
         let Header { kind, tag, context } = wire.header;
         if kind == PROBE {

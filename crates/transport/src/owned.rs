@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Private memory in which bytes wait: unexpected messages, and buffered sends until they have left.
+//! Private memory in which bytes wait: those of unexpected messages until they are received, and those of
+//! buffered sends until they have left.
 //!
-//! Callers get it as Rust slices, never as spans, so no access outlives it. Its content is undefined until it
-//! is written, hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
+//! Callers get the memory as Rust slices, never as spans, so no access outlives it. Its content is undefined
+//! until it is written, hence `MaybeUninit`; `sys::Span` and `datatype::Buffer` copy to and from such slices.
 
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
@@ -17,7 +18,7 @@ impl Memory {
         Memory(Box::new_uninit_slice(bytes))
     }
 
-    /// Allocates as many bytes as `from` has, and copies them.
+    /// Allocates as many bytes as `from` has, and copies the bytes of `from` into them.
     pub fn copy_of(from: Span) -> Memory {
         let mut memory = Memory::new(from.bytes());
         from.save(&mut memory);

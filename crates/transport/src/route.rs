@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All routes to a peer: one closed enum, and one `match` for each operation.
+//! All routes by which a process reaches a peer: one closed enum, and one `match` for each operation.
 //!
 //! A route carries packets in both directions between this process and one peer, in order. It never waits:
-//! without room a send is refused (`Sent::Full`). Each direction also has one *consumed* word, by which a
-//! receiver returns credit. On some routes the peer's memory can be read (`read`, `pull`).
+//! without room a send is refused (`Sent::Full`). Each direction also has one *consumed* word, in which a
+//! receiver reports what it has consumed, so that the sender may send more. On some routes the peer's memory
+//! can be read (`read`, `pull`).
 //!
 //! Read next: `route_shm.rs`, `shm/ring.rs`, `sim.rs`.
 
@@ -22,27 +23,27 @@ use sys::Span;
     reason = "only tests have Sim, and the owners of routes keep them in boxes"
 )]
 pub enum Route {
-    /// The peer is this process: there are no packets.
+    /// The peer is this process, so the route carries no packets.
     Loopback,
-    /// A peer on the same host.
+    /// The peer is on this host: packets go through rings in shared memory.
     Shm(route_shm::Link),
-    /// A peer on another host.
+    /// The peer is on another host: packets go over the network, by libfabric.
     Fabric(route_fabric::Link),
-    /// A simulated peer.
+    /// The peer is simulated in this process, for tests.
     Sim(sim::Link),
 }
 
-/// Registered memory of this process, which a peer may read or a read of a peer's memory fills. It must stay
-/// mapped until this is dropped.
+/// Registered memory of this process. Either a peer may read it, or this process reads a peer's memory into
+/// it. It must stay mapped until this value is dropped.
 pub enum Exposed {
     /// Memory that is registered with the network's provider.
     Fabric(route_fabric::Exposed),
-    /// Memory of a rank of a simulated job.
+    /// Memory of a rank in a simulated job, in tests.
     Sim(sim::Exposed),
 }
 
 impl Exposed {
-    /// The numbers that a peer needs to pull this memory.
+    /// Returns the address, key and length by which a peer pulls (reads) this memory.
     pub fn remote_range(&self) -> RemoteRange {
         match self {
             Exposed::Fabric(exposed) => exposed.remote_range(),
@@ -51,11 +52,13 @@ impl Exposed {
     }
 }
 
-/// The memory and the network through which a process reaches its peers; `route` makes a route of it.
+/// What a process needs to reach all its peers: the shared memory, the network, or the simulated job. The
+/// function `route` makes the route to one peer.
 pub enum Reach {
-    /// All peers are on this host, and share its segment.
+    /// The job has one host: all peers share the segment (the job's shared memory).
     Shm(route_shm::Port),
-    /// The job has several hosts: peers on this host share its segment, others are reached by the network.
+    /// The job has several hosts: peers on this host share its segment (shared memory), others are reached by
+    /// the network.
     Nodes(Box<(route_shm::Port, route_fabric::Port)>),
     /// The job is simulated: all its ranks are in this process.
     Sim(sim::Port),
@@ -70,7 +73,7 @@ impl Reach {
         }
     }
 
-    /// This process's number in the job.
+    /// Returns this process's number in the job.
     pub fn rank(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.rank(),
@@ -84,7 +87,7 @@ impl Reach {
         self.shm().map(route_shm::Port::segment)
     }
 
-    /// The number of process numbers in the job, including room for spawned ranks.
+    /// Returns how many process numbers the job has, including numbers for ranks that may be spawned.
     pub fn ranks(&self) -> u32 {
         match self {
             Reach::Shm(port) => port.ranks(),
@@ -93,12 +96,13 @@ impl Reach {
         }
     }
 
-    /// Wakes the threads of this process that sleep on its doorbell.
+    /// Rings this process's own doorbell, so that its threads that sleep on the doorbell wake.
     pub fn ring_own(&self) {
         self.shm().into_iter().for_each(route_shm::Port::ring_own);
     }
 
-    /// The number of a peer's world, which tells it from earlier processes with the same number.
+    /// Returns the number of a peer's world, by which the peer differs from earlier processes with the same
+    /// process number.
     pub fn generation(&self, peer: u32) -> u32 {
         let known = self.segment().map_or(0, |segment| segment.generation(peer));
         match self {
@@ -108,14 +112,14 @@ impl Reach {
         }
     }
 
-    /// Empties the record of a peer if a new process has the peer's number by now.
+    /// Empties what the network knows of a peer, if a new process has the peer's number by now.
     pub fn renew(&self, peer: u32) {
         if let Reach::Nodes(ports) = self {
             ports.1.renew(peer);
         }
     }
 
-    /// Adds the network to other hosts, which `open` opens.
+    /// Adds the network, by which peers on other hosts are reached. `open` opens this process's port to it.
     pub fn add_network(&mut self, open: impl FnOnce() -> Result<route_fabric::Port>) -> Result<()> {
         if let Reach::Shm(port) = self {
             let network = open()?;
@@ -124,13 +128,14 @@ impl Reach {
         Ok(())
     }
 
-    /// Whether a long message is faster if its receiver reads it from the sender's memory than if it goes in
-    /// packets.
+    /// Whether a long message arrives sooner if its receiver reads it from the sender's memory, instead of
+    /// getting it in packets.
     pub fn prefers_read(&self) -> bool {
         self.shm().is_some_and(route_shm::Port::prefers_read)
     }
 
-    /// The route to a peer. Errors: the peer's ring cannot be mapped or is in use.
+    /// Makes the route to a peer. Errors: the ring to or from the peer cannot be mapped, or another user has
+    /// it.
     pub fn route(&self, peer: u32) -> Result<Route> {
         if peer == self.rank() {
             return Ok(Route::Loopback);
@@ -145,7 +150,7 @@ impl Reach {
         }
     }
 
-    /// Makes `arrivals` report all peers again.
+    /// Makes `arrivals` report all peers that have ever sent to this process once more.
     pub fn reset_arrivals(&mut self) {
         match self {
             Reach::Shm(port) => port.reset_arrivals(),
@@ -157,7 +162,7 @@ impl Reach {
         }
     }
 
-    /// Whether `arrivals` would report a peer, or `pulled` a pull.
+    /// Whether `arrivals` has a peer to report, or `pulled` has a pull (a read of a peer's memory) to report.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         match self {
@@ -167,7 +172,7 @@ impl Reach {
         }
     }
 
-    /// The port to other hosts; None if the job has one host.
+    /// Returns this process's port to other hosts; None if the job has one host.
     pub fn network(&mut self) -> Option<&mut route_fabric::Port> {
         match self {
             Reach::Nodes(ports) => Some(&mut ports.1),
@@ -175,8 +180,8 @@ impl Reach {
         }
     }
 
-    /// Whether the process may sleep on its bell, which then rings when something arrives. Call it after
-    /// `has_arrivals`.
+    /// Whether the process may sleep on its doorbell, which then rings when something arrives from another
+    /// host. The caller has called `has_arrivals` before.
     pub fn may_sleep(&self) -> bool {
         match self {
             Reach::Shm(_) | Reach::Sim(_) => true,
@@ -184,7 +189,8 @@ impl Reach {
         }
     }
 
-    /// Calls `each` with the token of each pull that has ended, and whether its bytes are there.
+    /// Calls `each` with the token of each pull (a read of a peer's memory) that has ended, and whether the
+    /// pulled bytes are there.
     pub fn pulled(&mut self, each: impl FnMut(u64, bool)) {
         match self {
             Reach::Shm(_) => {}
@@ -193,7 +199,7 @@ impl Reach {
         }
     }
 
-    /// Calls `each` with each peer that has sent to this process for the first time.
+    /// Calls `each` with each peer that has sent to this process for the first time since `reset_arrivals`.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         match self {
@@ -219,7 +225,8 @@ impl Route {
         }
     }
 
-    /// Sends a packet with `bytes` bytes of payload, which `fill` writes, and wakes the peer if it sleeps.
+    /// Sends the peer a packet with `bytes` bytes of payload, which `fill` writes, and wakes the peer if it
+    /// sleeps.
     #[inline]
     pub fn send(&mut self, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         match self {
@@ -230,8 +237,8 @@ impl Route {
         }
     }
 
-    /// Whether there is room now for a packet of a few words, and for `bytes` bytes in packets of at most
-    /// `chunk_bytes`. If so, the sends of exactly these packets succeed.
+    /// Whether there is room now for one packet of a few words, and for `bytes` bytes in packets of at most
+    /// `chunk_bytes` bytes. If so, the sends of exactly these packets succeed.
     pub fn has_room(&mut self, bytes: usize, chunk_bytes: usize) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -241,8 +248,8 @@ impl Route {
         }
     }
 
-    /// Takes the next packet and returns whether there was one. The payload is valid during `each` only.
-    /// Errors: the ring's content is invalid, or the peer is lost.
+    /// Passes the next packet to `each` and takes it. Returns whether there was a packet. The payload is
+    /// valid during `each` only. Errors: the ring's content is invalid, or the peer is lost.
     #[inline]
     pub fn poll(&mut self, each: impl FnOnce(&Header, Span)) -> Result<bool> {
         match self {
@@ -253,7 +260,8 @@ impl Route {
         }
     }
 
-    /// Takes packets as `poll` does, until `sink` wants no more.
+    /// Passes packets to `sink`, one after the other, until none is there or `sink` wants no more. Errors:
+    /// the ring's content is invalid, or the peer is lost.
     #[inline(always)]
     pub fn poll_while(&mut self, sink: &mut impl PacketSink) -> Result<()> {
         match self {
@@ -267,8 +275,8 @@ impl Route {
         }
     }
 
-    /// How much of this process's packets the peer has consumed since the job started, in the units in which
-    /// the peer calls `consume`. The number wraps.
+    /// Returns how much the peer has consumed of what this process has sent since the job started, in the
+    /// units of `consume` at the peer. The number wraps.
     #[inline]
     pub fn consumed(&self) -> u64 {
         match self {
@@ -279,8 +287,8 @@ impl Route {
         }
     }
 
-    /// Reports to the peer that this process has consumed `amount` more of its packets. The caller defines
-    /// the unit.
+    /// Reports to the peer that this process has consumed `amount` more of what the peer has sent. The caller
+    /// chooses the unit, such as bytes.
     #[inline(always)]
     pub fn consume(&mut self, amount: u64) {
         match self {
@@ -291,8 +299,8 @@ impl Route {
         }
     }
 
-    /// How much payload the next packet should carry, for a message of `message_bytes` bytes that goes in
-    /// several packets.
+    /// Returns how many bytes of payload the next packet should carry, if a message of `message_bytes` bytes
+    /// goes in several packets.
     pub fn chunk_for(&self, message_bytes: usize) -> usize {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -302,7 +310,7 @@ impl Route {
         }
     }
 
-    /// The longest message that is best sent in one packet.
+    /// Returns the length of the longest message that is best sent in one packet, in bytes.
     pub fn packet_bytes_max(&self) -> usize {
         match self {
             Route::Loopback => usize::MAX,
@@ -312,8 +320,8 @@ impl Route {
         }
     }
 
-    /// Reads the peer's memory at `address` into `to`. False if it cannot be read; the content of `to` is
-    /// then undefined.
+    /// Reads the peer's memory at `address` into `to`. Returns false if the peer's memory cannot be read; the
+    /// content of `to` is then undefined.
     pub fn read(&self, address: usize, to: Span) -> bool {
         match self {
             Route::Loopback => unreachable!("{NO_PACKETS}"),
@@ -325,12 +333,12 @@ impl Route {
 }
 
 impl Route {
-    /// Whether the peer can read any memory of this process by its address (`read`).
+    /// Whether the peer can read any memory of this process by an address alone (`read`), without `expose`.
     pub fn is_readable(&self) -> bool {
         matches!(self, Route::Shm(_) | Route::Sim(_))
     }
 
-    /// Whether the kernel moves packets on while neither process is in an MPI call.
+    /// Whether the kernel delivers packets while neither process is in an MPI call.
     pub fn is_carried_by_kernel(&self) -> bool {
         match self {
             Route::Loopback | Route::Shm(_) => false,
@@ -339,7 +347,8 @@ impl Route {
         }
     }
 
-    /// Exposes memory to pulls; None if the route has no pulls or the provider refuses.
+    /// Exposes memory of this process to pulls (reads by the peer). Returns None if the route has no pulls or
+    /// the provider refuses.
     pub fn expose(&self, span: Span) -> Option<Exposed> {
         match self {
             Route::Loopback | Route::Shm(_) => None,
@@ -348,8 +357,8 @@ impl Route {
         }
     }
 
-    /// Starts to read exposed memory of the peer from byte `at` on into `to`, which lies in `own`. No one may
-    /// use `to`, and `own` must stay, until `Reach::pulled` reports `token`.
+    /// Starts to read the peer's exposed memory `far`, from byte `at` on, into `to`, which lies in `own`.
+    /// Until `Reach::pulled` reports `token`, no one may use `to`, and `own` must not be dropped.
     pub fn pull(&mut self, far: RemoteRange, at: u64, to: Span, own: &Exposed, token: u64) -> Pull {
         match (self, own) {
             (Route::Fabric(link), Exposed::Fabric(own)) => link.pull(far, at, to, own, token),
@@ -358,7 +367,8 @@ impl Route {
         }
     }
 
-    /// Reads the peer's memory at `address` into a buffer of the library. Returns false if it cannot be read.
+    /// Reads the peer's memory at `address` into a buffer in the library's private memory. Returns false if
+    /// the peer's memory cannot be read.
     pub fn read_into(&self, address: usize, to: &mut [MaybeUninit<u8>]) -> bool {
         // SAFETY: the slice is live and exclusive until after the call, and no route keeps the span.
         self.read(address, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) })

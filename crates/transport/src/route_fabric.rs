@@ -26,45 +26,48 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use sys::Span;
 
-/// A process's endpoint in the network, by which it reaches its peers on other hosts.
+/// A process's endpoint in the network, by which it reaches peers on other hosts, and the way to wake it when
+/// something arrives.
 pub struct Port {
     net: Arc<Mutex<Net>>,
     wake_method: WakeMethod,
 }
 
-/// How a sleeping process is woken when something arrives.
+/// How a process that sleeps is woken when something arrives from another host.
 enum WakeMethod {
-    /// A thread rings the process's bell. A rank is woken in this way: it sleeps on the bell alone, since
-    /// signals belong to its program.
+    /// A thread rings the process's doorbell. Ranks are woken so: a rank sleeps on the doorbell alone, since
+    /// a sleep on a descriptor would need signals, which belong to the rank's program.
     Thread(Arc<Sleeper>),
-    /// The process sleeps on this descriptor of the endpoint and on its bell at once. A proxy does that.
+    /// The process sleeps on this descriptor of the endpoint and on its doorbell at once. Proxies do that.
     Descriptor(OwnedFd),
-    /// The process is not woken, so it sleeps for short times only.
+    /// No arrival wakes the process, so it sleeps for short times only.
     Nothing,
 }
 
-/// The longest sleep of a proxy that an arriving packet may not wake: its provider has no descriptor, or
-/// packets of its own wait for room.
+/// The longest sleep of a proxy that an arriving packet may not wake, because its provider has no descriptor,
+/// or because packets that the proxy sends wait for room.
 const BLIND_MAX: Duration = Duration::from_millis(1);
 
-/// The route to one peer on another host: sends packets to it, and takes those that came from it.
+/// The route to one peer on another host, for packets to the peer and from it.
 pub struct Link {
     net: Arc<Mutex<Net>>,
     peer: u32,
-    /// How many of the next sends must not be refused, since `has_room` promised it.
+    /// How many of the next sends must not be refused, since `has_room` has promised room for them.
     promised: usize,
 }
 
-/// Memory of this process that is registered with the provider until this is dropped.
+/// Memory of this process that is registered with the network's provider until this value is dropped.
 pub struct Exposed {
-    /// The registration; None only while this is dropped. It is dropped under the lock of `net`.
+    /// The provider's registration of the memory; None only while this value is dropped, which takes the lock
+    /// of `net`.
     region: Option<Region>,
     far: RemoteRange,
     net: Arc<Mutex<Net>>,
 }
 
 impl Exposed {
-    /// Registers memory, which must stay mapped until this is dropped; None if the provider refuses.
+    /// Registers memory, which must stay mapped until the returned value is dropped. Returns None if the
+    /// provider refuses.
     fn new(net: &Arc<Mutex<Net>>, span: Span) -> Option<Exposed> {
         // SAFETY: the memory stays mapped while it is exposed (contract of `route::Exposed`), and the region
         // is dropped with the `Exposed` that holds it.
@@ -77,7 +80,7 @@ impl Exposed {
         Exposed { region: Some(region), far: RemoteRange { base, key, bytes }, net: net.clone() }
     }
 
-    /// The numbers that a peer needs to read this memory.
+    /// Returns the address, key and length by which a peer reads this memory.
     pub fn remote_range(&self) -> RemoteRange {
         self.far
     }
@@ -85,8 +88,8 @@ impl Exposed {
 
 impl Net {
     /// Starts to read a peer's exposed memory `far`, from its byte `at` on, into `to`, which lies in `own`.
-    /// No one may use `to`, and `own` must stay, until `Event::Accessed` or `Event::Failed` has returned
-    /// `token`.
+    /// Until `Event::Accessed` or `Event::Failed` has returned `token`, no one may use `to`, and `own` must
+    /// not be dropped.
     fn pull(
         &mut self,
         address: Address,
@@ -115,9 +118,9 @@ impl Drop for Exposed {
 }
 
 impl Port {
-    /// Opens a process's endpoint by libfabric, and publishes its name. If the user has chosen no interface,
-    /// the endpoint uses the interface with the host's address in the job. Errors (MPI_ERR_OTHER): there is
-    /// no libfabric, or it has no provider for this host.
+    /// Opens a process's endpoint by libfabric, and publishes its name to the host's processes. Without a
+    /// choice by the user, it uses the interface with the host's address in the job. Errors (MPI_ERR_OTHER):
+    /// there is no libfabric, or it has no provider for this host.
     pub fn open(segment: &Segment, member: EndpointOwner, wanted: &ProviderChoice) -> Result<Port> {
         let library = Libfabric::load(wanted.library)?;
         let address = segment.job().address.text().parse().ok();
@@ -156,21 +159,21 @@ impl Port {
         Ok(Port { net: Arc::new(Mutex::new(net)), wake_method })
     }
 
-    /// The provider, interface and libfabric in use, as text for people.
+    /// Returns the provider, the interface and the libfabric in use, as text for people.
     pub fn describe(&self) -> String {
         let net = lock(&self.net);
         let provider = net.endpoint.provider();
         format!("{provider}, by {}", provider.library().origin())
     }
 
-    /// The link to a peer.
+    /// Makes the link (the route over the network) to a peer.
     pub fn link(&self, peer: u32) -> Link {
         lock(&self.net).peers.at(peer);
         Link { net: self.net.clone(), peer, promised: 0 }
     }
 
-    /// Drives the network. Returns whether `arrivals` would report a peer, `pulled` or `pulled_edge` a pull,
-    /// or `take_edge` a packet.
+    /// Drives the network. Returns whether a first packet of a peer, an ended pull, or a packet about an edge
+    /// of a collective waits to be taken.
     pub fn has_arrivals(&self) -> bool {
         let mut net = lock(&self.net);
         net.pump();
@@ -178,12 +181,13 @@ impl Port {
         !(arrivals.is_empty() && pulled.is_empty() && pulled_edges.is_empty() && edge_senders.is_empty())
     }
 
-    /// The longest payload of a packet.
+    /// Returns the longest payload that a packet may have, in bytes.
     pub fn payload_bytes_max(&self) -> usize {
         lock(&self.net).endpoint.packet_bytes_max() - WIRE_BYTES
     }
 
-    /// Whether a rank may sleep now. If so, its bell will ring when a packet arrives or a pull ends.
+    /// Whether a rank may sleep now. If so, its doorbell will ring when a packet arrives or a pull (a read of
+    /// a peer's memory) ends.
     pub fn may_sleep(&self) -> bool {
         let net = lock(&self.net);
         let WakeMethod::Thread(sleeper) = &self.wake_method else { return false };
@@ -194,8 +198,8 @@ impl Port {
         may
     }
 
-    /// How long a proxy may sleep on `descriptor` now, at most; None if something has arrived and it must
-    /// poll.
+    /// Returns how long a proxy may sleep on `descriptor` now, at most; None if something has arrived, so
+    /// that the proxy must poll.
     pub fn nap_max(&self) -> Option<Duration> {
         let net = lock(&self.net);
         match self.wake_method {
@@ -205,7 +209,8 @@ impl Port {
         }
     }
 
-    /// The descriptor on which a proxy sleeps after `nap_max`; None if the provider has none, or for a rank.
+    /// Returns the descriptor on which a proxy sleeps for at most `nap_max`. Returns None for a rank, or if
+    /// the provider has no descriptor.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.wake_method {
             WakeMethod::Descriptor(fd) => Some(fd.as_fd()),
@@ -213,29 +218,32 @@ impl Port {
         }
     }
 
-    /// The number of a peer's world, as far as its packets have shown (`Segment::generation`).
+    /// Returns the number of a peer's world, as the latest packets from the peer have shown it
+    /// (`Segment::generation`).
     pub fn generation(&self, peer: u32) -> u32 {
         lock(&self.net).peers.generation(peer)
     }
 
-    /// Empties the record of a peer if a new process has the peer's number by now.
+    /// Empties the record of a peer if the segment shows that a new process has the peer's number.
     pub fn renew(&self, peer: u32) {
         lock(&self.net).renew(peer);
     }
 
-    /// Makes `arrivals` report all peers again.
+    /// Makes `arrivals` report all peers that have ever sent to this process once more.
     pub fn reset_arrivals(&mut self) {
         lock(&self.net).peers.reset_arrivals();
     }
 
-    /// Calls `each` with the token of each pull that has ended, and whether its bytes are there.
+    /// Calls `each` with the token of each pull (a read of a peer's memory) that has ended, and whether the
+    /// pulled bytes are there.
     pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
         let mut net = lock(&self.net);
         net.pump();
         net.peers.pulled.drain(..).for_each(|(token, done)| each(token, done));
     }
 
-    /// Drives the network, and calls `each` with each peer that has sent to this process for the first time.
+    /// Drives the network, and calls `each` with each peer that has sent to this process for the first time
+    /// since `reset_arrivals`.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut net = lock(&self.net);
         net.pump();
@@ -312,7 +320,7 @@ impl Link {
         }
     }
 
-    /// Whether the kernel moves packets on while neither process is in an MPI call
+    /// Whether the kernel delivers packets while neither process is in an MPI call
     /// (`Endpoint::is_carried_by_kernel`).
     pub(crate) fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()

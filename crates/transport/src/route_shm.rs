@@ -9,15 +9,15 @@ use std::cell::OnceCell;
 use std::sync::atomic::Ordering;
 use sys::Span;
 
-/// The longest message that uses recycled buffers. For a longer one there are too few, and they would take
-/// more of the caches.
+/// The longest message, in bytes, that goes through recycled buffers (which two ranks exchange). For a longer
+/// one there are too few, and they would take more of the caches.
 const RECYCLED_MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// A rank's access to the rings between it and the other ranks of its host.
 pub struct Port {
     segment: Segment,
     rank: LocalRank,
-    /// The bits of the ranks that `arrivals` has reported, 64 ranks a word.
+    /// The ranks that `arrivals` has reported: a bit for each, 64 ranks a word.
     reported: Box<[u64]>,
 }
 
@@ -27,52 +27,53 @@ pub struct Link {
     receiver: Receiver,
     segment: Segment,
     peer: LocalRank,
-    /// How many packets had come from the peer when this rank last sent it a packet.
+    /// How many packets from the peer had come when this rank last sent the peer a packet.
     received_before: u64,
-    /// Whether this process can read the peer's private memory, which the first use tests.
+    /// Whether this process can read the peer's private memory (cross-memory attach), which the first `read`
+    /// tests.
     readable: OnceCell<bool>,
 }
 
 impl Port {
-    /// Makes the port of rank `rank`.
+    /// Makes the port through which rank `rank` of this host reaches the others.
     pub fn new(segment: Segment, rank: LocalRank) -> Port {
         let words = (segment.shape().ranks as usize).div_ceil(64);
         Port { segment, rank, reported: vec![0; words].into() }
     }
 
-    /// The number of this rank.
+    /// Returns the number of the rank that uses this port.
     pub fn rank(&self) -> u32 {
         self.rank.peer()
     }
 
-    /// Moves the port out of `self`, which must not be used afterwards.
+    /// Moves the port out of `self`, which no one may use afterwards.
     pub(crate) fn take(&mut self) -> Port {
         Port { segment: self.segment.clone(), rank: self.rank, reported: std::mem::take(&mut self.reported) }
     }
 
-    /// The segment of this host.
+    /// Returns the segment (the job's shared memory on this host).
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// The number of process numbers in the segment, including room for spawned ranks.
+    /// Returns how many process numbers the segment has, including numbers for ranks that may be spawned.
     pub fn ranks(&self) -> u32 {
         self.segment.shape().ranks
     }
 
-    /// Rings this rank's doorbell, on which its threads sleep.
+    /// Rings this rank's own doorbell, so that its threads that sleep on the doorbell wake.
     pub fn ring_own(&self) {
         self.segment.rank(self.rank).bell.ring();
     }
 
-    /// Whether a long message is faster if its receiver reads it from the sender's memory. Its two copies
-    /// through the ring overlap only while both ranks run at once, so they are faster only where every rank
-    /// has its own core.
+    /// Whether a long message arrives sooner if its receiver reads it from the sender's memory. Through the
+    /// ring it is copied twice, which is faster only if every rank has its own core, since the two copies
+    /// then overlap.
     pub fn prefers_read(&self) -> bool {
         !self.segment.job().may_spin()
     }
 
-    /// The link to a peer. Errors: an end of the rings is in use, or there is no such process.
+    /// Makes the link to a peer. Errors: another user has an end of the rings, or there is no such process.
     pub fn link(&self, peer: u32) -> Result<Link> {
         let peer = self.segment.require(peer)?;
         Ok(Link {
@@ -85,19 +86,19 @@ impl Port {
         })
     }
 
-    /// Makes `arrivals` report all peers again.
+    /// Makes `arrivals` report all peers that have ever sent to this rank once more.
     pub fn reset_arrivals(&mut self) {
         self.reported.fill(0);
     }
 
-    /// Whether a peer has sent to this rank that `arrivals` has not reported.
+    /// Whether any peer has sent to this rank that `arrivals` has not reported yet.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
         self.reported.iter().enumerate().any(|(index, reported)| senders.word(index) & !reported != 0)
     }
 
-    /// Calls `each` with each peer that has sent to this rank for the first time.
+    /// Calls `each` with each peer that has sent to this rank for the first time since `reset_arrivals`.
     #[inline]
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let senders = &self.segment.rank(self.rank).senders;
@@ -116,7 +117,8 @@ impl Port {
     }
 }
 
-/// Makes the ring's header of a packet from the header that all routes share.
+/// Makes a packet's header in a ring from the header that all routes use, and the lengths of its two
+/// payloads.
 #[inline]
 fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
     ring::Header { kind, inline_bytes, cell_bytes, context, tag }
@@ -145,8 +147,8 @@ impl Link {
         }
     }
 
-    /// Sends a packet whose payload takes a cell. The header comes as separate values, which then stay in
-    /// registers on the path of shorter packets.
+    /// Sends a packet whose payload goes into a cell, beside the ring's slot. The header comes as separate
+    /// values, so that `send` keeps them in registers for packets without a cell.
     #[inline(never)]
     fn send_cell(
         &mut self,
@@ -196,9 +198,9 @@ impl Link {
         self.receiver.consume(amount);
     }
 
-    /// Bytes of the next chunk of a longer message. Where messages go to and fro, which recycled buffers
-    /// show, chunks are short, so that both ranks copy at once. A rank that only sends does not wait for its
-    /// peer: fewer and longer chunks are better.
+    /// Returns how many bytes of a longer message the next packet carries. While recycled buffers show that
+    /// messages go to and fro, that is little, so that both ranks copy at once. A rank that only sends does
+    /// not wait for the peer: fewer and longer packets are better.
     pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
         if message_bytes <= RECYCLED_MESSAGE_BYTES_MAX && self.receiver.has_recycled() {
             return RECYCLED_BYTES;

@@ -2,78 +2,83 @@
 //! Numbers on the packets between two processes, so that packets are not lost or doubled and keep their
 //! order.
 //!
-//! Each direction counts its packets. The receiver stores early packets, drops repeated ones, and answers up
-//! to which number it has all. While a connection is *young*, the sender stores copies until they are
-//! answered: if two processes connect to each other at once, libfabric's tcp may lose packets that one of the
-//! two connections took. `YOUTH_NS` after the first answer the provider is trusted (FI_EP_RDM is reliable),
-//! and copies would only cost time; a loss is then found and reported, not repaired. A sender without an
-//! answer sends a probe; the answer to it shows what is missing.
+//! Each direction counts its packets. A receiver stores early packets, drops repeated ones, and *answers*: it
+//! says before which number it has all. While a connection is *young*, the sender stores copies until they
+//! are answered: if two processes connect to each other at once, libfabric's tcp may lose packets that one of
+//! the two connections took. `YOUTH_NS` after the first answer the sender trusts the provider (FI_EP_RDM is
+//! reliable) and stores no copies; it then reports a loss instead of repairing it. A sender that gets no
+//! answer sends a probe; the answer to the probe shows what is missing.
 //!
 //! Invariants: a number from the peer is used only after its distance is checked; copies, early packets and
 //! packets without an answer are bounded. Read next: `net.rs`, `sim.rs`, which use this.
 
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most packets without an answer. A number further than this from the expected one is impossible.
+/// The most packets that may lack an answer. A packet whose number is further than this from the expected one
+/// is refused.
 pub(crate) const WINDOW: u32 = 4096;
-/// A receiver answers after so many packets even if no packet asks for an answer.
+/// The number of packets after which a receiver answers even if no packet asks for an answer.
 const ANSWER_PACKETS: u32 = WINDOW / 4;
-/// The most bytes of copies that a sender stores: beyond that, sends are refused until some are answered.
+/// The most bytes of packets that a sender stores as copies. Beyond that, sends are refused until some
+/// packets are answered.
 pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
-/// The most bytes of early packets that a receiver stores. It drops further ones, which then count as
-/// missing.
+/// The most bytes of packets that a receiver stores because they came before their turn. It drops more of
+/// them, and they then count as missing.
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
-/// How long a connection stays young after its first answer.
+/// How long after its first answer a connection stays young, in nanoseconds. While it is young, senders store
+/// copies.
 const YOUTH_NS: u64 = 1_000_000_000;
-/// The shortest and the longest pause before a probe, in nanoseconds, on a young connection. Pauses grow,
-/// since a receiver that computes does not answer.
+/// The shortest and the longest pause before a probe, in nanoseconds, while the connection is young and
+/// copies are stored. Pauses grow, since a receiver that computes does not answer.
 const YOUNG_PAUSES_NS: (u64, u64) = (20_000_000, 1_000_000_000);
-/// The shortest and the longest pause before a probe, in nanoseconds, on a connection that is not young.
+/// The shortest and the longest pause before a probe, in nanoseconds, once the connection is not young and no
+/// copies are stored.
 const PAUSES_NS: (u64, u64) = (1_000_000_000, 8_000_000_000);
-/// How long a packet without a copy may be missing, in nanoseconds, before it counts as lost: until then the
-/// provider may still deliver it.
+/// How long a packet of which no copy is stored may be missing, in nanoseconds, before it counts as lost.
+/// Until then the provider may still deliver it.
 const LOST_NS: u64 = 10_000_000_000;
 
-/// The numbers of the packets between this process and one peer, in both directions, and the packets that are
-/// stored. `T` is the type of a stored packet.
+/// The numbers of the packets between this process and one peer, in both directions, and the packets stored
+/// meanwhile. `T` is the type of a stored packet.
 pub(crate) struct Sequence<T> {
-    /// The number that this process's next packet gets.
+    /// The number that the next packet from this process gets.
     next: u32,
-    /// The number before which the peer has all packets, by its latest answer.
+    /// The number before which the peer has all packets of this process, by the peer's latest answer.
     answered: u32,
-    /// The copies of packets that the peer has not answered, each with its number.
+    /// The copies of packets that the peer has not answered, each with its number, in ascending order.
     copies: VecDeque<(u32, StoredPacket<T>)>,
     copied_bytes: usize,
-    /// How many of `copies`, from the front, the provider has taken since they were last due.
+    /// How many of `copies`, from the front, the provider has taken. A probe's answer that packets are
+    /// missing sets it to 0, and the copies are sent again.
     copies_sent: usize,
     is_young: bool,
-    /// When the peer's first answer came; None before.
+    /// When the peer's first answer came, in nanoseconds; None before that.
     answered_first: Option<u64>,
     probe_timer: ProbeTimer,
-    /// Since when it is known that the peer misses a packet of which there is no copy; None if it misses no
-    /// such packet.
+    /// Since when it is known that the peer misses a packet of which this process stores no copy, in
+    /// nanoseconds. None if the peer misses no such packet.
     lost_since: Option<u64>,
-    /// The number that the peer's next packet in order has.
+    /// The number of the packet that must come next from the peer.
     expected: u32,
-    /// The number before which the peer knows that this process has all packets: `expected`, when the last
-    /// packet to the peer left.
+    /// The number before which this process, by its own latest answer to the peer, has all packets of the
+    /// peer.
     answered_to_peer: u32,
-    /// The peer's packets that came before their turn, by their numbers.
+    /// The packets of the peer that came before their turn, by their numbers.
     early: BTreeMap<u32, StoredPacket<T>>,
     early_bytes: usize,
-    /// Whether the peer waits for an answer.
+    /// Whether this process owes the peer an answer.
     owes_answer: bool,
-    /// The number in the peer's latest probe, until an answer to it has left; None otherwise.
+    /// The number in the peer's latest probe, until an answer to the probe has left; None at other times.
     unanswered_probe: Option<u32>,
 }
 
 /// A stored packet and its length in bytes.
 pub(crate) type StoredPacket<T> = (T, usize);
 
-/// The pause after which an unanswered sender probes the peer.
+/// The pause after which a sender without an answer probes the peer.
 #[derive(Default)]
 struct ProbeTimer {
-    /// The value of `Sequence::answered` when the pause started. An answer since then starts a new pause.
+    /// The value of `Sequence::answered` when the pause started. When `answered` changes, a new pause starts.
     seen: u32,
     /// The length of the pause in nanoseconds; 0 if no pause has started.
     pause: u64,
@@ -81,18 +86,21 @@ struct ProbeTimer {
     ends: u64,
 }
 
-/// The numbers that a packet carries: its own, and the sender's answer for the other direction.
+/// The numbers that a packet carries: its own number, and the sender's answer about the packets of the other
+/// direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The number of this packet. A probe or an answer carries the number of the sender's next packet.
+    /// The number of this packet. A probe or an answer has none of its own, and carries the number of the
+    /// sender's next packet.
     pub number: u32,
-    /// The number before which the sender of this packet has all packets of the other direction.
+    /// The number before which the sender of this packet has all packets of the receiver.
     pub answered: u32,
-    /// Whether the sender asks for an answer soon: it stores a copy, or its window for edges is half full.
+    /// Whether the sender asks for an answer soon, because it stores a copy of the packet, or because many
+    /// packets about edges of collectives lack an answer.
     pub wants_answer: bool,
 }
 
-/// What to do with a packet that has arrived.
+/// What the caller must do with a packet that has arrived, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Arrival {
@@ -106,13 +114,13 @@ pub(crate) enum Arrival {
     Refused,
 }
 
-/// What `Sequence::tick` finds that the caller must do.
+/// What the caller of `Sequence::tick` must do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Due {
-    /// The peer has all packets, so there are no timers to check.
+    /// No action: the peer has answered all packets, so there are no timers to check.
     Settled,
-    /// The peer lacks packets or their answer, but no timer has run out.
+    /// No action yet: the peer has not answered all packets, but no timer has run out.
     Waiting,
     /// The caller should send a probe.
     Probe,
@@ -148,29 +156,29 @@ impl<T> Sequence<T> {
         self.answered_first.is_some()
     }
 
-    /// Whether the caller must pass a copy of each packet to `sent`: the connection is young.
+    /// Whether the connection is young, so that the caller must pass a copy of each packet to `sent`.
     pub fn stores_copies(&self) -> bool {
         self.is_young
     }
 
-    /// The number of packets without an answer.
+    /// Returns how many packets of this process the peer has not answered.
     pub fn in_flight(&self) -> u32 {
         self.next.wrapping_sub(self.answered)
     }
 
-    /// Whether `packets` more packets, of `bytes` bytes in all, may be sent now.
+    /// Whether the bounds allow `packets` more packets, of `bytes` bytes in all, to be sent now.
     pub fn has_room(&self, packets: usize, bytes: usize) -> bool {
         self.in_flight() as usize + packets <= WINDOW as usize
             && (self.copies.is_empty() || self.copied_bytes + bytes <= COPIES_BYTES_MAX)
     }
 
-    /// The numbers that this process's next packet must carry.
+    /// Returns the numbers that the next packet of this process must carry.
     pub fn stamp(&self) -> Stamp {
         Stamp { number: self.next, answered: self.expected, wants_answer: self.is_young }
     }
 
-    /// Counts the packet with the latest stamp as sent. `is_away`: the provider has taken it; otherwise
-    /// `unsent` will return the copy.
+    /// Counts the packet with the latest `stamp` as sent. `is_away` says whether the provider has taken it.
+    /// If not, `unsent` will return the copy.
     pub fn sent(&mut self, copy: Option<StoredPacket<T>>, is_away: bool) {
         if let Some(copy) = copy {
             self.copied_bytes += copy.1;
@@ -181,24 +189,24 @@ impl<T> Sequence<T> {
         self.note_answered();
     }
 
-    /// The stored packet that the caller must send before any other: its number, the packet and its length.
-    /// None if the provider has taken all.
+    /// Returns the stored packet that the caller must send before any other, with its number and length.
+    /// Returns None if the provider has taken all stored packets.
     pub fn unsent(&self) -> Option<&(u32, StoredPacket<T>)> {
         self.copies.get(self.copies_sent)
     }
 
-    /// Notes that the provider has taken the packet of `unsent`.
+    /// Records that the provider has taken the packet that `unsent` returned.
     pub fn copy_sent(&mut self) {
         self.copies_sent += 1;
     }
 
-    /// Notes that a packet has left that carries the current `expected`, and so answers the peer.
+    /// Records that a packet to the peer has left that carries an answer: the current `expected`.
     fn note_answered(&mut self) {
         (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }
 
-    /// Takes the peer's answer that it has all packets before `answered`. Returns false if that number is
-    /// impossible.
+    /// Handles the peer's answer that it has all packets before number `answered`. Returns false if no honest
+    /// peer could send that number.
     pub fn receive_answer(&mut self, answered: u32, now: u64) -> bool {
         let more = answered.wrapping_sub(self.answered);
         if more > self.next.wrapping_sub(self.answered) {
@@ -222,7 +230,8 @@ impl<T> Sequence<T> {
         true
     }
 
-    /// Decides by a packet's numbers what to do with it, and counts it if it is the next.
+    /// Decides what to do with a packet by the numbers that it carries. Counts the packet if it is the next
+    /// in order.
     pub fn receive(&mut self, stamp: Stamp) -> Arrival {
         let ahead = stamp.number.wrapping_sub(self.expected);
         let arrival = match ahead {
@@ -240,7 +249,7 @@ impl<T> Sequence<T> {
         arrival
     }
 
-    /// Stores an early packet of `bytes` bytes, if there is room.
+    /// Stores an early packet of `bytes` bytes. Drops it if the early packets would take too many bytes.
     pub fn keep_early(&mut self, number: u32, packet: T, bytes: usize) {
         if self.early_bytes + bytes <= EARLY_BYTES_MAX {
             self.early_bytes += bytes;
@@ -248,7 +257,8 @@ impl<T> Sequence<T> {
         }
     }
 
-    /// Takes the stored early packet that is the next now, if there is one, and counts it.
+    /// Takes the stored early packet that is now the next in order, and counts it. Returns None if it is not
+    /// stored.
     pub fn next_early(&mut self) -> Option<T> {
         let (packet, bytes) = self.early.remove(&self.expected)?;
         self.early_bytes -= bytes;
@@ -256,8 +266,8 @@ impl<T> Sequence<T> {
         Some(packet)
     }
 
-    /// Takes the peer's question whether this process has all packets before `number`. Returns false if that
-    /// number is impossible.
+    /// Handles the peer's probe: its question whether this process has all packets before `number`. Returns
+    /// false if no honest peer could send that number.
     pub fn receive_probe(&mut self, number: u32) -> bool {
         let ahead = number.wrapping_sub(self.expected);
         let may_be = ahead <= WINDOW || ahead.wrapping_neg() <= WINDOW;
@@ -273,14 +283,15 @@ impl<T> Sequence<T> {
         self.owes_answer.then_some(self.unanswered_probe)
     }
 
-    /// Notes that the answer has left.
+    /// Records that the answer which `answer_due` asked for has left.
     pub fn answer_sent(&mut self) {
         self.unanswered_probe = None;
         self.note_answered();
     }
 
-    /// Takes the peer's answer to a probe, after `receive_answer`: of the packets before `asked` the peer has
-    /// those before `answered`. Returns how many packets `unsent` will return again.
+    /// Handles the answer to a probe: of the packets before `asked`, the peer has only those before
+    /// `answered`. The caller has called `receive_answer` first. Returns how many stored packets `unsent`
+    /// will return again.
     pub fn receive_probe_answer(&mut self, answered: u32, asked: u32, now: u64) -> usize {
         let missing = asked.wrapping_sub(answered);
         if answered != self.answered || missing == 0 || missing > self.next.wrapping_sub(answered) {
@@ -295,8 +306,8 @@ impl<T> Sequence<T> {
         0
     }
 
-    /// Checks the timers, and returns what is due. The caller calls it now and then while the peer may lack
-    /// packets.
+    /// Checks the timers, and returns what the caller must do. The caller calls it now and then while packets
+    /// lack an answer.
     pub fn tick(&mut self, now: u64) -> Due {
         if self.is_young && self.answered_first.is_some_and(|first| now.saturating_sub(first) >= YOUTH_NS) {
             self.is_young = false;
@@ -330,7 +341,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Sends `packets` packets and returns their stamps.
+    /// Counts `packets` packets of `sender` as sent, and returns the stamps that they carry.
     fn send(sender: &mut Sequence<u32>, packets: u32) -> Vec<Stamp> {
         (0..packets)
             .map(|_| {
@@ -379,8 +390,8 @@ mod tests {
         assert_eq!(receiver.answer_due(), Some(None), "a young sender wants answers");
     }
 
-    /// Goal: packets that a young connection loses leave again once the receiver has answered what is
-    /// missing, and the pauses between probes grow.
+    /// Goal: packets lost while a connection is young leave again once the receiver has answered which are
+    /// missing. The pauses between probes grow.
     #[test]
     fn a_lost_packet_leaves_again() {
         let (mut sender, mut receiver) = (Sequence::<u32>::default(), Sequence::default());
@@ -408,8 +419,8 @@ mod tests {
         assert_eq!((sender.copies.len(), sender.copied_bytes, sender.copies_sent), (0, 0, 0));
     }
 
-    /// Goal: the loss of a packet without a copy is reported after a bounded time, but not if the provider
-    /// was only late.
+    /// Goal: the loss of a packet of which no copy is stored is reported after a bounded time. A packet that
+    /// the provider delivers late is not reported as lost.
     #[test]
     fn a_loss_that_nobody_can_mend_is_told() {
         for is_late in [false, true] {
@@ -431,7 +442,7 @@ mod tests {
         }
     }
 
-    /// Goal: the packets that are stored for a peer that does not answer are bounded.
+    /// Goal: the packets stored for a peer that does not answer are bounded.
     #[test]
     fn what_waits_for_answers_is_bounded() {
         let mut young = Sequence::<u32>::default();
@@ -449,7 +460,7 @@ mod tests {
         assert_eq!(receiver.early.len(), EARLY_BYTES_MAX / 100);
     }
 
-    /// Goal: impossible numbers change nothing.
+    /// Goal: packets and answers with impossible numbers change nothing.
     #[test]
     fn numbers_that_cannot_be_are_refused() {
         let (mut sender, mut receiver) = grown();
@@ -467,7 +478,7 @@ mod tests {
         assert_eq!(sender.lost_since, None, "nobody asked about so many");
     }
 
-    /// Goal: a receiver that sends no packets itself answers now and then.
+    /// Goal: a receiver that sends no packets itself answers now and then, without being asked.
     #[test]
     fn many_packets_are_answered_unasked() {
         let (mut sender, mut receiver) = grown();

@@ -6,12 +6,12 @@ use crate::packet::{Header, Sent};
 use crate::wire::{ANSWER, GONE, PROBE};
 use fabric::Address;
 
-/// How often this process probes a peer of which no packet has come yet.
+/// How often this process probes a peer from which no packet has come yet, in nanoseconds.
 const PROBE_NS: u64 = 20_000_000;
 
 impl Net {
-    /// Whether a packet of a peer has come. If not, this process probes the peer now and then and sends
-    /// nothing else to it. Else a send could complete although its bytes wait here until the next MPI call,
+    /// Whether a packet from a peer has come. If not, this process probes the peer now and then and sends
+    /// nothing else to it. Otherwise a send could complete while its bytes wait here until the next MPI call,
     /// since a provider connects only while it is called (MPI 5.0, section 3.5, "Progress").
     pub(super) fn is_in_contact(&mut self, number: u32) -> bool {
         let peer = self.peers.at(number);
@@ -29,7 +29,7 @@ impl Net {
         false
     }
 
-    /// Reports to other hosts that this rank's proxy has ended, once it has.
+    /// Sends other hosts the report that this rank's proxy has ended. Does so only once the proxy has ended.
     pub(super) fn report_proxy_end(&mut self) {
         let Some(reports) = &mut self.proxy_end_reports else { return };
         let header = Header { kind: GONE, tag: reports.proxy as i32, context: 0 };
@@ -44,8 +44,8 @@ impl Net {
         }
     }
 
-    /// The address of a peer, which the first call looks up. Returns None if the peer is lost, or the name of
-    /// its endpoint is not known yet.
+    /// Returns the address of a peer's endpoint, which the first call looks up by the endpoint's name.
+    /// Returns None if the name is not known yet, or the peer is lost.
     pub(super) fn resolve(&mut self, number: u32) -> Option<Address> {
         self.peers.lose_if_gone(number);
         match self.peers.get(number) {
@@ -55,8 +55,8 @@ impl Net {
         }
     }
 
-    /// The address at which a peer exposes memory, by the name that the peer has sent. None if the peer is
-    /// lost.
+    /// Returns the address at which a peer exposes memory, looked up by the endpoint's name that the peer has
+    /// sent. Returns None if the peer is lost.
     pub(crate) fn target(&mut self, number: u32, name: &[u8]) -> Option<Address> {
         self.peers.lose_if_gone(number);
         self.peers.address(number)?;
@@ -68,9 +68,9 @@ impl Net {
         Some(address)
     }
 
-    /// Sends a packet to the endpoint from which this process has read all that it wanted, if the network
-    /// would else acknowledge the last bytes late. A TCP sender with BBR takes such a pause for the rate of
-    /// the network.
+    /// Sends a packet to the endpoint that this process has finished reading from, on networks where the last
+    /// bytes would otherwise be acknowledged late. A TCP sender with the BBR algorithm takes a late
+    /// acknowledgement for a slow network.
     pub(crate) fn acknowledge(&mut self, number: u32, name: &[u8]) {
         if self.endpoint.has_target_packets()
             && let Some(target) = self.target(number, name)
@@ -102,8 +102,8 @@ impl Peers {
         self.get(number).is_some_and(|peer| peer.lost.is_some())
     }
 
-    /// Handles the provider's report that a packet to `to` was not delivered. The peer is lost, except on a
-    /// young connection, where the packet is sent again.
+    /// Handles the provider's report that a packet to address `to` was not delivered. The peer is then lost,
+    /// unless this process still stores copies of its packets: the copy is sent again.
     pub(super) fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =
             |peer: &Option<Box<PeerRecord>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));
@@ -115,15 +115,16 @@ impl Peers {
         }
     }
 
-    /// Marks a proxy that has ended as lost. Not every provider reports it: tcp of libfabric 2 tries to
-    /// connect again and again, and has no room meanwhile.
+    /// Marks a proxy as lost if it has ended. Not every provider reports such an end: tcp of libfabric 2
+    /// tries to connect again and again, and takes no packets meanwhile.
     pub(super) fn lose_if_gone(&mut self, number: u32) {
         if self.segment.is_gone(number) {
             self.lose(number, "its process has ended");
         }
     }
 
-    /// Marks a peer as lost. The next poll of a rank that is lost returns the reason as an error.
+    /// Marks a peer as lost, for the reason `why`. The next `Net::take` from that peer returns the reason as
+    /// an error.
     pub(super) fn lose(&mut self, number: u32, why: &str) {
         let (is_rank, now) = (self.index(number) < self.ranks, self.now);
         let peer = self.at(number);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Packets about edges of collectives, which executors and proxies take apart from point-to-point packets.
+//! Packets about edges of collectives (a `Send` and its `Recv`), which executors and proxies take apart from
+//! point-to-point packets. Such a packet is a note (a short message between drivers or servers), or carries
+//! bytes of the edge.
 //!
 //! | state of a peer | who enters it | who leaves it |
 //! |---|---|---|
@@ -8,29 +10,31 @@
 //! | lost: no packet reaches the peer | `Peers::lose` | `PeerRecord::renew`, a new process |
 //! | broken: lost for `BROKEN_NS`, yet its process lives | time (`broken`) | as lost |
 //!
-//! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. `moves_window` asks the peer for
-//! answers before the window shuts.
+//! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. Before that, `moves_window` asks the
+//! peer for answers.
 
 use super::{HeldPacket, PeerRecord, Peers};
 use crate::packet::Header;
 use std::collections::VecDeque;
 
-/// The number of packets without an answer from which on no more bytes of edges leave. Else a note that a
+/// While this many packets to a peer lack an answer, no more bytes of edges leave. Otherwise a note that the
 /// peer needs soon, such as the end of an operation, would wait behind them: 1 Gbit/s takes 4 ms for 8
 /// packets.
 const WINDOW: u32 = 8;
-/// The longest payload of a note about an edge; a longer payload has bytes of the edge.
+/// The longest payload of a note (a short message about an edge), in bytes. A longer payload carries bytes of
+/// the edge.
 const NOTE_BYTES_MAX: usize = 256;
 
-/// The bit of a pull's token that marks a pull for an edge.
+/// The bit that marks the token of a pull (a read of a peer's memory) as one for an edge of a collective.
 pub(crate) const EDGE_PULL: u64 = 1 << 63;
 
-/// For how many nanoseconds a lost peer may be taken for one whose process has ended and whose end is not
-/// reported yet.
+/// How long a peer may be lost, in nanoseconds, before it counts as broken. Until then its process may have
+/// ended without a report of that end.
 const BROKEN_NS: u64 = 10_000_000_000;
 
 impl Peers {
-    /// Takes a packet about an edge, from any peer, with the peer's number.
+    /// Takes the next packet about an edge of a collective, from whichever peer, and returns it with the
+    /// peer's number.
     pub(crate) fn take_edge(&mut self) -> Option<(u32, Header, HeldPacket)> {
         while let Some(&number) = self.edge_senders.last() {
             let peer = self.at(number);
@@ -46,7 +50,8 @@ impl Peers {
         None
     }
 
-    /// Stores the token of a pull that has ended, and whether its bytes are there, until its caller asks.
+    /// Stores that the pull with this token has ended, and whether its bytes are there, until the caller that
+    /// started the pull asks.
     pub(super) fn pull_ended(&mut self, token: u64, is_there: bool) {
         match token & EDGE_PULL {
             0 => self.pulled.push((token, is_there)),
@@ -54,14 +59,14 @@ impl Peers {
         }
     }
 
-    /// Whether a packet about an edge with `bytes` bytes of payload may leave: the window is open, or the
-    /// packet is a note.
+    /// Whether a packet about an edge with `bytes` bytes of payload may leave now: fewer than `WINDOW`
+    /// packets to the peer lack an answer, or the packet is a note.
     pub(crate) fn has_window(&self, number: u32, bytes: usize) -> bool {
         let in_flight = |peer: &PeerRecord| peer.sequence.in_flight();
         bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
-    /// Why a peer is lost that has been lost for `BROKEN_NS` although its process has not ended. Returns None
+    /// Returns why a peer is lost that has been lost for `BROKEN_NS` although its process has not ended; None
     /// if there is no such peer.
     pub(crate) fn broken(&self) -> Option<String> {
         let now = sys::clock::now();
@@ -75,13 +80,14 @@ impl Peers {
 }
 
 impl PeerRecord {
-    /// Whether packet `number`, about an edge, asks for an answer, since the window is half full. Mostly
-    /// packets of the peer have carried the answer before.
+    /// Whether packet `number`, about an edge, must ask the peer for an answer: half of `WINDOW` lacks one.
+    /// Mostly the peer's own packets have carried an answer before.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }
 
-    /// The queue in which a packet with this header waits to be taken.
+    /// Returns the queue in which a packet with this header waits to be taken: that for edges, or that for
+    /// point-to-point.
     pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, HeldPacket)> {
         if header.is_edge() { &mut self.edges } else { &mut self.inbox }
     }

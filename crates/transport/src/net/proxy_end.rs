@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Ranks report to other hosts that their proxy has ended, in jobs without an `mpirun` that would do so.
+//! In a job without `mpirun`, ranks tell other hosts that their proxy has ended.
 //!
-//! Each rank that the proxy served reports its end to all other hosts, in the rank's own MPI calls. From then
-//! on the other hosts ask the rank, which answers in its MPI calls, too.
+//! Each rank that the proxy served sends all other hosts that report, in the rank's own MPI calls. From then
+//! on the other hosts ask the rank for the bytes that it sends, and it answers in its MPI calls, too.
 
 use crate::shm::Segment;
 use crate::wire::Wire;
 
-/// How often a rank checks whether its proxy has ended and a host lacks the report of that, in nanoseconds.
+/// How often a rank checks whether its proxy has ended and an endpoint still lacks the report of that end, in
+/// nanoseconds.
 const LOOK_NS: u64 = 1_000_000;
 
-/// What a rank knows about the end of its proxy, and about who has the report of it.
+/// What a rank knows about the end of its proxy, and to whom it has reported that end.
 pub(super) struct ProxyEndReports {
     /// The number of the proxy's endpoint.
     pub proxy: u32,
     /// The endpoints to which this rank has reported that the proxy has ended.
     pub reported: Vec<u32>,
-    /// Whether the proxy had ended when the rank last checked, and an endpoint still lacked the report.
+    /// Whether, at the last check, the proxy had ended and an endpoint still lacked the report.
     pub is_unfinished: bool,
     looks_at: u64,
 }
 
 impl ProxyEndReports {
-    /// Returns the state that the rank with endpoint `number` needs to report to other hosts that its proxy
-    /// has ended. Returns None if the rank need not: an `mpirun` makes the reports, proxies serve no ranks of
-    /// other hosts, or the endpoint is no rank's of this host.
+    /// Makes the state for the rank with endpoint `number` to report the end of its proxy. Returns None if it
+    /// need not report: `mpirun` does so, proxies serve no ranks of other hosts, or the endpoint is not that
+    /// of a rank on this host.
     pub fn of(segment: &Segment, number: u32) -> Option<ProxyEndReports> {
         let is_needed =
             segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();
@@ -32,7 +33,8 @@ impl ProxyEndReports {
         is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), is_unfinished: false, looks_at: 0 })
     }
 
-    /// The endpoints to which the rank must report the end of its proxy now.
+    /// Returns the endpoints to which the rank must now report that its proxy has ended. Returns none between
+    /// two checks.
     pub fn unreported(&mut self, segment: &Segment) -> Vec<u32> {
         if !segment.is_gone(self.proxy) {
             return Vec::new();
@@ -49,7 +51,8 @@ impl ProxyEndReports {
     }
 }
 
-/// Takes a rank's report that its proxy has ended, if the rank is on another host and the proxy serves it.
+/// Handles a rank's report that its proxy has ended. It counts only if the rank is on another host and that
+/// proxy serves it.
 pub(super) fn receive_report(segment: &Segment, wire: &Wire) {
     let proxy = wire.header.tag as u32;
     let is_theirs = segment.local(wire.source).is_none() && segment.proxy_endpoint_of(wire.source) == proxy;
@@ -67,7 +70,7 @@ mod tests {
     use crate::shm::Shape;
     use crate::wire::GONE;
 
-    /// Host 0 of two hosts with two ranks each and one proxy.
+    /// Makes the segment of host 0, in a job of two hosts with two ranks and one proxy each.
     fn host() -> Segment {
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 1, arena_bytes: 1 }).unwrap();
         segment.set_nodes(0, 2, &[0, 0, 1, 1], 1);

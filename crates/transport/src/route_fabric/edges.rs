@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The functions of a port for executors and proxies: packets about edges, and reads of memory that peers
-//! have exposed for edges.
+//! The functions of a port for executors and proxies. They send and take packets about edges (a `Send` and a
+//! `Recv` of collectives), and read memory that peers have exposed for edges.
 
 use super::{Exposed, Port, lock};
 use crate::net::EDGE_PULL;
@@ -9,14 +9,14 @@ use crate::wire::WIRE_BYTES;
 use sys::Span;
 
 impl Port {
-    /// Whether the kernel moves packets on while neither process is in an MPI call
+    /// Whether the kernel delivers packets while neither process is in an MPI call
     /// (`Endpoint::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
     }
 
-    /// Sends endpoint `to` a packet about an edge, with `bytes` bytes of payload, which `fill` writes. The
-    /// answer `Full` also means that the window to the endpoint is shut.
+    /// Sends endpoint `to` a packet about an edge of a collective, with `bytes` bytes of payload, which
+    /// `fill` writes. Also returns `Full` while too many packets to the endpoint lack an answer.
     pub fn send_edge(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent {
         let mut net = lock(&self.net);
         if !net.peers.has_window(to, bytes) {
@@ -25,14 +25,15 @@ impl Port {
         net.send(to, false, header, bytes, fill)
     }
 
-    /// Whether `send_edge` would find the window open and room for a packet. The provider may still refuse
-    /// it.
+    /// Whether `send_edge` would find room for a packet of `bytes` bytes, and few enough packets without an
+    /// answer. The provider may still refuse the packet.
     pub fn has_room_for_edge(&self, to: u32, bytes: usize) -> bool {
         let mut net = lock(&self.net);
         net.peers.has_window(to, bytes) && net.has_room(to, 1, bytes + WIRE_BYTES)
     }
 
-    /// Calls `each` with the next packet about an edge and its source; false if none has come.
+    /// Calls `each` with the next packet about an edge of a collective and the number of its sender. Returns
+    /// false if there is no such packet.
     pub fn take_edge(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool {
         let mut net = lock(&self.net);
         if net.peers.edge_senders.is_empty() {
@@ -50,8 +51,9 @@ impl Port {
         Exposed::new(&self.net, span)
     }
 
-    /// Exposes memory of this process to reads by peers. Returns what must be kept as long as they may read,
-    /// and the name of the endpoint that serves them. Returns None if the provider refuses.
+    /// Exposes memory of this process to reads by peers. Returns the exposure, which the caller keeps as long
+    /// as peers may read, and the name of the endpoint at which they read. Returns None if the provider
+    /// refuses.
     pub fn expose(&self, span: Span) -> Option<(Exposed, Box<[u8]>)> {
         let mut net = lock(&self.net);
         // SAFETY: the memory stays mapped (contract), and the region is dropped with what exposes it.
@@ -61,8 +63,8 @@ impl Port {
     }
 
     /// Starts to read memory of endpoint `from`, for an edge, into `to`, which lies in `own`. `far` is the
-    /// exposed range and an offset in it, and `name` the endpoint that serves it. No one may use `to`, and
-    /// `own` must stay, until `pulled_edge` returns `token`.
+    /// exposed range and an offset in it, and `name` names the endpoint that serves the range. Until
+    /// `pulled_edge` returns `token`, no one may use `to`, and `own` must not be dropped.
     pub fn pull_edge(
         &mut self,
         (from, name): (u32, &[u8]),
@@ -78,20 +80,20 @@ impl Port {
         }
     }
 
-    /// Takes a pull of `pull_edge` that has ended: its token, and whether its bytes are there. Returns None
-    /// if no pull has ended.
+    /// Takes a read started by `pull_edge` that has ended. Returns its token, and whether the bytes are
+    /// there; None if no read has ended.
     pub fn pulled_edge(&mut self) -> Option<(u32, bool)> {
         lock(&self.net).peers.pulled_edges.pop()
     }
 
-    /// Tells the endpoint with this name, which serves memory of endpoint `from`, that this process reads no
-    /// more for now. On some networks the last bytes would else be acknowledged late.
+    /// Tells endpoint `name`, at which endpoint `from` exposes memory, that this process reads no more for
+    /// now. On some networks the last bytes would otherwise be acknowledged late.
     pub fn acknowledge(&mut self, (from, name): (u32, &[u8])) {
         lock(&self.net).acknowledge(from, name);
     }
 
-    /// Why a peer is out of reach although its process has not ended, once that has lasted too long to be a
-    /// late report. Returns None if there is no such peer.
+    /// Returns why a peer is out of reach although its process has not ended. Waits long enough first for a
+    /// late report that the process has ended. Returns None if there is no such peer.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
     }

@@ -101,7 +101,8 @@ fn a_strangers_packets_are_counted_and_change_nothing() {
     assert_eq!(value(Counter::NetRefused), spoilt.len() as u64 - 1);
 }
 
-/// Sends `packets` packets to `peer`, takes as many from it, and checks that these come in order.
+/// Sends `packets` packets to `peer`, takes as many from `peer`, and checks that those from `peer` come in
+/// order.
 fn exchange(port: &mut Port, peer: u32, packets: u64) {
     let mut link = port.link(peer);
     let (mut sent, mut taken) = (0, 0);
@@ -126,7 +127,8 @@ fn exchange(port: &mut Port, peer: u32, packets: u64) {
     }
 }
 
-/// Goal: bytes of edges leave only while few packets lack an answer; notes leave always.
+/// Goal: packets that carry bytes of edges leave only while few packets lack an answer. Notes (short
+/// messages) always leave.
 #[test]
 fn bytes_of_edges_wait_for_answers() {
     const LONG: usize = 300;
@@ -172,8 +174,8 @@ fn two_proxies() -> ([(Segment, OwnedFd); 2], [Port; 2], [u32; 2]) {
     (hosts, ports, [here, there])
 }
 
-/// Goal: reads of memory that a proxy has exposed end when the proxy has ended, and no packet is sent to
-/// it any more.
+/// Goal: once a proxy has ended, reads of memory that it has exposed end, too, and no packet is sent to it
+/// any more.
 #[test]
 fn a_proxy_that_has_ended_takes_no_reads_and_no_packets() {
     const BYTES: usize = 64;
@@ -218,7 +220,7 @@ fn a_proxy_that_has_ended_takes_no_reads_and_no_packets() {
 }
 
 /// Goal: a packet wakes a proxy that sleeps on its descriptor, and a proxy does not sleep while a packet
-/// waits. Method: the receiver polls only when it may not sleep, or was woken, or after a nap.
+/// waits. Method: the receiving proxy polls only when it may not sleep, when it was woken, or after a nap.
 #[test]
 fn a_proxy_sleeps_on_its_descriptor_until_a_packet_comes() {
     let (_hosts, [mut near, mut far], [here, there]) = two_proxies();
@@ -258,8 +260,8 @@ fn a_packet_that_was_sent_needs_its_sender_no_more() {
     }
 }
 
-/// Goal: no packet is lost if two processes connect to each other at once, whatever the provider then
-/// does. Method: two threads start together, again and again.
+/// Goal: two processes that connect to each other at once lose no packet, whatever the provider then does.
+/// Method: two threads start together, again and again.
 #[test]
 fn two_that_connect_at_once_lose_nothing() {
     const ROUNDS: usize = 6;
