@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The allocator of a rank's arena: best fit with coalescing, inside of extents, which it takes one by one.
+//! The allocator of a rank's arena, the part of shared memory from which the rank allocates. It finds the
+//! shortest free stretch that fits, joins neighbouring free stretches, and takes the arena's extents (parts
+//! that are mapped as a whole) one by one.
+//!
 //! Its tables lie in the rank's private memory, where no other process can damage them; only offsets are
 //! shared.
 
@@ -8,48 +11,51 @@ use error::{Class, Result, fail};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
-/// The offset and the length of every allocation are multiples of this.
+/// The offset and the length of every allocation are multiples of this, in bytes.
 const UNIT: u64 = 64;
 const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
-/// The shortest freed allocation whose memory may go back to the system, which it does once there are more
-/// than `warm_max` bytes of such memory. Until then it is *warm*: its pages are still there.
+/// The shortest freed allocation that stays *warm*: its pages stay in memory for the next allocation. Once
+/// more than `warm_max` bytes are warm, all warm memory goes back to the system.
 const DISCARD_BYTES_MIN: u64 = 1 << 20;
-/// The value of `warm_max` at first. The first touch of a page that went back costs a page fault, several
-/// times the time of the copy, so short-lived staging memory should be warm.
+/// The first value of `warm_max`. The first touch of a page that went back to the system costs a page fault,
+/// several times the time of the copy, so memory for short use should be warm.
 const WARM_MAX: u64 = 32 << 20;
-/// The largest value of `warm_max`, which grows by the bytes that are allocated again after they went back to
-/// the system. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
+/// The most bytes that `warm_max` grows to. It grows by bytes that went back to the system and are allocated
+/// again. Four sums of 25 MiB under way on 4 ranks need 150 MiB (docs/measured/sums.md).
 const WARM_LIMIT: u64 = 512 << 20;
 
-/// An allocator of one rank's arena, which belongs to that rank alone. A rank may have several, each with its
-/// own extents.
+/// An allocator of one rank's arena; only that rank uses it. A rank may have several, each with its own
+/// extents of the arena.
 #[derive(Debug)]
 pub struct Allocator {
     arena: Arena,
-    /// The most bytes that the allocations may have in all.
+    /// The most bytes that all allocations together may have.
     bytes_max: u64,
-    /// The extents that this allocator has taken: the end of each by its start.
+    /// The arena's extents that this allocator has taken: the offset of each one's end, by the offset of its
+    /// start.
     extents: BTreeMap<u64, u64>,
-    /// The free stretches of the extents: the length of each by its offset. No two touch inside an extent.
+    /// The free stretches inside the extents: the length of each, by its offset. Free stretches that touch
+    /// are joined to one.
     free: BTreeMap<u64, u64>,
-    /// The free stretches again, as (length, offset), so that the shortest that fits is found first.
+    /// The free stretches of `free` again, as (length, offset), to find the shortest that fits.
     by_size: BTreeSet<(u64, u64)>,
-    /// The allocations: the length of each by its offset.
+    /// The allocations that are in use: the length of each, by its offset.
     used: HashMap<u64, u64>,
     used_bytes: u64,
-    /// The warm parts of free stretches (`DISCARD_BYTES_MIN`): the length of each by its offset.
+    /// The parts of free stretches whose pages are still in memory (`DISCARD_BYTES_MIN`): the length of each,
+    /// by its offset.
     warm: BTreeMap<u64, u64>,
     warm_bytes: u64,
-    /// With more warm bytes than this, all warm memory goes back to the system.
+    /// The most bytes that may be warm. With more, all warm memory goes back to the system.
     warm_max: u64,
-    /// The bytes that went back to the system and were not allocated again.
+    /// How many bytes have gone back to the system and were not allocated again.
     returned: u64,
 }
 
 impl Allocator {
-    /// Makes an allocator of up to `bytes_max` bytes. It never allocates offset 0, which means "none"
-    /// everywhere.
+    /// Makes an allocator of up to `bytes_max` bytes. It never allocates offset 0, which stands for "no
+    /// allocation" in shared memory.
     pub fn new(arena: Arena, bytes_max: u64) -> Allocator {
         Allocator {
             arena,
@@ -106,8 +112,8 @@ impl Allocator {
         Ok(at)
     }
 
-    /// The shortest free stretch in which `bytes` aligned bytes fit: where it begins, where the bytes would
-    /// lie, and how long it is. Returns None if there is no such stretch.
+    /// Finds the shortest free stretch in which `bytes` aligned bytes fit. Returns where the stretch begins,
+    /// where the bytes would lie, and how long the stretch is; None if there is none.
     fn fitting(&self, bytes: u64) -> Option<(u64, u64, u64)> {
         let align = match bytes {
             HUGE.. => HUGE,
@@ -120,7 +126,8 @@ impl Allocator {
         })
     }
 
-    /// Adds the next extent of the arena to the free stretches. It may be a new one, made for `bytes` bytes.
+    /// Takes the arena's next extent and adds it to the free stretches. If the arena has no further extent,
+    /// it gets one for `bytes` bytes.
     fn take_extent(&mut self, bytes: u64) -> Result<()> {
         let extent = self.arena.take_extent(bytes)?;
         let start = extent.start.max(PAGE);
@@ -154,24 +161,24 @@ impl Allocator {
         true
     }
 
-    /// The length of the allocation at `offset`, which may be longer than requested. Returns None if there is
-    /// no allocation there.
+    /// Returns the length of the allocation at `offset`, which may be more than was requested; None if there
+    /// is no allocation.
     pub fn bytes_at(&self, offset: u64) -> Option<u64> {
         self.used.get(&offset).copied()
     }
 
-    /// The extents that this allocator has taken, in ascending order.
+    /// Returns the arena's extents that this allocator has taken, in ascending order.
     pub fn extents(&self) -> impl Iterator<Item = Range<u64>> {
         self.extents.iter().map(|(&start, &end)| start..end)
     }
 
-    /// The bytes of all allocations.
+    /// Returns the length of all allocations together, in bytes.
     pub fn used_bytes(&self) -> u64 {
         self.used_bytes
     }
 
-    /// Marks memory that is being freed as warm. Returns all warm memory to the system if that makes more
-    /// than `warm_max` bytes of it.
+    /// Marks memory that is being freed as warm. If more than `warm_max` bytes are then warm, returns all
+    /// warm memory to the system.
     fn keep_warm(&mut self, start: u64, bytes: u64) {
         self.warm.insert(start, bytes);
         self.warm_bytes += bytes;
@@ -184,7 +191,7 @@ impl Allocator {
         }
     }
 
-    /// Marks `[start, end)`, which is being allocated, as no longer warm.
+    /// Marks `[start, end)`, which is being allocated, as warm no more.
     fn take_warm(&mut self, start: u64, end: u64) {
         while let Some((&from, &bytes)) = self.warm.range(..end).next_back()
             && from + bytes > start
@@ -207,7 +214,7 @@ impl Allocator {
         self.by_size.remove(&(length, start));
     }
 
-    /// Enters a free stretch, which touches no other, into `free` and `by_size`.
+    /// Adds a free stretch, which touches no other free stretch, to `free` and `by_size`.
     fn release(&mut self, start: u64, length: u64) {
         if length > 0 {
             self.free.insert(start, length);

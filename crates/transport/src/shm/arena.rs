@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An arena: the part of the segment from which one rank allocates, as any process sees it.
+//! An arena, the part of the segment from which one rank allocates: its memory as any process of the host
+//! sees it.
 
 use super::{LocalRank, Segment};
 use error::{Class, Error, Result, fail};
@@ -7,9 +8,9 @@ use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use sys::Span;
 
-/// A view of one rank's arena. Processes exchange offsets from its start. The view keeps the segment mapped.
-/// The first extent is always mapped; each other extent is mapped on first use, which can fail
-/// (MPI_ERR_NO_MEM, or MPI_ERR_OTHER if the program has closed the job's descriptor).
+/// A process's view of one rank's arena, which keeps the segment mapped. Processes exchange offsets in it.
+/// The first extent is always mapped. Others are mapped on first use, which can fail (MPI_ERR_NO_MEM, or
+/// MPI_ERR_OTHER if the program has closed the job's descriptor).
 #[derive(Clone, Debug)]
 pub struct Arena {
     segment: Segment,
@@ -18,7 +19,7 @@ pub struct Arena {
 }
 
 impl Segment {
-    /// A rank's arena, with its first extent mapped.
+    /// Maps the first extent of a rank's arena, and returns the view of the arena.
     pub fn arena(&self, rank: LocalRank) -> Result<Arena> {
         if rank.peer() >= self.shape().ranks {
             fail!(Class::Rank, "there is no arena of rank {rank} among {} ranks", self.shape().ranks);
@@ -34,20 +35,20 @@ impl Arena {
         self.rank
     }
 
-    /// The bytes that the arena's rank may allocate. Offsets in the arena range over more than that.
+    /// Returns how many bytes the arena's rank may allocate. Offsets in the arena range over more than that.
     pub fn bytes(&self) -> u64 {
         self.segment.shape().arena_bytes
     }
 
-    /// The 64-bit word at an offset in the arena. Errors: the offset is not a multiple of 8, or the word lies
-    /// in no extent.
+    /// Returns the 64-bit word at an offset in the arena. Errors: the offset is not a multiple of 8, or the
+    /// word lies in no extent.
     #[inline]
     pub fn word(&self, offset: u64) -> Result<&AtomicU64> {
         self.words(offset, 1).map(|words| &words[0])
     }
 
-    /// The `count` words from an offset in the arena on. Errors: the offset is not a multiple of 8, or the
-    /// words are not all inside one extent.
+    /// Returns the `count` 64-bit words from an offset in the arena on. Errors: the offset is not a multiple
+    /// of 8, or the words do not all lie in one extent.
     #[inline]
     pub fn words(&self, offset: u64, count: usize) -> Result<&[AtomicU64]> {
         let bytes = (count as u64).checked_mul(8).filter(|_| offset.is_multiple_of(8));
@@ -66,8 +67,8 @@ impl Arena {
         )
     }
 
-    /// The `count` words from an offset in the arena on, as a value that keeps the segment mapped. Errors:
-    /// those of `words`.
+    /// Returns the `count` 64-bit words from an offset in the arena on, in a value that keeps the segment
+    /// mapped. Errors: the offset is not a multiple of 8, or the words do not all lie in one extent.
     pub fn words_ref(&self, offset: u64, count: usize) -> Result<ArenaWords> {
         let span = self.span(offset, 8 * self.words(offset, count)?.len() as u64)?;
         #[cfg(not(loom))]
@@ -76,9 +77,9 @@ impl Arena {
         Ok(ArenaWords { _arena: self.clone(), span, words: model::words(span) })
     }
 
-    /// The bytes `[offset, offset + bytes)`. Errors: they are not all inside one extent. The span is valid
-    /// until the last view of this segment in the process ends; then the addresses stay reserved
-    /// (`sys::memory::Map`).
+    /// Returns the memory at the offsets `[offset, offset + bytes)`. Errors: it does not all lie in one
+    /// extent. The span is valid until this process's last view of the segment ends; then the addresses stay
+    /// reserved (`sys::memory::Map`).
     #[inline(always)]
     pub fn span(&self, offset: u64, bytes: u64) -> Result<Span> {
         let first = self.first.bytes() as u64;
@@ -88,32 +89,33 @@ impl Arena {
         self.in_later_extent(offset, bytes)
     }
 
-    /// The bytes `[offset, offset + bytes)` in an extent after the first. A function of its own so that
-    /// `span`, which is inlined, stays short.
+    /// Returns the memory at the offsets `[offset, offset + bytes)`, in an extent after the first. It is a
+    /// function of its own so that `span`, which is inlined, stays short.
     #[inline(never)]
     fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         self.segment.extents(self.rank).in_later_extent(offset, bytes)
     }
 
-    /// The offset in the arena of the bytes at `address` in this process. Returns None if they do not all lie
-    /// in one mapped extent of it.
+    /// Returns the offset in the arena of the bytes that this process has at `address`. Returns None if they
+    /// do not all lie in one mapped extent of the arena.
     #[inline]
     pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
         self.segment.extents(self.rank).offset_of(address, bytes)
     }
 
-    /// The offsets at which the extents after the first end, ascending.
+    /// Returns the offsets at which the extents after the first end, ascending.
     pub fn extents(&self) -> Vec<u64> {
         self.segment.extents(self.rank).ends()
     }
 
-    /// Enters the ends of the extents of a rank on another computer (`extents`) into the arena that mirrors
-    /// the rank's here. Returns false if the ends are invalid.
+    /// Copies the ends of a rank's extents, which `extents` returned on the rank's computer, into the arena
+    /// that mirrors the rank's on this computer. Returns false if the ends are invalid.
     pub fn mirror_extents(&self, ends: &[u64]) -> bool {
         self.segment.extents(self.rank).enter(ends)
     }
 
-    /// Takes and maps the next extent that no allocator of this process has taken (`Extents::take`).
+    /// Takes the next extent that no allocator of this process has taken, maps it, and returns its offsets
+    /// (`Extents::take`).
     pub(super) fn take_extent(&self, bytes: u64) -> Result<Range<u64>> {
         self.segment.extents(self.rank).take(bytes)
     }
@@ -125,7 +127,7 @@ impl Arena {
     }
 }
 
-/// Words of an arena, whose bounds have been checked. The value keeps the segment mapped.
+/// Words of an arena whose bounds have been checked, in a value that keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct ArenaWords {
     _arena: Arena,
@@ -135,7 +137,7 @@ pub struct ArenaWords {
 }
 
 impl ArenaWords {
-    /// The memory of the words, as `Arena::span` returns it.
+    /// Returns the memory of the words. It stays mapped until this process's last view of the segment ends.
     #[inline]
     pub fn span(&self) -> Span {
         self.span
@@ -154,8 +156,8 @@ impl std::ops::Deref for ArenaWords {
     }
 }
 
-/// Words for loom, which cannot lie in shared memory: the words at one address are the same throughout a run,
-/// and zero at first.
+/// Models of shared words for loom: the words at one address are the same throughout a run, and zero at
+/// first.
 #[cfg(loom)]
 mod model {
     use super::{ArenaWords, Span};

@@ -7,24 +7,27 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The two fences between a store and a load (`sys::fence`).
+/// The two fences between a store and a later load: `light` for the frequent side, `heavy` for the rare side
+/// (`sys::fence`).
 #[cfg(not(loom))]
 pub(crate) use sys::fence::{heavy, light};
 
-/// The frequent side's fence for loom, which has no membarrier: both sides fence.
+/// The fence of the frequent side, in loom's model. Loom has no membarrier, so both sides fence in the same
+/// way.
 #[cfg(loom)]
 pub(crate) fn light() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// The fence of the rare side for loom. It always succeeds.
+/// The fence of the rare side, in loom's model. Always returns true: the fence has reached the other side.
 #[cfg(loom)]
 pub(crate) fn heavy() -> bool {
     loom::sync::atomic::fence(Ordering::SeqCst);
     true
 }
 
-/// A value on cache lines of its own: 128 bytes, because processors fetch lines in pairs.
+/// A value that shares its cache lines with no other value. It takes 128 bytes, because processors fetch
+/// lines in pairs.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct CacheLine<T>(pub(crate) T);

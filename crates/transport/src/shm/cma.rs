@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Cross-memory attach: reads and writes a peer's private memory with one copy and without its help.
+//! Cross-memory attach: reads and writes a peer's private memory with one copy and without the peer's help.
 //!
-//! Settings do not show whether it works (Yama, containers, seccomp, pid namespaces), so it is tried at first
-//! contact with each peer. The pid in a page could be another process in this process's pid namespace, so the
-//! probe compares a number that only the right process has.
+//! Settings do not show whether it works (Yama, containers, seccomp, pid namespaces), so a process tries it
+//! at first contact with each peer. The pid that a peer has published could name another process in this
+//! process's pid namespace. So the try compares a number that only the right process has.
 
 use super::{LocalRank, Segment};
 use error::{Class, Error, Result};
@@ -12,22 +12,24 @@ use sys::Span;
 
 pub use sys::remote::Piece;
 
-/// Reads `remote` of process `pid` into `local`, which must be as long in total.
+/// Reads the pieces `remote` (address and length) of process `pid` into `local`, which is as long as all
+/// pieces together.
 pub fn read(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
     gather(pid, remote, &[local])
 }
 
-/// Writes `local` over `remote` of process `pid`, which must be as long in total.
+/// Writes `local` to the pieces `remote` (address and length) of process `pid`, which are together as long as
+/// `local`.
 pub fn write(pid: u32, remote: &[Piece], local: Span) -> Result<()> {
     scatter(pid, remote, &[local])
 }
 
-/// Reads the bytes of `remote`, in order, into the pieces of `local`, in order.
+/// Reads the pieces `remote` of process `pid`, in order, into the pieces `local` of this process, in order.
 pub fn gather(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     sys::remote::read(pid, remote, local).map_err(|error| explain(pid, remote, "read", error))
 }
 
-/// Writes the pieces of `local`, in order, over the bytes of `remote`, in order.
+/// Writes the pieces `local` of this process, in order, to the pieces `remote` of process `pid`, in order.
 pub fn scatter(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     sys::remote::write(pid, remote, local).map_err(|error| explain(pid, remote, "write", error))
 }
@@ -44,12 +46,12 @@ fn explain(pid: u32, remote: &[Piece], verb: &str, error: std::io::Error) -> Err
     Error::new(class, sentence)
 }
 
-/// Two private words of this process by which peers test whether they can reach its memory: at any time they
-/// read the first and write the second.
+/// Two private words of this process, by which peers test whether they can reach its memory. A peer reads the
+/// first word and writes the second, at any time.
 static PROBE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Lets peers reach this process's memory where Yama would refuse it, and publishes the address of `PROBE`.
-/// The process of `rank` calls it once, before its state becomes Running.
+/// Permits peers to reach this process's memory where Yama (a kernel setting) would refuse it, and publishes
+/// the address of `PROBE`. The process of `rank` calls it once, before its state becomes Running.
 pub fn publish(segment: &Segment, rank: LocalRank) {
     let job = segment.job();
     // If this fails, the probe shows it. If the job has no common ancestor, all processes of this user may.
@@ -62,9 +64,9 @@ pub fn publish(segment: &Segment, rank: LocalRank) {
     segment.rank(rank).probe.store(PROBE.as_ptr() as u64, Ordering::Release);
 }
 
-/// Tries whether this process, a rank or a proxy, can read and write the private memory of `rank`, in 5 to 10
-/// us: the caller keeps the answer. Returns false if a setting forbids that, or the rank has not attached
-/// yet.
+/// Tests whether this process, a rank or a proxy, can read and write the private memory of `rank`. Takes 5 to
+/// 10 us, so the caller keeps the answer. Returns false if a setting forbids it, or `rank` has not attached
+/// to the segment yet.
 pub fn reaches(segment: &Segment, rank: LocalRank) -> bool {
     let page = segment.rank(rank);
     let (pid, probe) = (page.pid.load(Ordering::Acquire), page.probe.load(Ordering::Acquire));
@@ -90,7 +92,8 @@ fn write_word(pid: u32, address: u64, word: u64) -> bool {
     write(pid, &[(address as usize, 8)], claim(&mut word.to_ne_bytes())).is_ok()
 }
 
-/// The number in the first word of every `PROBE` of this job, which other memory does not hold by chance.
+/// Returns the number that the first word of every `PROBE` of this job holds. Other memory does not hold it
+/// by chance.
 fn secret(segment: &Segment) -> u64 {
     segment.job().id.load(Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }

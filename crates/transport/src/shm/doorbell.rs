@@ -15,17 +15,18 @@ use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use sys::ppoll::{WaitEnd, Waiter};
 
-/// The bit that is set while a process sleeps or is about to sleep.
+/// The bit in the word that is set while a process sleeps or is about to sleep.
 const ASLEEP: u32 = 1;
 
-/// After so many rings in a row without their signals, a proxy relies on signals no more: a rank in another
-/// pid namespace may know the proxy by another pid, and signal another process.
+/// After this many rings in a row without their signal, a proxy relies on signals no more. A rank in another
+/// pid namespace may know the proxy by another pid, and so signal another process.
 const MISSED_MAX: u32 = 3;
 
-/// The longest sleep of a process whose fence may not reach ringers, or to which signals do not come.
+/// The longest sleep of a process that a ring may not wake: its fence may not reach the ringers, or their
+/// signals do not come.
 const UNSURE_MAX: Duration = Duration::from_millis(1);
 
-/// How `Doorbell::sleep` ended.
+/// How a process's sleep on a doorbell ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SleepEnd {
     /// The process did not sleep, since there was news already.
@@ -36,30 +37,30 @@ pub enum SleepEnd {
     TimedOut,
 }
 
-/// A bell by which any process wakes the threads of one process. All zero is a valid bell that was not rung.
+/// A bell by which any process wakes the threads of one process. If all its bytes are zero, it is valid and
+/// was not rung.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-    /// How many rings in a row have woken the thread late, because their signal did not come. Used only by a
-    /// thread that is woken by signals.
+    /// How many rings in a row woke the thread only when its sleep ended, since their signal did not come.
+    /// Used only if rings wake by a signal.
     missed_signals: AtomicU32,
-    /// The thread that rings wake by a signal (`sys::ppoll::Thread`); 0 if rings wake sleepers by a futex on
-    /// `word`.
+    /// The thread that rings wake by a signal (`sys::ppoll::Thread`); 0 if rings wake by a futex on `word`.
     thread: AtomicU64,
     #[cfg(loom)]
     kernel: kernel::Kernel,
 }
 
 impl Doorbell {
-    /// Wakes the process if it sleeps; it then sees what this thread has stored so far. If it does not sleep,
-    /// this costs one load.
+    /// Wakes the bell's process if it sleeps; that process then sees all that the calling thread has stored
+    /// so far. If it does not sleep, this costs one load.
     #[inline]
     pub fn ring(&self) {
         Doorbell::ring_all([self]);
     }
 
-    /// Rings several bells with one fence.
+    /// Rings several bells, with one fence for all.
     #[inline]
     pub fn ring_all<'a>(bells: impl IntoIterator<Item = &'a Doorbell>) {
         light();
@@ -71,9 +72,9 @@ impl Doorbell {
         }
     }
 
-    /// Wakes the sleepers that saw `word`: clears ASLEEP and counts the wake-up, both by adding 1. If the
-    /// exchange fails, another ringer wakes them, and a later sleeper has fenced after this ringer and sees
-    /// its news.
+    /// Wakes the sleepers that saw `word`: adds 1, which clears ASLEEP and counts the wake-up. If another
+    /// ringer has changed the word first, that ringer wakes them. A later sleeper fences after this ringer's
+    /// fence, and so sees its news.
     #[cold]
     fn wake(&self, word: u32) {
         let rung = word.wrapping_add(1);
@@ -83,9 +84,9 @@ impl Doorbell {
         }
     }
 
-    /// Sleeps until the bell is rung or `timeout` has passed. Does not sleep if `still_idle`, called once
-    /// after the bell is armed, returns false. May wake early. The timeout is for events that ring no bell (a
-    /// peer's death).
+    /// Sleeps until the bell is rung or `timeout` has passed; may also wake early. Sets ASLEEP, then calls
+    /// `still_idle` once, and does not sleep if it returns false. The timeout is for events that ring no bell
+    /// (a peer's death).
     pub fn sleep(&self, timeout: Duration, still_idle: impl FnOnce() -> bool) -> SleepEnd {
         match self.arm(|| still_idle().then_some(timeout)) {
             Some((armed, timeout)) => self.wait(armed, timeout),
@@ -93,8 +94,8 @@ impl Doorbell {
         }
     }
 
-    /// Arms the bell and calls `still_idle`, which returns for how long to sleep at most, or None if there is
-    /// news. Returns the armed word and for how long to sleep, or None if there is news.
+    /// Sets ASLEEP and calls `still_idle`, which returns how long to sleep at most, or None if there is news.
+    /// Returns the word as set and how long to sleep, or None if there is news.
     fn arm(&self, still_idle: impl FnOnce() -> Option<Duration>) -> Option<(u32, Duration)> {
         let armed = self.word.fetch_or(ASLEEP, Ordering::AcqRel) | ASLEEP;
         // If the fence may not have reached a ringer, a ring can be lost, so the sleep must be short.
@@ -105,13 +106,15 @@ impl Doorbell {
 }
 
 impl Doorbell {
-    /// Makes later rings wake the calling thread by a signal. From now on the thread sleeps by `sleep_on`.
+    /// Makes later rings wake the calling thread by a signal. From then on the thread sleeps by `sleep_on`,
+    /// not by `sleep`.
     pub fn signal_to(&self, waiter: &Waiter) {
         self.thread.store(waiter.thread().0, Ordering::Relaxed);
     }
 
-    /// Sleeps like `sleep`, but also until one of `fds` is readable. Only the thread that called `signal_to`
-    /// may call it. `may_sleep` returns for how long to sleep at most, or None if there is news.
+    /// Sleeps until the bell is rung, one of `fds` is readable, or the time is over. `may_sleep` returns how
+    /// long to sleep at most, or None if there is news. Only the thread that called `signal_to` may call
+    /// this.
     pub fn sleep_on(
         &self,
         waiter: &Waiter,
@@ -152,8 +155,8 @@ impl Doorbell {
     }
 }
 
-/// Loom has no futex and no signal. A lock and a condition variable stand for the kernel, without time-outs,
-/// so loom reports a lost wake-up as a deadlock.
+/// A model of the kernel, since loom has no futex and no signal: a lock and a condition variable without
+/// time-outs, so that loom reports a lost wake-up as a deadlock.
 #[cfg(loom)]
 mod kernel {
     use super::{Doorbell, Duration, Ordering, SleepEnd};
@@ -161,7 +164,7 @@ mod kernel {
 
     #[derive(Debug, Default)]
     pub(super) struct Kernel {
-        /// Whether a signal is pending.
+        /// Whether a signal has been sent that has not ended a sleep yet.
         queue: Mutex<bool>,
         awake: Condvar,
     }
@@ -181,12 +184,12 @@ mod kernel {
             self.kernel.awake.notify_all();
         }
 
-        /// Stands for `signal_to`, with one thread in the model.
+        /// Stands for `signal_to` in loom's model, with one thread.
         pub(super) fn signal_to_model(&self) {
             self.thread.store(1, Ordering::Relaxed);
         }
 
-        /// Stands for `sleep_on`.
+        /// Stands for `sleep_on` in loom's model.
         pub(super) fn sleep_on_model(&self, still_idle: impl FnOnce() -> bool) {
             if self.arm(|| still_idle().then_some(Duration::MAX)).is_some() {
                 let mut pending = self.kernel.queue.lock().unwrap();
@@ -204,7 +207,7 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Checks with up to two forced switches in each run: more take minutes with three threads.
+    /// Runs `run` in loom with up to two forced switches of threads; with more, three threads take minutes.
     fn check(run: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
@@ -308,8 +311,8 @@ mod tests {
         assert_eq!(bell.sleep(Duration::from_millis(1), || true), SleepEnd::TimedOut);
     }
 
-    /// Goal: a ring, a descriptor, or time ends a sleep on descriptors, and a ring that comes before the
-    /// sleep is not lost.
+    /// Goal: a sleep on descriptors ends by a ring, by a readable descriptor, or by time, and a ring that
+    /// comes before the sleep is not lost.
     #[test]
     fn a_signal_is_a_ring() {
         let (bell, waiter) = (Doorbell::default(), Waiter::new().unwrap());
@@ -333,7 +336,8 @@ mod tests {
         assert_eq!(bell.sleep_on(&waiter, &fds, || Some(long)), SleepEnd::Woken);
     }
 
-    /// Goal: sleeps become short if signals go to another thread, as they do from another pid namespace.
+    /// Goal: sleeps become short if the signals of rings go to another thread, as happens if a ringer is in
+    /// another pid namespace.
     #[test]
     fn a_process_to_which_no_signals_come_naps() {
         let (bell, waiter) = (Doorbell::default(), Waiter::new().unwrap());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The endpoints by which hosts reach each other. The endpoint of a rank has the rank's number; the endpoint
-//! of a proxy has a number with the bit `PROXY`.
+//! The endpoints by which processes on different hosts reach each other, and their numbers. A rank's endpoint
+//! has the rank's number. A proxy's endpoint has a number with the bit `PROXY`.
 
 use super::pages::{PeerEntry, RANKS_MAX};
 use super::{LocalRank, Segment};
@@ -10,20 +10,20 @@ use std::sync::atomic::Ordering;
 pub(crate) const PROXY: u32 = 1 << 31;
 /// The most endpoints of proxies in a job.
 pub(super) const PROXY_ENDPOINTS: u32 = RANKS_MAX;
-/// The value of `PeerEntry::name_bytes` for an endpoint whose process has ended.
+/// The value of `PeerEntry::name_bytes` that says that the endpoint's process has ended.
 const GONE: u16 = u16::MAX;
 
-/// A process of this host that has an endpoint.
+/// A process of this host that has an endpoint in the network.
 #[derive(Clone, Copy, Debug)]
 pub enum EndpointOwner {
     /// A rank of this host.
     Rank(LocalRank),
-    /// A proxy of this host, by its number there.
+    /// A proxy of this host, by its number among the proxies of this host.
     Proxy(u32),
 }
 
 impl EndpointOwner {
-    /// The number of the process's endpoint in the job.
+    /// Returns the number that the process's endpoint has in the whole job.
     pub(crate) fn number(self, segment: &Segment) -> u32 {
         match self {
             EndpointOwner::Rank(rank) => rank.peer(),
@@ -32,50 +32,52 @@ impl EndpointOwner {
     }
 }
 
-/// The number of the endpoint of proxy `proxy` of host `node`, if each host has `proxies` proxies.
+/// Returns the number in the whole job of the endpoint of proxy `proxy` on host `node`. Each host has
+/// `proxies` proxies.
 pub fn proxy_endpoint(node: u32, proxies: u32, proxy: u32) -> u32 {
     PROXY | node.wrapping_mul(proxies).wrapping_add(proxy)
 }
 
 impl Segment {
-    /// The number of the endpoint of proxy `proxy` of this host.
+    /// Returns the number in the whole job of the endpoint of proxy `proxy` on this host.
     pub fn proxy_endpoint(&self, proxy: u32) -> u32 {
         proxy_endpoint(self.job().node.load(Ordering::Relaxed), self.shape().proxies, proxy)
     }
 
-    /// Whether proxies serve ranks of other hosts in this job. The answer is the same on all hosts.
+    /// Whether, in this job, another host fetches what a rank sends from that rank's proxy. All hosts have
+    /// the same answer.
     pub fn has_remote_servers(&self) -> bool {
         let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
 
-    /// The number of the endpoint that serves a rank of another host: its proxy's, or the rank's own if the
-    /// proxy has ended or the rank has none.
+    /// Returns the number of the endpoint that serves a rank of another host: that of its proxy, or the
+    /// rank's own if it has no proxy or the proxy has ended.
     pub fn server_of(&self, peer: u32) -> u32 {
         let proxy = self.proxy_endpoint_of(peer);
         if self.is_gone(proxy) { peer } else { proxy }
     }
 
-    /// Whether there is an `mpirun`, which sends reports between hosts.
+    /// Whether the job has an `mpirun`, which tells all hosts when a proxy or rank has ended.
     pub(crate) fn has_launcher(&self) -> bool {
         self.job().launcher.load(Ordering::Relaxed) != 0
     }
 
-    /// Wakes all processes of this host.
+    /// Rings the doorbells of all ranks and proxies of this host.
     pub(crate) fn ring_all(&self) {
         let ranks = (0..self.shape().ranks).filter_map(|rank| self.local(rank));
         ranks.for_each(|rank| self.rank(rank).bell.ring());
         (0..self.shape().proxies).for_each(|proxy| self.proxy(proxy).bell.ring());
     }
 
-    /// The endpoint of the proxy that serves a rank, even if the proxy has ended.
+    /// Returns the number of the endpoint of the proxy that serves a rank, even if that proxy has ended.
     pub(crate) fn proxy_endpoint_of(&self, rank: u32) -> u32 {
         let proxies = self.shape().proxies.max(1);
         proxy_endpoint(self.node_of(rank), proxies, rank % proxies)
     }
 
-    /// The endpoints to which a rank reports something for all other hosts: on each, the servers of its
-    /// ranks.
+    /// Returns the endpoints to which a rank must send what all other hosts have to know: those that serve
+    /// the ranks of other hosts.
     pub(crate) fn report_endpoints(&self) -> Vec<u32> {
         let own = self.job().node.load(Ordering::Relaxed);
         let elsewhere =
@@ -91,15 +93,16 @@ impl Segment {
         self.endpoint_entry(number).is_some()
     }
 
-    /// Notes that the process of a proxy's endpoint has ended. From now on the ranks that it served serve
-    /// themselves.
+    /// Records that the process of a proxy's endpoint has ended. From then on each rank that it served is
+    /// reached by its own endpoint.
     pub(super) fn set_gone(&self, number: u32) {
         if let Some(entry) = self.endpoint_entry(number).filter(|_| number & PROXY != 0) {
             entry.name_bytes.store(GONE, Ordering::Release);
         }
     }
 
-    /// Whether the endpoint belongs to a proxy that has ended or does not exist. False for a rank's endpoint.
+    /// Whether endpoint `number` is that of a proxy that has ended or does not exist. False for a rank's
+    /// endpoint.
     #[inline]
     pub fn is_gone(&self, number: u32) -> bool {
         number & PROXY != 0

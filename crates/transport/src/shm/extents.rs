@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The extents of a rank's arena: the parts that processes map and register as a whole.
+//! The extents of a rank's arena: the parts of it that processes map and register as a whole.
 //!
 //! An arena is a range of offsets in the segment, several times as long as the bytes that its rank may
 //! allocate. It grows extent by extent. The first extent has the same length in every arena; a table in
-//! shared memory has the ends of the others. An allocation lies inside one extent.
+//! shared memory has the offsets at which the others end. An allocation lies inside one extent.
 //!
 //! Invariants: an extent never changes once it is in the table, not even for a later process with the same
-//! number; a process maps an extent when it first uses it, and keeps it mapped as long as the segment.
-//! Read next: `arena.rs`, `allocator.rs`.
+//! number; a process maps an extent when it first uses it, and keeps it mapped as long as the segment. Read
+//! next: `arena.rs`, `allocator.rs`.
 
 use super::segment::{ARENA_ALIGN, InSharedMemory};
 use error::{Class, Result, fail};
@@ -17,16 +17,17 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sys::Span;
 use sys::memory::Map;
 
-/// Bytes of the first extent, which suffices for a rank whose program allocates nothing.
+/// The length of an arena's first extent, in bytes. A rank whose program allocates no memory from MPI needs
+/// no other extent.
 pub const FIRST_BYTES: u64 = 8 << 20;
-/// The most extents after the first. Each adds half of the arena's length, up to `GROWTH_MAX`, so these are
-/// enough for 1 TiB.
+/// The most extents that an arena has after the first. Each extends the arena by half of its length, up to
+/// `GROWTH_MAX`, so these suffice for 1 TiB.
 const LATER_MAX: usize = 511;
-/// The longest extent, except for an extent that is made for a longer allocation.
+/// The longest extent, in bytes. Only an allocation that is longer gets a longer extent.
 const GROWTH_MAX: u64 = 4 << 30;
 
-/// The extents of one arena, in shared memory: the offsets at which those after the first end, ascending,
-/// then zeroes. Only the arena's rank writes it.
+/// The extents of one arena, in shared memory: the offsets at which the extents after the first end,
+/// ascending, then zeroes. Only the arena's rank writes it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ExtentTable {
@@ -37,8 +38,8 @@ pub struct ExtentTable {
 unsafe impl InSharedMemory for ExtentTable {}
 
 impl ExtentTable {
-    /// The extent number `index` after the first, in an arena of `range` bytes of offsets. Returns None if
-    /// the table has no such extent, or it is not valid.
+    /// Returns the offsets of extent `index`, counted from the one after the first, in an arena of `range`
+    /// bytes of offsets. Returns None if the table has no such extent, or has an invalid one.
     fn get(&self, index: usize, range: u64) -> Option<Range<u64>> {
         let end = |index: usize| self.ends.get(index).map(|end| end.load(Ordering::Acquire));
         let start = match index.checked_sub(1) {
@@ -50,8 +51,8 @@ impl ExtentTable {
         sound.then_some(start..end)
     }
 
-    /// The extent after the first that holds `[offset, offset + bytes)`, with its index in the table. Returns
-    /// None if no extent holds these bytes.
+    /// Finds the extent, after the first, that holds the offsets `[offset, offset + bytes)`. Returns its
+    /// index in the table and its offsets; None if no extent holds them all.
     fn find(&self, offset: u64, bytes: u64, range: u64) -> Option<(usize, Range<u64>)> {
         let last = offset.checked_add(bytes)?;
         let holds = |extent: &Range<u64>| extent.start <= offset && last <= extent.end;
@@ -66,15 +67,15 @@ impl ExtentTable {
 pub(super) struct MappedExtents {
     first: OnceLock<Map>,
     later: OnceLock<Box<[OnceLock<Map>]>>,
-    /// The number of extents that the allocators of this process have taken, with the first.
+    /// The number of extents that the allocators of this process have taken, the first extent included.
     taken: AtomicUsize,
 }
 
-/// What `Extents` needs of a segment, so that tests can do without one: to map parts of an arena.
+/// The part of a segment that `Extents` uses: it maps parts of an arena. Tests have another one.
 pub(super) trait Mapper {
-    /// Maps these offsets of the arena.
+    /// Maps the part of the arena at these offsets.
     fn map(&self, part: Range<u64>) -> Result<Map>;
-    /// The name of the arena's rank, for errors.
+    /// Returns the name of the arena's rank, for error sentences.
     fn name(&self) -> String;
 }
 
@@ -88,7 +89,7 @@ pub(super) struct Extents<'a, M> {
 }
 
 impl<M: Mapper> Extents<'_, M> {
-    /// The memory of the first extent, which this call maps if need be.
+    /// Returns the memory of the first extent, and maps it if it is not mapped.
     pub fn first(&self) -> Result<Span> {
         if let Some(map) = self.mapped.first.get() {
             return Ok(map.span());
@@ -97,8 +98,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(self.mapped.first.get_or_init(|| map).span())
     }
 
-    /// The bytes `[offset, offset + bytes)`, which lie in an extent after the first. Maps the extent if need
-    /// be. Errors: no extent holds them, or it cannot be mapped.
+    /// Returns the memory at the offsets `[offset, offset + bytes)`, and maps its extent, one after the
+    /// first, if need be. Errors: no such extent holds them all, or it cannot be mapped.
     pub fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
             fail!(
@@ -124,9 +125,9 @@ impl<M: Mapper> Extents<'_, M> {
         self.mapped.later.get_or_init(|| (0..LATER_MAX).map(|_| OnceLock::new()).collect())
     }
 
-    /// Takes and maps the next extent that no allocator of this process has taken: the first; then extents
-    /// that an earlier process with this number has left; then a new one for an allocation of `bytes`. If it
-    /// is too short, the next call gives another. Only the arena's rank calls it.
+    /// Takes and maps the next extent that no allocator of this process has taken: the first; then those left
+    /// by an earlier process with this number; then a new one for an allocation of `bytes`. An extent may be
+    /// too short: the caller then calls again. Only the arena's rank calls it.
     pub fn take(&self, bytes: u64) -> Result<Range<u64>> {
         let index = self.mapped.taken.load(Ordering::Relaxed);
         if index == 0 {
@@ -145,8 +146,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(index.checked_sub(1).and_then(|later| self.table.get(later, self.range)).unwrap_or(first))
     }
 
-    /// Adds an extent for an allocation of `bytes`. It is mapped first, since an extent that cannot be mapped
-    /// must not be in the table.
+    /// Maps a new extent for an allocation of `bytes` and adds it to the table. It maps first, since an
+    /// extent that cannot be mapped must not be in the table.
     fn append(&self, index: usize, bytes: u64) -> Result<()> {
         let before = match index.checked_sub(1) {
             None => FIRST_BYTES.min(self.range),
@@ -172,8 +173,8 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(())
     }
 
-    /// The offset in the arena of the bytes at `address` in this process. Returns None if they do not all lie
-    /// in one mapped extent.
+    /// Returns the offset in the arena of the bytes that this process has at `address`. Returns None if they
+    /// do not all lie in one mapped extent.
     pub fn offset_of(&self, address: usize, bytes: u64) -> Option<u64> {
         let offset = self.mapped.first.get().and_then(|map| inside(map.span(), address, bytes));
         offset.or_else(|| self.offset_in_later(address, bytes))
@@ -189,7 +190,7 @@ impl<M: Mapper> Extents<'_, M> {
             .next()
     }
 
-    /// Calls `each` with the offset and memory of each mapped extent.
+    /// Calls `each` with the offset and the memory of each extent that this process has mapped.
     pub fn each_mapped(&self, mut each: impl FnMut(u64, Span)) {
         self.mapped.first.get().into_iter().for_each(|map| each(0, map.span()));
         let Some(maps) = self.mapped.later.get() else { return };
@@ -200,13 +201,13 @@ impl<M: Mapper> Extents<'_, M> {
         }
     }
 
-    /// The offsets at which the extents after the first end, ascending.
+    /// Returns the offsets at which the extents after the first end, ascending.
     pub fn ends(&self) -> Vec<u64> {
         (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
     }
 
-    /// Enters into this arena's table what `ends` returned for the same arena in another segment. Returns
-    /// false if the ends are invalid, or the table has others already.
+    /// Copies the ends of extents that `ends` returned for the same arena in another segment into the table
+    /// of this arena. Returns false if the ends are invalid, or the table already has different ends.
     pub fn enter(&self, ends: &[u64]) -> bool {
         ends.len() <= LATER_MAX
             && (0..).zip(ends).all(|(index, &end)| {
@@ -220,7 +221,8 @@ impl<M: Mapper> Extents<'_, M> {
     }
 }
 
-/// The length of a new extent for an allocation of `bytes`, in an arena of `before` bytes.
+/// Returns the length of a new extent for an allocation of `bytes`, if the arena's extents have `before`
+/// bytes so far.
 fn growth(before: u64, bytes: u64) -> u64 {
     // There are four lengths from each power of two to the next, so that the extent of a freed allocation
     // fits a later one that is a little longer.
@@ -229,8 +231,7 @@ fn growth(before: u64, bytes: u64) -> u64 {
     bytes.next_multiple_of(step).max(half)
 }
 
-/// How far behind the start of `span` the bytes at `address` lie. Returns None if the span does not hold them
-/// all.
+/// Returns the offset in `span` of the bytes at `address`; None if they do not all lie in the span.
 fn inside(span: Span, address: usize, bytes: u64) -> Option<u64> {
     let at = address.wrapping_sub(span.address());
     (at <= span.bytes() && bytes <= (span.bytes() - at) as u64).then_some(at as u64)

@@ -17,7 +17,7 @@ fn allocator(segment: &Segment) -> Allocator {
     Allocator::new(arena, bytes)
 }
 
-/// How many bytes of the arena of `RANK` a process has mapped by `segment`.
+/// Returns how many bytes of the arena of `RANK` are mapped by way of `segment`.
 fn mapped(segment: &Segment) -> u64 {
     let mut all = 0;
     segment.extents(RANK).each_mapped(|_, span| all += span.bytes() as u64);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank's requests to its launcher, and the answers, as bytes: a number has eight bytes, a text has its
-//! length before it.
+//! A rank's requests to its launcher, and the launcher's answers, as bytes: a number has eight bytes, a text
+//! has its length before it.
 //!
 //! | request (first number) | fields | answer of `mpirun` |
 //! |---|---|---|
@@ -9,7 +9,8 @@
 //! | `Unpublish` (3) | service | empty |
 //! | `Lookup` (4) | service | the port |
 //!
-//! Rank and launcher are of one build, so no version is sent. A rank may be broken, so `mpirun` checks all.
+//! A rank and its launcher are of one build, so they send no version. A rank may be broken, so `mpirun`
+//! checks all that it reads.
 
 use error::{Class, Error, Result};
 
@@ -20,53 +21,54 @@ pub enum Request {
     Spawn(Spawn),
     /// Asks the launcher to publish a port under a service name (section 11.9.4). The answer is empty.
     Publish {
-        /// The service name, by which other processes look the port up.
+        /// The service name under which other processes look for the port.
         service: String,
         /// The name of the port, as MPI_Open_port has returned it.
         port: String,
     },
-    /// Asks the launcher to publish the port under this service name no more. The answer is empty.
+    /// Asks the launcher to forget the port that is published under a service name (section 11.9.4). The
+    /// answer is empty.
     Unpublish {
-        /// The service name.
+        /// The service name under which the port was published.
         service: String,
     },
     /// Asks the launcher for the port that was published under a service name. The answer is the port's name.
     Lookup {
-        /// The service name.
+        /// The service name whose port is to be forgotten.
         service: String,
     },
 }
 
-/// Programs that MPI_Comm_spawn starts together as one world.
+/// The programs that one call of MPI_Comm_spawn or MPI_Comm_spawn_multiple starts together, as one world.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawn {
-    /// The ranks of the comm that spawns, in its order, by their numbers in the job.
+    /// The ranks of the spawning comm, in the comm's order, by their numbers in the job.
     pub parents: Vec<u32>,
-    /// The working directory of the root of MPI_Comm_spawn.
+    /// The working directory of the rank that is the root of MPI_Comm_spawn.
     pub directory: Vec<u8>,
     /// The programs to start.
     pub programs: Vec<SpawnProgram>,
 }
 
-/// One program of a spawn.
+/// One program that MPI_Comm_spawn starts, and the number of its processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpawnProgram {
     /// How many processes to start of this program.
     pub count: u64,
-    /// The words of its command line: the program, then its arguments.
+    /// The words of the program's command line: its name, then its arguments.
     pub words: Vec<Vec<u8>>,
-    /// The keys and values of the info argument of MPI_Comm_spawn.
+    /// The keys and values of the info argument of MPI_Comm_spawn, for this program.
     pub info: Vec<(String, String)>,
 }
 
 /// The launcher's answer to `Spawn`: the world that it has started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spawned {
-    /// The number of the world.
+    /// The number of the started world, which no other world of the job has.
     pub world: u64,
-    /// The first rank of the world.
+    /// The process number of the world's first rank. Its other ranks have the next numbers.
     pub first: u32,
-    /// For each program of the spawn, how many processes were started.
+    /// For each program of the request, how many processes the launcher has started.
     pub counts: Vec<u64>,
 }
 
@@ -74,32 +76,32 @@ pub struct Spawned {
 #[derive(Debug, Default)]
 pub struct Writer(Vec<u8>);
 
-/// The bytes of a request or answer that have not been read yet.
+/// The bytes of a request or answer that have not been read yet; each read shortens them.
 #[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl Writer {
-    /// Adds a number.
+    /// Appends a number, as eight bytes.
     pub fn number(&mut self, number: u64) -> &mut Writer {
         self.0.extend(number.to_ne_bytes());
         self
     }
 
-    /// Adds a text.
+    /// Appends a text: its length, then its bytes.
     pub fn text(&mut self, text: impl AsRef<[u8]>) -> &mut Writer {
         self.number(text.as_ref().len() as u64);
         self.0.extend(text.as_ref());
         self
     }
 
-    /// The bytes of the request or answer that has been written.
+    /// Returns all bytes that have been appended.
     pub fn bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
 impl<'a> Reader<'a> {
-    /// Starts to read at the first byte.
+    /// Makes a reader that starts at the first of these bytes.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }
@@ -121,12 +123,13 @@ impl<'a> Reader<'a> {
         Ok(head.to_vec())
     }
 
-    /// Reads a text like `bytes`. Errors (MPI_ERR_INTERN): it is cut short, or not UTF-8.
+    /// Reads a text: its length, then that many bytes. Errors (MPI_ERR_INTERN): the bytes are cut short, or
+    /// are not UTF-8.
     pub fn text(&mut self) -> Result<String> {
         String::from_utf8(self.bytes()?).map_err(|_| short())
     }
 
-    /// Reads a list: its length, then each element by `read`.
+    /// Reads a list: its length, then as many elements, each by `read`.
     fn each<T>(&mut self, mut read: impl FnMut(&mut Reader<'a>) -> Result<T>) -> Result<Vec<T>> {
         (0..self.number()?).map(|_| read(self)).collect()
     }
@@ -137,7 +140,7 @@ fn short() -> Error {
 }
 
 impl Request {
-    /// Returns the bytes of this request, which `from_bytes` reads.
+    /// Returns this request as bytes, which `from_bytes` reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         match self {
@@ -169,15 +172,15 @@ impl Request {
 }
 
 impl Spawn {
-    /// Returns the bytes of the fields, without the number of the request.
+    /// Returns the fields as bytes, without the number that says which request it is.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         self.write(&mut writer);
         writer.bytes()
     }
 
-    /// Reads the bytes that `to_bytes` has returned. Errors (MPI_ERR_INTERN): they are not the fields of a
-    /// spawn.
+    /// Reads the fields of a spawn from the bytes that `to_bytes` has returned. Errors (MPI_ERR_INTERN): they
+    /// are not such fields.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawn> {
         Spawn::read(&mut Reader::new(bytes))
     }
@@ -215,7 +218,7 @@ impl Spawn {
 }
 
 impl Spawned {
-    /// Returns the bytes of this answer, which `from_bytes` reads.
+    /// Returns this answer as bytes, which `from_bytes` reads.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut writer = Writer::default();
         writer.number(self.world).number(u64::from(self.first)).number(self.counts.len() as u64);
@@ -225,7 +228,7 @@ impl Spawned {
         writer.bytes()
     }
 
-    /// Reads the bytes of this answer. Errors (MPI_ERR_INTERN): they are cut short.
+    /// Reads the bytes of the launcher's answer to `Spawn`. Errors (MPI_ERR_INTERN): they are cut short.
     pub fn from_bytes(bytes: &[u8]) -> Result<Spawned> {
         let mut reader = Reader::new(bytes);
         Ok(Spawned {
@@ -236,7 +239,8 @@ impl Spawned {
     }
 }
 
-/// Returns the bytes of a launcher's answer: 0 and the result, or the error's class and sentence.
+/// Returns a launcher's answer as bytes: 0 and the bytes of the result, or the class and the sentence of the
+/// error.
 pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     let mut writer = Writer::default();
     match result {
@@ -246,7 +250,7 @@ pub fn answer(result: &Result<Vec<u8>>) -> Vec<u8> {
     writer.bytes()
 }
 
-/// Reads the bytes of a launcher's answer, and returns the result or the error in it.
+/// Reads a launcher's answer from its bytes. Returns the bytes of its result, or the error that it holds.
 pub fn answered(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader::new(bytes);
     match reader.number()? {

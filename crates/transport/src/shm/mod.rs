@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Shared memory on one host.
+//! The memory that the processes of a job share on one host.
 //!
 //! Invariants: shared memory holds only atomics and bytes, so no content of it is undefined behaviour; a
 //! value from shared memory is copied out, checked, then used.
