@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Open objects of libfabric: one object of any kind, and the domain in which endpoints and regions live.
+//! Open objects of libfabric: one object of any kind, and the domain (an opened device) in which endpoints
+//! and regions live.
 //!
-//! Invariant: an object is closed before the object from which it was opened, by the order of fields.
-//! Read next: `region.rs`, `endpoint.rs`.
+//! Invariant: an object is closed before the object from which it was opened, by the order of fields. Read
+//! next: `region.rs`, `endpoint.rs`.
 
 use crate::ffi;
 use crate::library::Libfabric;
@@ -11,7 +12,7 @@ use error::{Class, Result, fail};
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
-/// An open object of libfabric, closed when this is dropped.
+/// An open object of libfabric, which is closed when this value is dropped.
 pub(crate) struct Object<T>(NonNull<T>);
 
 impl<T> Object<T> {
@@ -31,14 +32,14 @@ impl<T> Object<T> {
         self.0.as_ptr().cast()
     }
 
-    /// The C struct of the object, as libfabric declares it.
+    /// Returns the C struct of the object, as libfabric declares it.
     pub(crate) fn record(&self) -> &T {
         // SAFETY: the object is open, and the provider does not change the fields that this crate reads.
         unsafe { self.0.as_ref() }
     }
 
-    /// The table of functions to which `pick` points: each object of libfabric has its functions in such
-    /// tables.
+    /// Returns the table of functions to which `pick` points in the object's struct. libfabric's functions
+    /// for an object lie in such tables.
     pub(crate) fn calls<C>(&self, pick: impl FnOnce(&T) -> *const C) -> &C {
         // SAFETY: every open object has its tables as long as it is open.
         unsafe { &*pick(self.record()) }
@@ -70,7 +71,7 @@ impl<T> Drop for Object<T> {
     }
 }
 
-/// A provider's opened device, in which an endpoint and its regions live.
+/// A device that a provider has opened, in which an endpoint and its registered memory live.
 pub(crate) struct Domain {
     // In the order in which the fields must be dropped.
     pub(crate) object: Object<ffi::FidDomain>,
@@ -105,19 +106,21 @@ impl Domain {
         &self.provider.library
     }
 
-    /// The provider and its interface, as error sentences name them.
+    /// Returns the names of the provider and its interface, for error sentences.
     pub(crate) fn name(&self) -> String {
         self.provider.to_string()
     }
 
-    /// Whether the provider sets the bit `mode` (FI_MR_...), which says what registered memory needs.
+    /// Whether the provider sets the bit `mode` (FI_MR_...). These bits say what it requires of registered
+    /// memory.
     pub(crate) fn needs(&self, mode: c_int) -> bool {
         // SAFETY: the record's attributes live as long as it does.
         let attributes = unsafe { &*self.provider.info().domain_attr };
         attributes.mr_mode & mode != 0
     }
 
-    /// Makes the key for registered memory from `number`: the low bits, as many as the provider's keys have.
+    /// Returns the key for registered memory that is made from `number`: as many low bits as the provider's
+    /// keys have.
     pub(crate) fn key_of(&self, number: u64) -> u64 {
         // SAFETY: the record's attributes live as long as it does.
         let bytes = unsafe { &*self.provider.info().domain_attr }.mr_key_size;
@@ -138,8 +141,8 @@ impl Domain {
     }
 }
 
-/// Checks what a call of libfabric returned. Errors (MPI_ERR_OTHER): the call failed. The sentence begins
-/// with what `what` returns, and has libfabric's reason.
+/// Turns what a call of libfabric returned into a result. Errors (MPI_ERR_OTHER): the call has failed. The
+/// error sentence begins with what `what` returns, and has libfabric's reason.
 pub(crate) fn check(library: &Libfabric, code: c_int, what: impl FnOnce() -> String) -> Result<()> {
     if code != 0 {
         fail!(Class::Other, "{}: {}", what(), library.error_text(code as isize));

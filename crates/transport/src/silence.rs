@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tells a peer that computes from one that cannot be reached, when no packet of it has ever come.
+//! Finds out whether a peer from which no packet has ever come only computes, or cannot be reached.
 //!
 //! A provider that cannot connect tries for ever, and a peer that computes does not connect. So after a while
-//! a thread tests whether the peer's address answers at all, by a TCP connection that is closed at once.
-//! Read next: `net.rs`.
+//! a thread tests whether the peer's address answers at all, by a TCP connection that is closed at once. Read
+//! next: `net.rs`.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -14,23 +14,23 @@ use std::time::Duration;
 const SILENCE_NS: u64 = 10_000_000_000;
 /// How long after a test of an address the next test may start, in nanoseconds.
 const NEXT_NS: u64 = 60_000_000_000;
-/// How long an address may take to answer a test.
+/// How long an address may take to answer the TCP connection that tests it.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Since when a peer has been silent, and the test whether its address answers.
+/// For how long a peer has been silent, and the test whether its address answers.
 #[derive(Default)]
 pub(crate) struct Silence {
     /// When the next test of the address is due, in nanoseconds; 0 before the first call of `check`.
     ends: u64,
-    /// The test under way, into which its thread stores the reason if the peer cannot be reached. None if no
-    /// test is under way.
+    /// The test that is under way. Its thread stores the reason here if the peer cannot be reached. None if
+    /// no test is under way.
     trying: Option<Arc<OnceLock<Option<String>>>>,
 }
 
 impl Silence {
-    /// Starts a test of the peer's address if it is due, or takes the result of one that has ended. Returns
-    /// the reason if the peer cannot be reached. `is_tcp` means that the provider itself listens at the
-    /// address by TCP.
+    /// Starts a test of the peer's address if it is due, or takes the result of a test that has ended.
+    /// Returns why the peer cannot be reached; None if no test has shown that. `is_tcp`: the provider itself
+    /// listens at the address by TCP.
     pub fn check(
         &mut self,
         now: u64,
@@ -66,8 +66,8 @@ impl Silence {
     }
 }
 
-/// Connects to an address and closes the connection. Returns why the peer cannot be reached, or None if it
-/// can, or the failure does not prove that it cannot.
+/// Connects to an address and closes the connection. Returns why the address cannot be reached. Returns None
+/// if it can be reached, or if the failure does not prove that it cannot.
 fn try_address(address: SocketAddr, is_tcp: bool) -> Option<String> {
     let error = TcpStream::connect_timeout(&address, ANSWER).err()?;
     let is_certain = match error.kind() {
@@ -89,7 +89,8 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// Calls `check` until a try has ended.
+    /// Calls `check` until a test of the address has ended, and returns why the address cannot be reached;
+    /// None if it can.
     fn verdict(address: SocketAddr, is_tcp: bool) -> Option<String> {
         let mut silence = Silence::default();
         assert_eq!(silence.check(1, is_tcp, || Some(address)), None);
@@ -107,8 +108,8 @@ mod tests {
         None
     }
 
-    /// Goal: a peer that listens but sends nothing is not given up; a peer at whose address nothing listens
-    /// is given up, with the kernel's reason.
+    /// Goal: a peer that listens but sends no packet is not given up. A peer at whose address no process
+    /// listens is given up, with the kernel's reason.
     #[test]
     fn only_an_address_that_does_not_answer_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();

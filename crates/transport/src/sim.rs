@@ -2,10 +2,10 @@
 //! The sim route: all ranks of a job in one process, and a network whose faults come from a seed.
 //!
 //! Packets between two ranks keep their order, as on every route, by the numbers of `sequence.rs`: the
-//! simulated network may lose packets of a young connection, repeat them, and let them overtake each other.
-//! It also draws how long a packet is under way, whether a ring refuses although it has room, and whether a
-//! rank's memory can be read. The same seed gives the same job if the ranks are polled in the same order;
-//! a test draws that order by `Network::below`. A rank that is not polled does nothing.
+//! simulated network may lose packets while a connection is young, repeat them, and let them overtake each
+//! other. It also draws how long a packet is under way, whether a send is refused although there is room, and
+//! whether a rank's memory can be read. The same seed gives the same job if the ranks are polled in the same
+//! order; a test draws that order by `Network::below`. A rank that is not polled does nothing.
 
 use crate::packet::{Header, INLINE_BYTES, PACKET_BYTES_MAX, Pull, RemoteRange, Sent, Taken};
 use crate::sequence::{Arrival, Due, Sequence, Stamp};
@@ -19,19 +19,20 @@ const TICK_NS: u64 = 1_000_000;
 /// The faults and limits of a simulated network.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// Packets that a ring holds before it is full; at least 1.
+    /// How many packets from one rank to another may wait to be taken before sends are refused; at least 1.
     pub ring_packets: usize,
-    /// The longest payload of a packet.
+    /// The longest payload of a packet, in bytes.
     pub payload_bytes_max: usize,
-    /// The longest time that a packet or pull is under way, in ticks.
+    /// The longest time for which a packet, or a pull (a read of a peer's memory), is under way, in ticks.
     pub delay_max: u64,
-    /// The percentage of sends that are refused although there is room; below 100.
+    /// The percentage of sends that are refused although there is room; less than 100.
     pub refused_percent: u64,
     /// The percentage of reads and pulls of a peer's memory that fail.
     pub unreadable_percent: u64,
-    /// The percentage of exposures of memory that are refused.
+    /// The percentage of exposures of memory (for pulls by peers) that are refused.
     pub unexposed_percent: u64,
-    /// The percentage of packets that are lost on a young connection; below 100.
+    /// The percentage of packets that are lost while the connection is young, so that copies are stored; less
+    /// than 100.
     pub lost_percent: u64,
     /// The percentage of packets that arrive twice.
     pub repeated_percent: u64,
@@ -49,12 +50,12 @@ pub struct Port {
     rank: u32,
 }
 
-/// The route from one simulated rank to one peer, and back.
+/// The route between one simulated rank and one peer, for packets both ways.
 pub struct Link {
     network: Network,
     rank: u32,
     peer: u32,
-    /// How many of the next sends must not be refused, since `has_room` promised it.
+    /// How many of the next sends must not be refused, since `has_room` has promised room for them.
     promised: usize,
 }
 
@@ -63,11 +64,12 @@ struct NetworkState {
     random: u64,
     now: u64,
     ranks: u32,
-    /// The packets from each rank to each other: from rank `a` to rank `b` at index `a * ranks + b`.
+    /// The packets that each rank has sent to each other rank: from rank `a` to rank `b` at index `a * ranks
+    /// + b`.
     rings: Vec<Ring>,
     /// The packet numbers that each rank keeps for each peer: rank `a` for peer `b` at index `a * ranks + b`.
     sequences: Vec<Sequence<Packet>>,
-    /// The memory that ranks have exposed to pulls. For each key: the owner's rank, the address and the
+    /// The memory that ranks have exposed to pulls, by keys: for each, the owner's rank, the address and the
     /// length.
     exposed: HashMap<u64, (u32, usize, u64)>,
     exposed_ever: u64,
@@ -75,12 +77,12 @@ struct NetworkState {
     pulls: Vec<PullUnderWay>,
 }
 
-/// A pull that was started and has not ended.
+/// A pull (a read of a peer's memory) that was started and has not ended.
 struct PullUnderWay {
     arrives: u64,
-    /// The rank that pulls.
+    /// The rank that reads the memory.
     rank: u32,
-    /// The rank whose memory it pulls.
+    /// The rank whose memory is read.
     peer: u32,
     far: RemoteRange,
     at: u64,
@@ -88,7 +90,7 @@ struct PullUnderWay {
     token: u64,
 }
 
-/// Memory that a simulated rank has exposed to pulls, until this is dropped.
+/// Memory that a simulated rank has exposed to pulls by peers, until this value is dropped.
 pub struct Exposed {
     network: Network,
     far: RemoteRange,
@@ -108,9 +110,9 @@ impl Drop for Exposed {
 
 #[derive(Default)]
 struct Ring {
-    /// The packets that have arrived and that the receiver has not taken, in order.
+    /// The packets that have arrived in order and that the receiver has not taken.
     packets: VecDeque<Packet>,
-    /// The number of packets that were sent and have not arrived.
+    /// The number of packets that were sent and have not arrived in order yet.
     missing: usize,
     under_way: Vec<Datagram>,
     consumed: u64,
@@ -125,7 +127,7 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// What the network carries: a packet, a probe or an answer.
+/// What the simulated network carries: a packet, a probe or an answer, with its numbers.
 #[derive(Clone)]
 struct Datagram {
     arrives: u64,
@@ -137,7 +139,8 @@ struct Datagram {
 enum Content {
     Packet(Packet),
     Probe,
-    /// An answer. Inside is the number of the probe that it answers, or None if no probe asked for it.
+    /// An answer to the other rank. Inside is the number of the probe that it answers, or None if no probe
+    /// asked for it.
     Answer(Option<u32>),
 }
 
@@ -148,7 +151,7 @@ impl Ring {
 }
 
 impl Network {
-    /// Makes the network of a job of `ranks` ranks. All faults follow from `seed`.
+    /// Makes the network of a job of `ranks` ranks. All faults follow from `seed` and `conditions`.
     pub fn new(ranks: u32, seed: u64, conditions: Conditions) -> Network {
         let rings = (0..ranks * ranks).map(|_| Ring::default()).collect();
         let state = NetworkState {
@@ -166,28 +169,29 @@ impl Network {
         Network(Arc::new(Mutex::new(state)))
     }
 
-    /// The access of rank `rank` to the network.
+    /// Returns the port by which rank `rank` reaches its peers.
     pub fn port(&self, rank: u32) -> Port {
         Port { network: self.clone(), rank }
     }
 
-    /// Draws a number below `end` from the job's seed.
+    /// Draws a random number below `end` from the job's seed.
     pub fn below(&self, end: u64) -> u64 {
         self.state().below(end)
     }
 
-    /// How many packets of the job were sent and have not been taken.
+    /// Returns how many packets of the job have been sent and not taken yet.
     pub fn packets(&self) -> usize {
         self.state().rings.iter().map(|ring| ring.packets.len() + ring.missing).sum()
     }
 
-    /// How many exposures of memory there are now, and how many pulls have succeeded so far.
+    /// Returns how many exposures of memory there are now, and how many pulls (reads of peers' memory) have
+    /// succeeded so far.
     pub fn exposures_and_pulls(&self) -> (usize, u64) {
         let state = self.state();
         (state.exposed.len(), state.pulled_ever)
     }
 
-    /// Puts a packet with any content into a ring, for tests with a corrupt peer.
+    /// Puts a packet with any content among those that have arrived, for tests with a corrupt peer.
     pub fn forge(&self, from: u32, to: u32, header: Header, payload: Vec<u8>) {
         let mut state = self.state();
         let ring = state.ring(from, to);
@@ -209,7 +213,8 @@ impl NetworkState {
         &mut self.sequences[(rank * self.ranks + peer) as usize]
     }
 
-    /// Puts a datagram under way, with a drawn delay: once, twice or, if it is lost, not at all.
+    /// Sends a datagram from one rank to another, with a drawn delay. It travels once, twice or, if it is
+    /// drawn to be lost, not at all.
     fn send_datagram(&mut self, from: u32, to: u32, stamp: Stamp, what: Content) {
         let Conditions { lost_percent, repeated_percent, delay_max, is_disordered, .. } = self.conditions;
         // On a connection that is not young any more the network loses no packets.
@@ -229,7 +234,7 @@ impl NetworkState {
     }
 
     /// Takes all datagrams that have arrived at a rank, and sends the answers, probes and stored packets that
-    /// are due.
+    /// the rank owes.
     fn drive(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
             if let Some(asked) = self.sequence(rank, peer).answer_due() {
@@ -257,8 +262,8 @@ impl NetworkState {
         }
     }
 
-    /// Takes the datagram from one rank to another that has arrived first. Returns None if none has arrived
-    /// by now.
+    /// Takes the next datagram that has arrived from one rank at another. Returns None if no datagram has
+    /// arrived by now.
     fn arrived(&mut self, from: u32, to: u32) -> Option<Datagram> {
         let now = self.now;
         let under_way = &mut self.ring(from, to).under_way;
@@ -297,7 +302,8 @@ impl NetworkState {
         ring.packets.extend(taken);
     }
 
-    /// Copies the bytes of a pull, unless the pull is drawn to fail. Returns whether it has copied them.
+    /// Copies the bytes of a pull (a read of a peer's memory), unless the pull is drawn to fail. Returns
+    /// whether it has copied them.
     fn complete(&mut self, access: &PullUnderWay) -> bool {
         let PullUnderWay { peer, far, at, to, .. } = access;
         let percent = self.conditions.unreadable_percent;
@@ -325,7 +331,7 @@ impl NetworkState {
 }
 
 impl Port {
-    /// The number of this rank.
+    /// Returns the number of the rank to which this port belongs.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -335,12 +341,12 @@ impl Port {
         self.network.state().ranks
     }
 
-    /// The route from this rank to a peer.
+    /// Makes the route from this rank to a peer.
     pub fn link(&self, peer: u32) -> Link {
         Link { network: self.network.clone(), rank: self.rank, peer, promised: 0 }
     }
 
-    /// Whether `arrivals` would report a peer, or `pulled` a pull.
+    /// Whether `arrivals` has a peer to report, or `pulled` has a pull (a read of a peer's memory) to report.
     pub fn has_arrivals(&self) -> bool {
         let mut state = self.network.state();
         state.drive(self.rank);
@@ -352,8 +358,8 @@ impl Port {
             })
     }
 
-    /// Calls `each` with the token of each pull of this rank that has ended, in a drawn order, and whether
-    /// its bytes are there.
+    /// Calls `each` for each pull of this rank that has ended, in a drawn order, with the pull's token and
+    /// whether its bytes are there.
     pub fn pulled(&mut self, mut each: impl FnMut(u64, bool)) {
         loop {
             let mut state = self.network.state();
@@ -373,7 +379,7 @@ impl Port {
         }
     }
 
-    /// Calls `each` with each peer that has sent to this rank for the first time.
+    /// Calls `each` with each peer that has sent to this rank for the first time since `reset_arrivals`.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
         state.drive(self.rank);
@@ -524,7 +530,7 @@ impl Link {
     }
 }
 
-/// Calls `work` with the bytes of a packet, which are valid during the call only, as in a ring.
+/// Calls `work` with the bytes of a packet. They are valid during the call only, as in a real ring.
 fn with_span(bytes: &mut [u8], work: impl FnOnce(Span)) {
     // SAFETY: the exclusive borrow outlives the call, and `work` keeps the span no longer (contract of
     // `Route`).

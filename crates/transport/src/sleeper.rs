@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A thread that rings the bell of a sleeping rank when something arrives from another host. A proxy needs no
-//! such thread: it sleeps on its bell and on the network at once (`Doorbell::sleep_on`). That takes a signal,
-//! and in a rank the signals belong to the program.
+//! A thread that rings the doorbell of a sleeping rank when something arrives from another host.
+//!
+//! A proxy needs no such thread: it sleeps on its doorbell and on the network at once (`Doorbell::sleep_on`).
+//! That takes a signal, and in a rank the signals belong to the program.
 
 use crate::shm::{LocalRank, Segment};
 use std::os::fd::OwnedFd;
@@ -12,16 +13,16 @@ use std::time::Duration;
 /// How long the thread sleeps at most before it checks whether its process has left the network.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// A thread that waits for the network's descriptor while the rank sleeps, and then rings the rank's bell.
+/// A thread that waits on the network's descriptor while the rank sleeps, and then rings the rank's doorbell.
 pub(crate) struct Sleeper {
-    /// 1 while the thread must ring the bell when something arrives, 0 while the rank polls the network
+    /// 1 while the thread is to ring the doorbell when something arrives, 0 while the rank polls the network
     /// itself.
     armed: AtomicU32,
 }
 
 impl Sleeper {
-    /// Starts the thread that waits for `fd` and rings the bell of `rank`. Returns None if the system gives
-    /// no thread.
+    /// Starts the thread that waits until `fd` is readable and then rings the doorbell of `rank`. Returns
+    /// None if the system gives no thread.
     pub(crate) fn start(fd: OwnedFd, segment: Segment, rank: LocalRank) -> Option<Arc<Sleeper>> {
         let sleeper = Arc::new(Sleeper { armed: AtomicU32::new(0) });
         let watching = Arc::downgrade(&sleeper);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The header of a packet between hosts (`WIRE_BYTES` has its fields), and the kinds that only `net.rs` uses.
+//! The header of a packet between hosts (`WIRE_BYTES` has its fields), and the kinds of packets that only
+//! `net.rs` uses.
 //!
 //! Numbers are in the sender's byte order. A packet of another byte order or version, or without the job's
-//! secret, is refused as a whole.
-//! Read next: `route_fabric.rs`.
+//! secret, is refused as a whole. Read next: `route_fabric.rs`.
 
 use crate::packet::Header;
 use crate::sequence::Stamp;
@@ -25,34 +25,37 @@ use sys::Span;
 pub const WIRE_BYTES: usize = 48;
 /// "OBF" and the version of the wire format. A sender of the other byte order sends these bytes reversed.
 const MAGIC: u32 = 0x4f42_4602;
-/// The bit in `kind` by which the sender asks for an answer soon.
+/// The bit in a header's byte `kind` by which the sender asks for an answer soon.
 const WANTS_ANSWER: u8 = 0x80;
 
-/// A packet that carries only the field `consumed`, sent when no other packet goes to the peer. It gets no
-/// answer of its own. This kind and those below are not kinds of point-to-point packets.
+/// The kind of a packet that carries only the field `consumed`, sent when no other packet goes to the peer.
+/// It asks for no answer. This kind and the kinds below are not kinds of point-to-point packets.
 pub(crate) const CONSUMED: u8 = 0;
-/// A rank's report to other hosts that its proxy, whose endpoint is the tag, has ended. There is no reply.
+/// The kind of a rank's report to other hosts that its proxy has ended. The tag is the number of the proxy's
+/// endpoint. There is no reply.
 pub(crate) const GONE: u8 = 0x7d;
-/// A probe: asks which packets have arrived. It has no number of its own. The receiver replies by `ANSWER`.
+/// The kind of a probe, which asks the peer how many packets have arrived. A probe has no number of its own.
+/// The peer replies by `ANSWER`.
 pub(crate) const PROBE: u8 = 0x7e;
-/// The answer to a probe (tag 1, with the probe's number as context), or an answer that no probe asked for
-/// (tag 0). It has no number of its own.
+/// The kind of an answer. It answers a probe if the tag is 1; the context is then the probe's number. With
+/// tag 0, no probe asked for it. It has no number of its own.
 pub(crate) const ANSWER: u8 = 0x7f;
 
-/// Whether a packet that has a number of its own is handled in `net.rs`, so that no queue gets it.
+/// Whether `net.rs` itself handles a numbered packet with this header, so that the packet goes into no queue.
 pub(crate) fn ends_in_net(header: &Header) -> bool {
     [CONSUMED, GONE].contains(&header.kind)
 }
 
-/// The fields of a wire header, without the magic number.
+/// The fields of a packet's wire header, without the magic number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wire {
     pub source: u32,
-    /// The number of the source's world, which tells it from earlier processes with the same number.
+    /// The number of the sender's world, by which the sender differs from earlier processes with the same
+    /// process number.
     pub generation: u32,
     pub header: Header,
     pub secret: u64,
-    /// How many eager bytes of the other direction the sender has consumed so far.
+    /// How many bytes of the receiver's eager messages the sender has consumed so far.
     pub consumed: u64,
     pub stamp: Stamp,
 }
@@ -97,7 +100,7 @@ impl Wire {
     }
 }
 
-/// The payload of a packet: the bytes after the wire header.
+/// Returns the payload of a packet: the bytes after the wire header.
 pub(crate) fn payload(packet: Span) -> Span {
     packet.slice(WIRE_BYTES, packet.bytes() - WIRE_BYTES)
 }

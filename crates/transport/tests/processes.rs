@@ -28,7 +28,8 @@ fn at(segment: &Segment, rank: u32) -> LocalRank {
     segment.local(rank).unwrap()
 }
 
-/// Waits on the doorbell of `rank` while `idle`; fails if a ring was lost, by a long time-out.
+/// Sleeps on the doorbell of `rank` while `idle` returns true. Fails after a long time, since then a ring was
+/// lost.
 fn rest(segment: &Segment, rank: LocalRank, idle: impl Fn() -> bool) {
     while idle() {
         let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);
@@ -45,7 +46,7 @@ fn born(segment: &Segment, rank: LocalRank, alone: impl FnMut() -> bool) {
     assert!(segment.world(0).born.wait(2, alone), "the other process ended before it was born");
 }
 
-/// Plays one side of a ping-pong in which both sides sleep for every packet.
+/// Plays one side of a ping-pong in which each side sleeps before every packet.
 fn play(segment: &Segment, me: u32) {
     let [mine, theirs] = [me, 1 - me].map(|rank| at(segment, rank));
     let mut to = segment.ring_sender(mine, theirs).unwrap();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The ring of an ordered pair of ranks: packets from one sender to one receiver, in order, without locks.
 //!
-//! A packet is a slot of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32 KiB
-//! in the ring's area, which both ends use in order. The sender writes the turn last, and the receiver knows
-//! which turn it waits for, so a packet costs the transfer of one cache line. The receiver publishes how far
-//! it has read at every quarter of the ring, and when it finds no packet. The area consists of *windows*:
-//! when its cells fill a window, the sender moves on to the next window and never returns. *Recycled buffers*
-//! are cells that both ranks use: the rank that has received in one sends its next packet in it, from its own
-//! cache.
+//! A packet is a *slot* of 64 bytes (header, turn, up to 40 bytes of data) and perhaps a *cell* of up to 32
+//! KiB in the ring's area. The sender writes the turn last, and the receiver knows which turn it waits for,
+//! so a packet costs the transfer of one cache line. The receiver publishes how far it has read at every
+//! quarter of the ring, and when it finds no packet. The area consists of *windows*: when the cells of a
+//! window leave no room, the sender moves on to the next window for good. *Recycled buffers* are cells that
+//! both ranks use: a rank that has received a packet in one sends its next packet in it, since its cache has
+//! it.
 //!
 //! The protocol is generic over the memory of the ring (`RingMemory`), so loom checks the code that runs.
 
@@ -17,34 +17,33 @@ use error::{Class, Result, fail};
 use sys::Span;
 use sys::memory::Map;
 
-/// Data bytes that fit into a packet's slot.
+/// The most bytes of data in a packet's slot, beside its header.
 pub const INLINE_BYTES: usize = 40;
-/// Data bytes that fit into a packet's cell.
+/// The most bytes of data in a packet's cell.
 pub const CELL_BYTES: usize = 32 << 10;
 
-/// The number of slots of a ring.
+/// The number of slots of a ring, each for one packet.
 const SLOTS: u64 = 256;
-/// The offsets in the area at which its windows begin, then the offset at which the last one ends. The length
-/// of each window is a power of two, and that of the last at least two cells.
+/// The offsets in a ring's area at which its windows (parts that cells fill) begin, then the end of the last
+/// one. Each window's length is a power of two, and the last is at least two cells long.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// Positions count the bytes that cells have taken of the area. The first position in window `n` is
-/// `n << WINDOW_SHIFT`.
+/// The bit from which on a position has the number of its window. Positions count the bytes of the area that
+/// cells have taken; the first position in window `n` is `n << WINDOW_SHIFT`.
 const WINDOW_SHIFT: u32 = 60;
-/// Cells begin at multiples of this. A cache line would be too little: the receiver's prefetcher would take
-/// the next line from the sender.
+/// Cells begin at multiples of this, in bytes. A cache line would be too little: the receiver's prefetcher
+/// would take the line after a cell from the sender, which is writing it.
 const CELL_ALIGN: u64 = 256;
-/// The longest cell that a receiver prefetches before it knows who takes the packet.
+/// The longest cell, in bytes, that a receiver prefetches before the packet is matched with a receive.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// How far ahead of the next slot the slot lies that a sender prefetches. The receiver reads the slots before
-/// that one.
+/// How many slots after the next one a sender prefetches a slot. The receiver reads the slots before.
 const SLOTS_AHEAD: u64 = 3;
-/// Data bytes that fit into a recycled buffer.
+/// The most bytes of data in a recycled buffer, which two ranks use as a cell in turn.
 pub const RECYCLED_BYTES: usize = 16 << 10;
-/// The shortest cell that may be a recycled buffer. A shorter one lies in the area, where the receiver
-/// expects it.
+/// The shortest cell that may be a recycled buffer, in bytes. Shorter cells lie in the ring's area, where the
+/// receiver prefetches them.
 const RECYCLED_BYTES_MIN: u64 = CELL_ALIGN + 1;
-/// The number of recycled buffers that two ranks share. Each of their receiving ends holds half of them at
-/// first.
+/// The number of recycled buffers that two ranks share. At first, each of the two receiving ends holds half
+/// of them.
 const RECYCLED_BUFFERS: u32 = 16;
 /// The value of `Slot::window` if the cell is recycled buffer 0. For buffer `n` it is this plus `n`.
 const RECYCLED_WINDOWS: u32 = 1 << 16;
@@ -53,20 +52,20 @@ const RECYCLED_WINDOWS: u32 = 1 << 16;
 const RECYCLED_KNOWN: u32 = 1 << 31;
 const SLOTS_OFFSET: u64 = 4096;
 const AREA_OFFSET: u64 = SLOTS_OFFSET + SLOTS * size_of::<Slot>() as u64;
-/// The offset in a ring of its recycled buffers. Two ranks use those in the ring from the lower rank to the
-/// higher.
+/// The offset in a ring at which its recycled buffers begin. Two ranks use the recycled buffers in the ring
+/// from the lower rank to the higher, for both directions.
 const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
-/// The length of a ring: a page for the state of both ends, the slots, the area, the recycled buffers.
+/// The length of a ring in bytes: the state of both ends, the slots, the area, and the recycled buffers.
 pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
 
 /// The header of a packet in a ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The kind of packet, which the `p2p` crate defines.
+    /// The kind of the packet, a number that the `p2p` crate defines.
     pub kind: u8,
-    /// Data bytes in the slot, up to `INLINE_BYTES`.
+    /// The number of data bytes in the slot, up to `INLINE_BYTES`.
     pub inline_bytes: u8,
-    /// Data bytes in the cell, up to `CELL_BYTES`; 0 if the packet has no cell.
+    /// The number of data bytes in the cell, up to `CELL_BYTES`; 0 if the packet has no cell.
     pub cell_bytes: u16,
     /// The context of the message, if the packet has an envelope.
     pub context: u64,
@@ -74,18 +73,19 @@ pub struct Header {
     pub tag: i32,
 }
 
-/// Whether a receiver that has looked at a packet takes it, and whether it wants the next.
+/// The answer of a receiver to which a packet was shown: whether it takes the packet, and whether it wants
+/// the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// The packet stays in the ring.
+    /// The receiver does not take the packet, which stays in the ring.
     No,
-    /// The packet was taken; the receiver wants the next.
+    /// The receiver has taken the packet, and wants the next.
     More,
-    /// The packet was taken; the receiver wants no other now.
+    /// The receiver has taken the packet, and wants no other now.
     Last,
 }
 
-/// Whether a packet was sent.
+/// The answer of a send into a ring: whether the packet was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Sent {
@@ -99,22 +99,22 @@ pub enum Sent {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How often all slots had been used before this packet, plus 1: the receiver knows a new packet by it. 0
-    /// if the slot was never written.
+    /// How often all slots had been used before this packet, plus 1, by which the receiver knows a new
+    /// packet; 0 if the slot was never written.
     turn: AtomicU32,
     /// The fields `kind` (the low 8 bits), `inline_bytes` (8 bits) and `cell_bytes` (the high 16 bits) of
     /// `Header`.
     sizes: AtomicU32,
     context: AtomicU64,
     tag: AtomicU32,
-    /// The number of the window in which the cell lies. If the cell is a recycled buffer, the buffer's number
-    /// plus `RECYCLED_WINDOWS`.
+    /// The number of the window (part of the ring's area) in which the cell lies. If the cell is a recycled
+    /// buffer, the buffer's number plus `RECYCLED_WINDOWS`.
     window: AtomicU32,
     #[cfg(not(loom))]
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// The state of a ring's ends in shared memory. A process that takes an end continues from this state.
+/// What a ring's two ends keep in shared memory. A process that takes an end continues from here.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct SharedEnds {
@@ -123,7 +123,8 @@ pub(super) struct SharedEnds {
     receiver_claimed: CacheLine<AtomicU32>,
 }
 
-/// How far a sender has come, which it leaves to the next process that takes the sending end.
+/// How far the sender has come, which it stores when it leaves the sending end, for the next process that
+/// takes this end.
 #[repr(C)]
 #[derive(Debug)]
 struct SharedSenderEnd {
@@ -139,70 +140,72 @@ struct SharedReceiverEnd {
     head: AtomicU64,
     area_head: AtomicU64,
     consumed: AtomicU64,
-    /// The recycled buffers that the last receiver held, a bit for each, and the bit `RECYCLED_KNOWN`.
+    /// The recycled buffers that the receiving end held when its last process left: a bit for each, and the
+    /// bit `RECYCLED_KNOWN`.
     recycled: AtomicU32,
 }
 
-/// A recycled buffer that an end holds, and the part of it that a packet takes as its cell.
+/// A recycled buffer that a receiving end holds, and the part of it that the next packet takes as its cell.
 #[derive(Clone, Copy, Debug)]
 struct Recycled {
     number: u32,
     cell: Span,
 }
 
-/// The memory of a ring as its ends use it. `SegmentRing` lies in the segment; loom's tests have a model.
+/// The memory of a ring, as its two ends use it: `SegmentRing` in the job's segment, or a model in loom's
+/// tests.
 pub(super) trait RingMemory {
-    /// The number of slots, a power of two.
+    /// Returns the number of slots, a power of two.
     fn slots(&self) -> u64;
-    /// Window `number` of the area, or None if there is no such window.
+    /// Returns window `number` of the ring's area (a part that cells fill); None if there is no such window.
     fn window(&self, number: u64) -> Option<Window>;
     fn ends(&self) -> &SharedEnds;
-    /// The slot at `index`, which is below `slots`.
+    /// Returns the slot at `index`, which is less than `slots()`.
     fn slot(&self, index: u64) -> &Slot;
-    /// The first `bytes` data bytes of the slot at `index`.
+    /// Returns the first `bytes` data bytes of the slot at `index`.
     fn inline(&self, index: u64, bytes: u64) -> Span;
-    /// The `bytes` bytes of the area from `offset` on, which must not reach beyond the end of the last
+    /// Returns `bytes` bytes of the area from `offset` on, which must not reach beyond the end of the last
     /// window.
     fn area(&self, offset: u64, bytes: u64) -> Span;
-    /// The first `bytes` bytes of recycled buffer `number`.
+    /// Returns the first `bytes` bytes of recycled buffer `number`.
     fn recycled(&self, number: u32, bytes: u64) -> Span;
-    /// The recycled buffers that the receiver holds before any packet, a bit for each.
+    /// Returns the recycled buffers that the receiving end holds before any packet: a bit for each.
     fn first_recycled(&self) -> u32;
     /// Adds the sender to the set of ranks whose rings the receiver polls.
     fn introduce(&self);
-    /// Rings the receiver's bell, since there is a packet.
+    /// Rings the receiver's doorbell, since there is a new packet.
     fn announce(&self);
 }
 
-/// The value of `Slot::turn` for packet number `position`. It wraps after 2^32 rounds, when no slot has the
-/// old value any more.
+/// Returns the value of `Slot::turn` for packet number `position`. It wraps after 2^32 rounds, when no slot
+/// has the old value any more.
 #[inline(always)] // So that the number of slots is a constant, and the division by it a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
 }
 
-/// A window: a part of the area, which cells take in order.
+/// A window of a ring: a part of its area, which cells fill in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Window {
     number: u64,
     /// The offset in the area at which the window begins.
     offset: u64,
-    /// The length of the window, a power of two. The last window is at least twice as long as the largest
-    /// cell.
+    /// The length of the window in bytes, a power of two. The last window is at least twice as long as the
+    /// largest cell.
     bytes: u64,
-    /// The longest cell in this window; longer cells lie in a later window.
+    /// The longest cell that may lie in this window, in bytes. Longer cells lie in a later window.
     cell_bytes_max: u64,
 }
 
 impl Window {
-    /// The position at which the window begins.
+    /// Returns the position at which the window begins, in the count of bytes that cells have taken.
     fn begin(self) -> u64 {
         self.number << WINDOW_SHIFT
     }
 
-    /// The positions at which the next cell of `bytes` bytes starts and ends, if the window is used up to
-    /// `position`. A cell that would not fit in one piece starts at the window's start. Both ends compute
-    /// this.
+    /// Returns the positions at which the next cell of `bytes` bytes starts and ends, if earlier cells end at
+    /// `position`. A cell that does not fit before the window's end starts at its beginning. Sender and
+    /// receiver compute this alike.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
@@ -210,33 +213,33 @@ impl Window {
         (start, (start + bytes).next_multiple_of(CELL_ALIGN))
     }
 
-    /// The offset in the area of the byte at `position`.
+    /// Returns the offset in the area of the byte at `position`.
     #[inline]
     fn offset(self, position: u64) -> u64 {
         self.offset + (position & (self.bytes - 1))
     }
 }
 
-/// The sending end of a ring, in the sender's private memory.
+/// The sending end of a ring: what the sender knows of it, in private memory.
 #[derive(Debug)]
 pub(super) struct SendingEnd<M: RingMemory> {
     memory: M,
-    /// The number of packets sent.
+    /// The number of packets that have been sent.
     tail: u64,
-    /// The position up to which cells have taken the area, including ends of windows that were skipped.
+    /// The position up to which cells have taken the area, including the unused ends of windows.
     area_tail: u64,
-    /// The window in which the next cell lies.
+    /// The window (part of the area) in which the next cell is to lie.
     window: Window,
-    /// The number of packets that the receiver has received, as this end last saw it.
+    /// The number of packets that the receiver had received when this end last looked.
     head_seen: u64,
-    /// The position up to which the receiver has read the area, as this end last saw it; at least the first
+    /// The position up to which the receiver had read the area when this end last looked; at least the first
     /// position of `window`.
     area_head_seen: u64,
     introduced: bool,
 }
 
 impl<M: RingMemory> SendingEnd<M> {
-    /// Takes the sending end of a ring. Returns None if a process holds it.
+    /// Takes the sending end of a ring. Returns None if another user holds it.
     fn new(memory: M) -> Option<SendingEnd<M>> {
         let end = &memory.ends().sender;
         if end.claimed.swap(1, Ordering::Acquire) != 0 {
@@ -251,7 +254,8 @@ impl<M: RingMemory> SendingEnd<M> {
         Some(SendingEnd { memory, tail, area_tail, window, head_seen, area_head_seen, introduced: false })
     }
 
-    /// Sends a packet. If `recycled` is given, it is the packet's cell, and then belongs to the receiver.
+    /// Sends a packet whose data `write` fills in. `recycled`, if given, becomes the packet's cell, and from
+    /// then on the receiver holds this buffer.
     #[inline]
     fn send(&mut self, header: &Header, recycled: Option<Recycled>, write: impl FnOnce(Span, Span)) -> Sent {
         assert!(header.inline_bytes as usize <= INLINE_BYTES && header.cell_bytes as usize <= CELL_BYTES);
@@ -293,8 +297,8 @@ impl<M: RingMemory> SendingEnd<M> {
         Sent::Done
     }
 
-    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in cells of at most
-    /// `cell_bytes`.
+    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in packets with cells of
+    /// at most `cell_bytes`.
     fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         if cell_bytes > self.window.cell_bytes_max {
             return false;
@@ -325,8 +329,8 @@ impl<M: RingMemory> SendingEnd<M> {
         self.memory.inline(index, 1).prefetch_write();
     }
 
-    /// Takes `bytes` bytes of the area for a cell, and returns their offset in the area. Returns None if
-    /// there is no room.
+    /// Takes `bytes` bytes of the area for a cell, and returns their offset in the area. Returns None if the
+    /// area has no room for them.
     #[inline]
     fn cell(&mut self, bytes: u64) -> Option<u64> {
         loop {
@@ -341,8 +345,8 @@ impl<M: RingMemory> SendingEnd<M> {
         }
     }
 
-    /// Looks how far the receiver has read by now, and moves on to the next window if there is still no room
-    /// for a cell that ends at `end`. Returns None if there is no next window.
+    /// Looks how far the receiver has read by now. If there is still no room for a cell that ends at `end`,
+    /// moves on to the next window. Returns None if there is no next window.
     #[cold]
     fn find_room(&mut self, bytes: u64, end: u64) -> Option<()> {
         let head = self.memory.ends().receiver.area_head.load(Ordering::Acquire);
@@ -357,7 +361,7 @@ impl<M: RingMemory> SendingEnd<M> {
 }
 
 impl<M: RingMemory> Drop for SendingEnd<M> {
-    /// Leaves the sender's positions to the next process that takes this end.
+    /// Stores how far the sender has come, for the next process that takes the sending end.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
         end.tail.store(self.tail, Ordering::Relaxed);
@@ -366,30 +370,30 @@ impl<M: RingMemory> Drop for SendingEnd<M> {
     }
 }
 
-/// The receiving end of a ring, in the receiver's private memory.
+/// The receiving end of a ring: what the receiver knows of it, in private memory.
 #[derive(Debug)]
 pub(super) struct ReceivingEnd<M: RingMemory> {
     memory: M,
-    /// The number of packets received.
+    /// The number of packets that have been received.
     head: u64,
-    /// The position up to which this end has read the area, including ends of windows that were skipped.
+    /// The position up to which this end has read the area, including the unused ends of windows.
     area_head: u64,
-    /// The window in which the last cell lay.
+    /// The window (part of the area) in which the cell that came last lay.
     window: Window,
     /// The value of `head` that this end last published for the sender.
     head_published: u64,
     /// The value of `area_head` that this end last published for the sender.
     area_head_published: u64,
-    /// The recycled buffers that this end holds, a bit for each.
+    /// The recycled buffers that this end holds, for packets the other way: a bit for each.
     recycled: u32,
-    /// The length of the last cell if it was short, else 0. While this end waits, it prefetches as much of
-    /// the next cell. A long cell it does not prefetch, since that would take cache lines from a sender that
-    /// still writes it.
+    /// The length of the last cell if it was short, else 0. While this end waits, it prefetches as many bytes
+    /// of the next cell. It prefetches no long cell, since that would take cache lines from the sender, which
+    /// still writes them.
     awaited_bytes: u64,
 }
 
 impl<M: RingMemory> ReceivingEnd<M> {
-    /// Takes the receiving end of a ring. Returns None if a process holds it.
+    /// Takes the receiving end of a ring. Returns None if another user holds it.
     fn new(memory: M) -> Option<ReceivingEnd<M>> {
         if memory.ends().receiver_claimed.swap(1, Ordering::Acquire) != 0 {
             return None;
@@ -512,7 +516,8 @@ impl<M: RingMemory> ReceivingEnd<M> {
         Ok(())
     }
 
-    /// Follows the sender to window `number`. Returns false if that is no later window.
+    /// Moves on to window `number`, in which the sender has put a cell. Returns false if that is no later
+    /// window of the ring.
     #[cold]
     fn follow_to_window(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
@@ -525,7 +530,7 @@ impl<M: RingMemory> ReceivingEnd<M> {
         }
     }
 
-    /// Fails because the next packet's slot is invalid.
+    /// Returns an error, since the slot of the next packet holds invalid values.
     #[cold]
     fn corrupt<R>(&self) -> Result<R> {
         let slot = self.memory.slot(self.head % self.memory.slots());
@@ -540,8 +545,8 @@ impl<M: RingMemory> ReceivingEnd<M> {
         );
     }
 
-    /// The recycled buffer to use for a cell of `bytes`: the lowest that this end holds, so that few are in
-    /// use. Returns None if it holds none, or the cell is too short or too long.
+    /// Chooses a recycled buffer for a cell of `bytes` bytes: the lowest that this end holds, so that few are
+    /// in use. Returns None if this end holds none, or the cell is too short or too long.
     #[inline]
     fn recycled(&self, bytes: u64) -> Option<Recycled> {
         let number = self.recycled.trailing_zeros();
@@ -550,7 +555,7 @@ impl<M: RingMemory> ReceivingEnd<M> {
         suits.then(|| Recycled { number, cell: self.memory.recycled(number, bytes) })
     }
 
-    /// Publishes for the sender how far this end has read.
+    /// Publishes how far this end has read, so that the sender can use that room again.
     #[inline]
     fn publish(&mut self) {
         let end = &self.memory.ends().receiver;
@@ -573,17 +578,17 @@ impl<M: RingMemory> Drop for ReceivingEnd<M> {
     }
 }
 
-/// A ring in the job's segment, as one of its ends has it mapped.
+/// A ring in the job's segment, as one of its two ends has it mapped.
 #[derive(Debug)]
 pub(super) struct SegmentRing {
-    /// Keeps the memory mapped to which `ends` and `slots` refer.
+    /// The map of the ring's memory. While this value lives, `ends` and `slots` may be used.
     map: Map,
     ends: &'static SharedEnds,
     slots: &'static [Slot; SLOTS as usize],
     receiver: RankPageRef,
     from: LocalRank,
     to: LocalRank,
-    /// The recycled buffers that the two ranks share, mapped at the receiving end; None at the sending end.
+    /// The recycled buffers that the two ranks share, mapped by the receiving end; None in the sending end.
     recycled: Option<Map>,
 }
 
@@ -648,20 +653,20 @@ impl RingMemory for SegmentRing {
     }
 }
 
-/// The sending end of a ring: packets to one peer.
+/// The sending end of a ring, by which this rank sends packets to one peer.
 #[derive(Debug)]
 pub struct Sender(SendingEnd<SegmentRing>);
 
 impl Sender {
     /// Sends a packet if there is room, and wakes the receiver if it sleeps. `write` gets the memory of the
-    /// inline bytes and of the cell, which are as long as the header says, and must fill both.
+    /// slot's data and of the cell, as long as `header` says, and must fill both.
     #[inline]
     pub fn send(&mut self, header: &Header, write: impl FnOnce(Span, Span)) -> Sent {
         self.0.send(header, None, write)
     }
 
-    /// Sends a packet like `send`, but in a recycled buffer if `receiver`, this rank's end of the ring in the
-    /// other direction, holds one that suits the cell.
+    /// Sends a packet like `send`. If `receiver`, this rank's end of the ring in the other direction, holds a
+    /// recycled buffer that suits the cell, that buffer becomes the cell.
     #[inline]
     pub fn send_back(
         &mut self,
@@ -677,34 +682,34 @@ impl Sender {
         sent
     }
 
-    /// Whether there is room now for a packet with inline bytes, and for `bytes` bytes in cells of at most
-    /// `cell_bytes`. If so, the sends of these packets succeed.
+    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in packets with cells of
+    /// at most `cell_bytes`. If so, the sends of these packets succeed.
     pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         self.0.has_room(bytes, cell_bytes)
     }
 
-    /// Prefetches the slot of a later packet, which the receiver read one round ago; else the stores of each
-    /// message wait for the slot's cache line. For a single packet this costs more time than it saves.
+    /// Prefetches the slot of a later packet, so that its stores need not wait for the slot's cache line,
+    /// which the receiver has. For a single packet this costs more time than it saves.
     #[inline]
     pub fn expect_more(&self) {
         self.0.expect_more();
     }
 
-    /// How many eager bytes the receiver has consumed so far (`Receiver::consume`).
+    /// Returns how many bytes of eager messages the receiver has reported as consumed (`Receiver::consume`).
     #[inline]
     pub fn consumed(&self) -> u64 {
         self.0.memory.ends().receiver.consumed.load(Ordering::Acquire)
     }
 }
 
-/// The receiving end of a ring: packets from one peer.
+/// The receiving end of a ring, by which this rank receives packets from one peer.
 #[derive(Debug)]
 pub struct Receiver(ReceivingEnd<SegmentRing>);
 
 impl Receiver {
-    /// Receives the next packet: `read` gets its header, inline bytes and cell, which belong to the sender
-    /// again afterwards. Returns None if there is no packet; then all room is returned to the sender. Errors:
-    /// the packet is invalid; every later poll returns the same error.
+    /// Receives the next packet. `read` gets its header, slot data and cell, which the sender may overwrite
+    /// afterwards. Returns None if there is no packet, and then returns all room to the sender. Errors: the
+    /// packet is invalid; every later poll returns the same error.
     #[inline]
     pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
         self.0.poll(read)
@@ -716,26 +721,26 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// Receives packets like `poll`, until there is none or `read` wants no more. Returns room to the sender
-    /// only after every quarter of the ring.
+    /// Passes packets to `read`, one after the other, until no packet is there or `read` wants no more.
+    /// Returns room to the sender only at every quarter of the ring.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Taken) -> Result<()> {
         self.0.poll_while(read)
     }
 
-    /// Whether this end holds a recycled buffer.
+    /// Whether this end holds a recycled buffer, as it does while messages go to and fro.
     #[inline]
     pub fn has_recycled(&self) -> bool {
         self.0.recycled != 0
     }
 
-    /// The number of packets received so far.
+    /// Returns how many packets have been received so far.
     #[inline]
     pub fn received(&self) -> u64 {
         self.0.head
     }
 
-    /// Reports to the sender that this rank has consumed `bytes` more eager bytes.
+    /// Reports to the sender that this rank has consumed `bytes` more bytes of its eager messages.
     #[inline]
     pub fn consume(&mut self, bytes: u64) {
         let consumed = &self.0.memory.ends().receiver.consumed;
@@ -751,8 +756,8 @@ impl Segment {
         Ok(SegmentRing { map, ends, slots, receiver: self.rank_page_ref(to), from, to, recycled: None })
     }
 
-    /// Takes the sending end of the ring `from -> to`, in the state in which its last holder left it. Errors:
-    /// a process holds it.
+    /// Takes the sending end of the ring `from -> to`, in the state in which its last user left it. Errors:
+    /// it has a user already.
     pub fn ring_sender(&self, from: LocalRank, to: LocalRank) -> Result<Sender> {
         match SendingEnd::new(self.ring(from, to)?) {
             Some(tail) => Ok(Sender(tail)),
@@ -760,8 +765,8 @@ impl Segment {
         }
     }
 
-    /// Takes the receiving end of the ring `from -> to`, in the state in which its last holder left it.
-    /// Errors: a process holds it.
+    /// Takes the receiving end of the ring `from -> to`, in the state in which its last user left it. Errors:
+    /// it has a user already.
     pub fn ring_receiver(&self, from: LocalRank, to: LocalRank) -> Result<Receiver> {
         let recycled = self.ring_map(from.min(to), from.max(to), RECYCLED_OFFSET..BYTES)?;
         match ReceivingEnd::new(SegmentRing { recycled: Some(recycled), ..self.ring(from, to)? }) {

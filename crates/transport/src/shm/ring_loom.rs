@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks of the ring's protocol under every interleaving and every stale read that the memory model allows,
-//! with two or four slots and windows of one and two cells, so that slots and windows wrap, alone and
-//! together.
+//! Checks of the ring's protocol under every interleaving and every stale read that the memory model allows.
+//! The rings have two or four slots, and windows of one and two cells, so that slots and windows wrap, alone
+//! and together.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -10,7 +10,7 @@ use loom::thread;
 
 const PACKETS: u64 = 3;
 const CELL: u16 = 40;
-/// Bytes of a cell that is long enough for a recycled buffer.
+/// The length in bytes of a cell that is just long enough for a recycled buffer.
 const LONG: u16 = RECYCLED_BYTES_MIN as u16;
 /// How many bytes of a window a cell of `CELL` bytes takes.
 const PLACE: u64 = CELL_ALIGN;
@@ -19,12 +19,13 @@ const PLACE: u64 = CELL_ALIGN;
 struct Model {
     ends: SharedEnds,
     slots: Vec<Slot>,
-    /// The inline bytes of the slots. Loom reports a read that is not ordered after the write, or a write
-    /// that is not ordered after the read.
+    /// The data bytes in the slots. Loom reports a read that is not ordered after the write, or a write that
+    /// is not ordered after the read.
     inline: Vec<UnsafeCell<u64>>,
-    /// The cells of the area and, after them, the recycled buffers. Loom checks their reads and writes, too.
+    /// The cells of the area and, after them, the recycled buffers. Loom checks the order of their reads and
+    /// writes, as in `inline`.
     cells: Arc<Vec<UnsafeCell<u64>>>,
-    /// The recycled buffers that the receiver holds at first, a bit for each.
+    /// The recycled buffers that the receiving end holds at first: a bit for each.
     first_recycled: u32,
 }
 
@@ -36,13 +37,13 @@ fn line<T>(value: T) -> CacheLine<T> {
 }
 
 impl Model {
-    /// Makes a ring whose ends have come to the start of window number `window`.
+    /// Makes a ring both of whose ends are at the start of window `window`.
     fn new(slots: usize, window: u64) -> Arc<Model> {
         Arc::new(Model::of(slots, window, Arc::new(places(3)), 0))
     }
 
-    /// Makes the two rings between two ranks, and one recycled buffer, which the receiving end of the second
-    /// ring holds at first. There are no other cells.
+    /// Makes the two rings between two ranks. There is one recycled buffer, which the receiving end of the
+    /// second ring holds at first, and no other cell.
     fn pair(slots: usize) -> [Arc<Model>; 2] {
         let recycled = Arc::new(places(FIRST_RECYCLED as usize + 1));
         [0, 1].map(|first_recycled| Arc::new(Model::of(slots, 0, recycled.clone(), first_recycled)))
@@ -193,7 +194,7 @@ fn loom_mixed_packets() {
     check(2, 1, |number| if number == 1 { 0 } else { CELL });
 }
 
-/// Sends and receives `PACKETS` packets by turns, as one of the two ranks. Each packet goes in the recycled
+/// Plays one of two ranks that send and receive `PACKETS` packets in turn. Each packet goes in the recycled
 /// buffer in which the last one came. `begins` says whether this rank sends first.
 fn talk([to, from]: [Arc<Model>; 2], begins: bool) {
     let cells = from.cells.clone();

@@ -103,7 +103,7 @@ fn full_by_slots_and_by_cells() {
 }
 
 /// Goal: if `has_room` returns true, that many sends succeed; and it returns true for half a window in an
-/// empty ring. Method: messages of random lengths and pieces, in the first and in the last window, and a
+/// empty ring. Method: random lengths of messages and cells, in the first and in the last window, and a
 /// reader that takes some packets now and then.
 #[test]
 fn room_is_as_it_says() {
@@ -206,7 +206,7 @@ fn nonsense_is_an_error() {
     }
 }
 
-/// Takes the ends that rank `own` has of the two rings between ranks 0 and 1.
+/// Takes both ends that rank `own` uses: of the ring to the other rank (0 or 1), and of the ring from it.
 fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     (
         segment.ring_sender(LocalRank(own), LocalRank(1 - own)).unwrap(),
@@ -214,8 +214,8 @@ fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     )
 }
 
-/// Sends a packet with a cell of `bytes` bytes by the ends of one rank, and receives it at the other rank.
-/// Returns the cell's offset in the ring of `to`.
+/// Sends a packet with a cell of `bytes` bytes from one rank, and receives it at the other. Returns the
+/// cell's offset in the ring of `to`.
 fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
     let mut sent_at = 0;
     let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {
@@ -315,7 +315,7 @@ fn a_sender_moves_on_to_the_next_window_when_one_is_full() {
     assert_eq!(segment.ring_sender(LocalRank(1), LocalRank(0)).unwrap().0.window.number, 1);
 }
 
-/// Sizes that exercise every path: nothing, inline only, small, odd and whole cells.
+/// Makes a random header whose lengths reach every path: no data, slot only, short, odd and full cells.
 fn random_header(random: &mut SmallRng, number: u64) -> Header {
     let cell_bytes = match random.random_range(0..4) {
         0 | 1 => 0,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The job's one shared memory: header, a page of state per rank and per proxy, rings, arenas.
+//! The segment: the memory that all processes of a job on one host share.
 //!
 //! `[JobPage][RankPage x ranks][ProxyPage x proxies][PeerEntry x all][ring x ranks x ranks][arena x ranks]`,
 //! at offsets that follow from `Shape`, so there is no connection protocol. The pages are one map. Each ring
 //! and each extent of an arena (`extents.rs`) is a map of its own, made on first use, so a process takes
 //! address space and locked memory only for what it uses. Before each map the inode of the descriptor is
-//! checked: the program may have closed it and opened a file of its own under the same number.
+//! checked: the program may have closed the descriptor and opened a file of its own under the same number.
 //!
 //! Read next: `pages.rs`, `ring.rs`, `arena.rs`.
 
@@ -24,43 +24,43 @@ use sys::Span;
 use sys::limits;
 use sys::memory::{self, Map, Memfd};
 
-/// The number with which a job's memory begins: "OUTBOARD", read in little-endian order.
+/// The number with which a segment begins: the bytes "OUTBOARD" in little-endian order.
 const MAGIC: u64 = u64::from_le_bytes(*b"OUTBOARD");
-/// The version of the layout, which changes whenever the meaning of any shared byte changes.
+/// The version of the segment's layout, which changes whenever the meaning of any shared byte changes.
 const VERSION: u32 = 13;
-/// Arenas and their extents begin at multiples of this, and their lengths are multiples of it, so that huge
-/// pages can back them.
+/// Arenas and their extents begin at multiples of this many bytes, and their lengths are multiples of it, so
+/// that huge pages can back them.
 pub(super) const ARENA_ALIGN: u64 = 2 << 20;
-/// How many times an arena's range of offsets is as long as the bytes that its rank may allocate: an
-/// allocation lies in one extent, so free bytes in several extents cannot serve one allocation.
+/// The length of an arena's range of offsets, divided by the bytes that its rank may allocate. It is above 1
+/// because an allocation lies in one extent, so free bytes in several extents cannot serve one allocation.
 const ARENA_RANGE: u64 = 4;
-/// Rings begin at multiples of this, the largest page size of supported machines, so that each can be mapped
-/// alone.
+/// Rings begin at multiples of this many bytes, the largest page size of supported machines, so that each can
+/// be mapped alone.
 const RING_ALIGN: u64 = 64 << 10;
-/// The distance from the start of a ring to the start of the next.
+/// The distance from the start of a ring to the start of the next, in bytes.
 const RING_STRIDE: u64 = ring::BYTES.next_multiple_of(RING_ALIGN);
 
-/// The least bytes for each rank's arena beside which spawned processes have arenas, too. If limits leave
-/// less, the job cannot spawn.
+/// The least bytes per arena with which a job has room for spawned ranks. If a limit on files leaves fewer
+/// bytes for each arena, the job cannot spawn.
 const ARENA_BYTES_MIN: u64 = 64 << 20;
 
-/// How many processes a job has room for, and how long its arenas are: the layout of its memory follows from
-/// that.
+/// How many processes a job has room for on a host, and how long its arenas are. The layout of the segment
+/// follows from that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The number of process numbers, 1 to 4096: the ranks of the first world, and room for ranks that it may
-    /// spawn.
+    /// The number of process numbers, 1 to 4096: one for each rank of the first world, and one for each rank
+    /// that can be spawned.
     pub ranks: u32,
-    /// The number of proxies on each host, 0 to 4096. Proxy r % proxies serves rank r.
+    /// The number of proxies on each host, 0 to 4096. Proxy `r % proxies` serves rank `r`.
     pub proxies: u32,
-    /// Bytes that each rank may allocate in its arena, rounded up to 2 MiB. Unused bytes take no memory.
+    /// How many bytes each rank may allocate in its arena, rounded up to 2 MiB. Unused bytes take no memory.
     pub arena_bytes: u64,
 }
 
 impl Shape {
-    /// A shape whose arenas are as large as the machine's memory, or smaller if files are limited
-    /// (`ulimit -f`). It has room for `spawned` more ranks, unless that would leave less than
-    /// `ARENA_BYTES_MIN` for each arena.
+    /// Makes a shape whose arenas are as large as the machine's memory, or smaller if files are limited
+    /// (`ulimit -f`). It has room for `spawned` more ranks, unless each arena would then be shorter than
+    /// `ARENA_BYTES_MIN`.
     pub fn sparse(ranks: u32, spawned: u32, proxies: u32) -> Shape {
         Shape::within(
             Shape { ranks: ranks.saturating_add(spawned).min(RANKS_MAX).max(ranks), proxies, arena_bytes: 1 },
@@ -86,12 +86,13 @@ impl Shape {
         }
     }
 
-    /// Whether each rank may allocate less than the machine's memory, because of a limit on files.
+    /// Whether a limit on the length of files leaves each rank less than the machine's memory to allocate.
     pub fn is_cut(self) -> bool {
         self.arena_bytes < limits::memory_bytes() && limits::file_bytes().is_some()
     }
 
-    /// Where the parts of a segment of this shape lie. Errors: no machine can map so much.
+    /// Computes where the parts of a segment of this shape lie. Errors: there are too many processes, or more
+    /// bytes than any machine can map.
     fn layout(self) -> Result<Layout> {
         let Shape { ranks, proxies, arena_bytes } = self;
         if ranks == 0 || ranks > RANKS_MAX || proxies > RANKS_MAX {
@@ -131,7 +132,8 @@ struct Layout {
     rank_pages: u64,
     proxy_pages: u64,
     peers: u64,
-    /// The end of the pages and of the table of peers, which a process maps when it attaches.
+    /// The offset of the end of the pages and of the table of endpoints, up to which a process maps the
+    /// segment when it attaches.
     pages_end: u64,
     rings: u64,
     arenas: u64,
@@ -140,7 +142,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// The distance from one arena to the next.
+    /// Returns the distance from the start of an arena to the start of the next, in bytes.
     fn arena_range(&self) -> u64 {
         self.arena_bytes * ARENA_RANGE
     }
@@ -161,7 +163,7 @@ unsafe impl InSharedMemory for ProxyPage {}
 // SAFETY: atomics only.
 unsafe impl InSharedMemory for PeerEntry {}
 
-/// The number of a process of this host, by which functions find its page, arena, ring and bell.
+/// The number of a process of this host, by which functions find its page, arena, ring and doorbell.
 /// [`Segment::local`] makes it from a peer number, and returns None for a peer on another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LocalRank(pub(super) u32);
@@ -173,7 +175,7 @@ impl LocalRank {
         self.0
     }
 
-    /// The process number as an index.
+    /// Returns the process number, for use as an index.
     #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
@@ -193,7 +195,7 @@ pub struct Segment {
     inner: Arc<Inner>,
 }
 
-/// A rank's page, as a value that keeps the segment mapped.
+/// A rank's page, in a value that keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct RankPageRef {
     page: &'static RankPage,
@@ -218,7 +220,7 @@ struct Inner {
 }
 
 impl Segment {
-    /// Makes the shared memory of a new job. The returned descriptor is for children
+    /// Makes the segment of a new job. The returned descriptor is for child processes, which inherit it
     /// (`sys::memory::inheritable`); the segment keeps a copy of its own.
     pub fn create(shape: Shape) -> Result<(Segment, OwnedFd)> {
         let layout = shape.layout()?;
@@ -251,8 +253,8 @@ impl Segment {
         Ok((segment, copy))
     }
 
-    /// Attaches to a job by an inherited descriptor. Errors: the descriptor is not a job's memory, or its
-    /// layout is of another version.
+    /// Attaches to a job's segment by the descriptor that this process has inherited. Errors: the descriptor
+    /// is not that of a segment, or its layout is of another version.
     pub fn attach(fd: OwnedFd) -> Result<Segment> {
         if !memory::is_sealed(&fd) {
             fail!(
@@ -308,20 +310,20 @@ impl Segment {
         self.inner.shape
     }
 
-    /// The job's page.
+    /// Returns the page of the job, with what all its processes share.
     #[inline]
     pub fn job(&self) -> &JobPage {
         view(self.inner.pages.span(), 0)
     }
 
-    /// The peer as a process of this host. Returns None if the peer is on another host.
+    /// Returns the peer as a process of this host; None if it is on another host.
     #[inline]
     pub fn local(&self, peer: u32) -> Option<LocalRank> {
         let here = self.job().node.load(Ordering::Relaxed);
         (self.node_of(peer) == here).then_some(LocalRank(peer))
     }
 
-    /// The peer as a process of this host. Errors (MPI_ERR_RANK): the peer is on another host.
+    /// Returns the peer as a process of this host. Errors (MPI_ERR_RANK): it is on another host.
     pub fn require(&self, peer: u32) -> Result<LocalRank> {
         let Some(rank) = self.local(peer) else {
             fail!(
@@ -333,23 +335,24 @@ impl Segment {
         Ok(rank)
     }
 
-    /// All process numbers of the segment, whether or not a process of this host has the number.
+    /// Iterates over all process numbers of the segment, whether or not a process of this host has the
+    /// number.
     pub fn places(&self) -> impl ExactSizeIterator<Item = LocalRank> + Clone + use<> {
         (0..self.inner.shape.ranks).map(LocalRank)
     }
 
-    /// A rank's page.
+    /// Returns the page in which a rank publishes its state.
     #[inline]
     pub fn rank(&self, rank: LocalRank) -> &RankPage {
         self.page(rank)
     }
 
-    /// A rank's page as a value that keeps the segment mapped.
+    /// Returns a rank's page, in a value that keeps the segment mapped.
     pub fn rank_page_ref(&self, rank: LocalRank) -> RankPageRef {
         RankPageRef { page: self.page(rank), _segment: self.clone() }
     }
 
-    /// A rank's page, for a caller that keeps this segment for `'a`.
+    /// Returns a rank's page, to a caller that keeps this segment as long as `'a`.
     #[inline]
     pub(super) fn page<'a>(&self, rank: LocalRank) -> &'a RankPage {
         // A `LocalRank` of another segment may be out of bounds here.
@@ -358,14 +361,15 @@ impl Segment {
         view(self.inner.pages.span(), offset)
     }
 
-    /// A proxy's page. Panics if there is no such proxy.
+    /// Returns the page in which a proxy publishes its state. Panics if there is no such proxy.
     pub fn proxy(&self, proxy: u32) -> &ProxyPage {
         assert!(proxy < self.inner.shape.proxies, "proxy {proxy} of {}", self.inner.shape.proxies);
         let offset = self.inner.layout.proxy_pages + u64::from(proxy) * size_of::<ProxyPage>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
-    /// The memory of a proxy's heartbeat. Panics if there is no such proxy.
+    /// Returns the memory of the count that a proxy increases while it lives. Panics if there is no such
+    /// proxy.
     pub fn heartbeat(&self, proxy: u32) -> Span {
         let page = self.proxy(proxy);
         let pages = self.inner.pages.span();
@@ -376,13 +380,13 @@ impl Segment {
         (peer < self.inner.shape.ranks).then(|| self.entry(peer))
     }
 
-    /// The entry number `at` of the table of peers. The caller has checked that there is such an entry.
+    /// Returns entry `at` of the table of endpoints. The caller has checked that there is such an entry.
     pub(super) fn entry(&self, at: u32) -> &PeerEntry {
         let offset = self.inner.layout.peers + u64::from(at) * size_of::<PeerEntry>() as u64;
         view(self.inner.pages.span(), offset)
     }
 
-    /// Stores the hosts of all peers (`node_of`), that this host is number `node` of `nodes`, and the job's
+    /// Stores the host of each peer (`node_of`), this host's number `node` among `nodes` hosts, and the job's
     /// secret. Called once, before any process attaches.
     pub fn set_nodes(&self, node: u32, nodes: u32, node_of: &[u32], secret: u64) {
         let job = self.job();
@@ -399,19 +403,19 @@ impl Segment {
         self.job().nodes.load(Ordering::Relaxed) > 1
     }
 
-    /// Whether the proxies of this host run on another computer.
+    /// Whether the proxies of this host run on another computer, such as a data processing unit (DPU).
     #[inline]
     pub fn has_dpu(&self) -> bool {
         self.job().dpu.load(Ordering::Relaxed) != 0
     }
 
-    /// The number of the host of `peer`; `u32::MAX` if there is no such process.
+    /// Returns the number of the host on which `peer` runs; `u32::MAX` if there is no such process.
     pub fn node_of(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(u32::MAX, |peer| peer.node.load(Ordering::Relaxed))
     }
 
-    /// Publishes the name of a process's endpoint. A name that is too long, or of a process that does not
-    /// exist, is ignored. An empty name means that the proxy has ended.
+    /// Publishes the name of a process's endpoint. Ignores a name that is too long, and a process that does
+    /// not exist. An empty name says that the process, a proxy, has ended.
     pub fn set_endpoint(&self, peer: u32, name: &[u8]) {
         if name.is_empty() {
             return self.set_gone(peer);
@@ -427,7 +431,7 @@ impl Segment {
         peer.name_bytes.store(name.len() as u16, Ordering::Release);
     }
 
-    /// The name of the endpoint of `peer`; None before it is known, and after a proxy has ended.
+    /// Returns the name of the endpoint of `peer`; None before it is known, and after a proxy has ended.
     pub fn endpoint(&self, peer: u32) -> Option<Vec<u8>> {
         let peer = self.endpoint_entry(peer)?;
         let bytes = peer.name_bytes.load(Ordering::Acquire) as usize;
@@ -437,12 +441,13 @@ impl Segment {
         (0 < bytes && bytes <= ENDPOINT_BYTES_MAX).then_some(name)
     }
 
-    /// The number of the proxy that serves `rank`; None if the job has no proxies.
+    /// Returns the number of the proxy that serves `rank`; None if the job has no proxies.
     pub fn proxy_of(&self, rank: LocalRank) -> Option<u32> {
         (self.inner.shape.proxies > 0).then(|| rank.0 % self.inner.shape.proxies)
     }
 
-    /// The extents of a rank's arena, and this process's maps of them. Panics if there is no such rank.
+    /// Returns the extents of a rank's arena, with the maps that this process has of them. Panics if there is
+    /// no such rank.
     #[inline]
     pub(super) fn extents(&self, rank: LocalRank) -> Extents<'_, ArenaMapper<'_>> {
         Extents {
@@ -453,24 +458,25 @@ impl Segment {
         }
     }
 
-    /// Gives the memory of a rank's whole arena back to the system, for the next process with this number.
+    /// Returns the memory of a rank's whole arena to the system, before the next process gets the rank's
+    /// number.
     pub(super) fn empty_arena(&self, rank: LocalRank) -> Result<()> {
         self.discard(rank, 0..self.inner.layout.arena_range()).map_err(unreadable)
     }
 
-    /// Gives the memory of a part of a rank's arena back to the system. The part reads as zeroes afterwards.
+    /// Returns the memory of a part of a rank's arena to the system. The part then reads as zeroes.
     pub(super) fn discard(&self, rank: LocalRank, part: Range<u64>) -> std::io::Result<()> {
         memory::punch_hole(self.inner.fd.get()?, self.arena_offset(rank) + part.start, part.end - part.start)
     }
 
-    /// The rank whose arena holds the bytes at `address` in this process, and their offset in the arena.
-    /// Returns None if they do not all lie in one mapped extent of an arena.
+    /// Finds the arena that holds the bytes that this process has at `address`. Returns the arena's rank and
+    /// the offset in the arena; None if they do not all lie in one mapped extent of an arena.
     pub fn locate(&self, address: usize, bytes: u64) -> Option<(LocalRank, u64)> {
         self.places().find_map(|rank| Some((rank, self.extents(rank).offset_of(address, bytes)?)))
     }
 
-    /// Makes later writes of this process to any arena private. A forked child calls it. The child still sees
-    /// what the job's processes write, except in pages that it has written itself.
+    /// Makes what this process writes to arenas from now on private to it. A forked child calls this. The
+    /// child still sees what the job's processes write, except in pages that it has written itself.
     pub fn make_private(&self) {
         let Ok(fd) = self.inner.fd.get() else { return };
         for rank in self.places() {
@@ -482,17 +488,17 @@ impl Segment {
         }
     }
 
-    /// The descriptor of the job's memory, which child processes may inherit.
+    /// Returns the descriptor of the segment, which child processes may inherit.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.inner.fd.borrow()
     }
 
-    /// Bytes of the segment for which the kernel has allocated memory.
+    /// Returns for how many bytes of the segment the kernel has allocated memory.
     pub fn resident(&self) -> Result<u64> {
         self.inner.fd.get().and_then(memory::resident).map_err(unreadable)
     }
 
-    /// Maps whole pages `part` of the ring `from -> to`. Panics if there are no such ranks.
+    /// Maps the bytes `part`, whole pages, of the ring `from -> to`. Panics if there are no such ranks.
     pub(super) fn ring_map(&self, from: LocalRank, to: LocalRank, part: Range<u64>) -> Result<Map> {
         let ranks = self.inner.shape.ranks;
         let (LocalRank(sender), LocalRank(receiver)) = (from, to);
@@ -504,13 +510,13 @@ impl Segment {
         })
     }
 
-    /// The offset at which a rank's arena begins in the segment.
+    /// Returns the offset in the segment at which a rank's arena begins.
     pub(super) fn arena_offset(&self, rank: LocalRank) -> u64 {
         self.inner.layout.arenas + u64::from(rank.0) * self.inner.layout.arena_range()
     }
 }
 
-/// The segment and rank for which `Extents` maps parts of the rank's arena.
+/// The segment and the rank for which `Extents` maps parts of an arena.
 pub(super) struct ArenaMapper<'a> {
     segment: &'a Segment,
     rank: LocalRank,
@@ -530,7 +536,8 @@ impl Mapper for ArenaMapper<'_> {
     }
 }
 
-/// Maps a part of the segment. Only pages that are touched take memory. `what` names the part for errors.
+/// Maps a part of the segment. Only pages that are touched take memory. `what` returns the part's name for
+/// error sentences.
 fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Map> {
     let bytes = part.end - part.start;
     let mapped = fd.get().and_then(|fd| Map::shared(fd, part.start, bytes as usize));
@@ -541,8 +548,8 @@ fn map(fd: &Memfd, part: Range<u64>, what: impl FnOnce() -> String) -> Result<Ma
     })
 }
 
-/// The error class and the advice for an error sentence, if a part of a segment could not be mapped because
-/// of `errno`.
+/// Returns the error class and the advice for the error sentence, if a part of a segment could not be mapped
+/// because of `errno`.
 pub fn unmapped(errno: i32) -> (Class, &'static str) {
     match errno {
         Memfd::GONE => (
@@ -561,7 +568,7 @@ fn unreadable(error: std::io::Error) -> Error {
     Error::new(Class::Other, format!("cannot read the job's descriptor: {error}"))
 }
 
-/// The `T` at `offset` in mapped memory. The caller keeps the map alive for `'a`.
+/// Returns the `T` at `offset` in mapped memory. The caller keeps the map as long as `'a`.
 #[inline]
 pub(super) fn view<'a, T: InSharedMemory>(span: Span, offset: u64) -> &'a T {
     let place = span.slice(offset as usize, size_of::<T>());

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The queue by which a rank offloads instances to its proxy: their offsets in the rank's arena. It has one
-//! writer and one reader.
+//! The queue by which a rank submits instances (started collectives) to its proxy: their offsets in the
+//! rank's arena. It has one writer and one reader.
 
 use super::atomic::CacheLine;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The most instances that a rank may have pushed and its proxy not popped yet.
+/// The most instances in the queue: submitted by the rank, and not yet taken by its proxy.
 const ENTRIES: u64 = 128;
 
-/// A queue of nonzero numbers from one process to another. All zero is a valid, empty queue. Both positions
-/// are shared, so a new proxy continues where a dead one stopped.
+/// A queue of nonzero numbers from a rank to its proxy. If all its bytes are zero, it is valid and empty. How
+/// far each side has come is in shared memory, so a new proxy continues where a dead one stopped.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SubmissionRing {
-    /// How many numbers the rank has pushed so far. Only the rank writes it.
+    /// How many numbers the rank has appended so far. Only the rank writes it.
     pushed: CacheLine<AtomicU64>,
-    /// How many numbers the proxy has popped so far. Only the proxy writes it, or the rank after the proxy's
-    /// death.
+    /// How many numbers have been taken so far. Only the proxy writes it; after the proxy's death, the rank
+    /// does.
     popped: CacheLine<AtomicU64>,
     entries: [AtomicU64; ENTRIES as usize],
 }
@@ -32,8 +32,8 @@ impl Default for SubmissionRing {
 }
 
 impl SubmissionRing {
-    /// Appends the number `offset`; returns false if the queue is full. Only the rank calls it, one thread at
-    /// a time, and rings the proxy's bell afterwards.
+    /// Appends the number `offset`. Returns false if the queue is full. Only the rank calls it, one thread at
+    /// a time, and rings the proxy's doorbell afterwards.
     #[must_use]
     pub fn push(&self, offset: u64) -> bool {
         let pushed = self.pushed.0.load(Ordering::Relaxed);
@@ -45,8 +45,8 @@ impl SubmissionRing {
         true
     }
 
-    /// Takes the oldest number; returns None if the queue is empty. Only the proxy calls it, or the rank once
-    /// it knows that the proxy is dead.
+    /// Takes the oldest number; None if the queue is empty. Only the proxy calls it, or the rank once the
+    /// proxy is known to be dead.
     pub fn pop(&self) -> Option<u64> {
         let popped = self.popped.0.load(Ordering::Relaxed);
         if self.pushed.0.load(Ordering::Acquire) == popped {
@@ -57,12 +57,12 @@ impl SubmissionRing {
         Some(offset)
     }
 
-    /// Drops all numbers, since the rank that pushed them has left.
+    /// Removes all numbers, since the rank that appended them has left.
     pub(crate) fn clear(&self) {
         self.popped.0.store(self.pushed.0.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Whether there is no number to pop.
+    /// Whether the queue holds no number.
     pub fn is_empty(&self) -> bool {
         self.pushed.0.load(Ordering::Acquire) == self.popped.0.load(Ordering::Relaxed)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Texts for people about what a rank waits for: a short one once a wait has lasted for a while, and a full
+//! Texts that tell people what a rank waits for: a short one for every wait that lasts a while, and a full
 //! report on request when a program hangs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A short text in shared memory. A read during a write returns a mixture of both texts.
+/// A short text in shared memory. A reader may get a mixture of two texts while another process writes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct SharedText<const N: usize> {
@@ -13,7 +13,7 @@ pub struct SharedText<const N: usize> {
 }
 
 impl<const N: usize> SharedText<N> {
-    /// Stores as much of the text as fits.
+    /// Stores the text, cut to the bytes that fit.
     pub fn set(&self, text: &str) {
         let bytes = &text.as_bytes()[..text.len().min(8 * N)];
         for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {
@@ -24,7 +24,7 @@ impl<const N: usize> SharedText<N> {
         self.bytes.store(bytes.len() as u32, Ordering::Release);
     }
 
-    /// The text as it is now.
+    /// Returns the text that is stored now.
     pub fn text(&self) -> String {
         let length = (self.bytes.load(Ordering::Acquire) as usize).min(8 * N);
         let words = self.words.iter().take(length.div_ceil(8));
@@ -34,42 +34,42 @@ impl<const N: usize> SharedText<N> {
     }
 }
 
-/// When and for what a rank waits or last waited, of the waits that are long enough to be published.
+/// The rank's latest wait that lasted long enough to be published: what for, and since or until when.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WaitRecord {
-    /// When the wait started, by `sys::clock::now`; 0 while the rank does not wait.
+    /// When the current wait started, in nanoseconds of `sys::clock::now`; 0 while the rank does not wait.
     since: AtomicU64,
-    /// When the latest wait ended, by `sys::clock::now`; 0 if none has.
+    /// When the latest wait ended, in nanoseconds of `sys::clock::now`; 0 if none has ended.
     ended: AtomicU64,
     text: SharedText<24>,
 }
 
 impl WaitRecord {
-    /// Publishes a wait that started at `since`, by `sys::clock::now`. `text` says in which call and for what
-    /// the rank waits.
+    /// Publishes a wait that started at `since`, in nanoseconds of `sys::clock::now`. `text` says in which
+    /// call and for what the rank waits.
     pub fn start(&self, since: u64, text: &str) {
         self.text.set(text);
         self.since.store(since, Ordering::Release);
     }
 
-    /// Publishes that the wait ended at `now`.
+    /// Publishes that the rank's wait ended at `now`, in nanoseconds of `sys::clock::now`.
     pub fn end(&self, now: u64) {
         self.ended.store(now, Ordering::Relaxed);
         self.since.store(0, Ordering::Release);
     }
 
-    /// When the rank's current wait started; None if the rank does not wait.
+    /// Returns when the rank's current wait started; None if the rank does not wait.
     pub fn since(&self) -> Option<u64> {
         Some(self.since.load(Ordering::Acquire)).filter(|since| *since != 0)
     }
 
-    /// When the rank's latest wait ended; None if none has.
+    /// Returns when the rank's latest wait ended; None if no wait has ended.
     pub fn ended(&self) -> Option<u64> {
         Some(self.ended.load(Ordering::Relaxed)).filter(|ended| *ended != 0)
     }
 
-    /// The text of the current or the latest wait.
+    /// Returns for what the rank waits, or waited last.
     pub fn text(&self) -> String {
         self.text.text()
     }
@@ -81,8 +81,8 @@ impl WaitRecord {
     }
 }
 
-/// A report of what a rank does, which another process requests. The rank writes it while it waits in an MPI
-/// call.
+/// A report of what a rank waits for, which another process requests. The rank writes it while it waits in an
+/// MPI call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct WaitReport {
@@ -92,12 +92,12 @@ pub struct WaitReport {
 }
 
 impl WaitReport {
-    /// Requests a report. The caller then rings the rank's bell.
+    /// Requests a report from the rank. The caller then rings the rank's doorbell, since the rank may sleep.
     pub fn ask(&self) {
         self.asked.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether a report has been requested that the rank has not written yet.
+    /// Whether a report was requested since the rank last wrote one.
     #[inline]
     pub fn is_due(&self) -> bool {
         self.asked.load(Ordering::Relaxed) != self.answered.load(Ordering::Relaxed)
@@ -110,7 +110,7 @@ impl WaitReport {
         self.answered.store(asked, Ordering::Release);
     }
 
-    /// The report, once the rank has written it for all requests so far; None before.
+    /// Returns the report, once the rank has written it for the latest request; None before that.
     pub fn answered(&self) -> Option<String> {
         let answered = self.answered.load(Ordering::Acquire) == self.asked.load(Ordering::Relaxed);
         answered.then(|| self.text.text())

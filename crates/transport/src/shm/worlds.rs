@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The worlds of a segment: the first rank and the members of each, the worlds connected with it, and how it
-//! ends (MPI 5.0, sections 11.8 and 11.10.4).
+//! The worlds of a job (the processes that share one MPI_COMM_WORLD): the first rank and the members of each,
+//! the worlds connected with it, and how it ends (MPI 5.0, sections 11.8 and 11.10.4).
 //!
 //! Read next: `segment.rs`, `pages.rs`.
 
@@ -8,49 +8,50 @@ use super::{EndCause, LocalRank, Segment, World};
 use error::Result;
 use std::sync::atomic::Ordering;
 
-/// The bits of a world's number that make the generation: a packet has room for these.
+/// The bits of a world's number that are its generation. A packet has room for these only.
 const GENERATIONS: u32 = 0xff_ffff;
 
 impl Segment {
-    /// The generation of a peer: the low bits of its world's number, the same on all hosts. It tells the peer
-    /// from earlier processes that had the same number.
+    /// Returns the generation of a peer: the low bits of its world's number, the same on all hosts. By it the
+    /// peer differs from earlier processes with the same process number.
     pub fn generation(&self, peer: u32) -> u32 {
         self.peer(peer).map_or(0, |peer| peer.generation.load(Ordering::Acquire))
     }
 
-    /// The state of the world whose first rank is `first`, on any host; that of the job's first world if
-    /// `first` is no rank. Each host has its own copy of each world's state.
+    /// Returns the state of the world whose first rank is `first`, which may be on any host. If there is no
+    /// rank `first`, returns that of the job's first world. Each host has its own copy of the state.
     pub fn world(&self, first: u32) -> &World {
         &self.page(LocalRank(if first < self.shape().ranks { first } else { 0 })).world
     }
 
-    /// The first rank of a peer's world.
+    /// Returns the first rank of the world to which a peer belongs.
     pub fn first_of(&self, peer: u32) -> u32 {
         self.job().firsts.last_until(peer).unwrap_or(0)
     }
 
-    /// The first ranks of all worlds. A world that has ended stays until its process numbers are used again.
+    /// Returns the first ranks of all worlds. A world that has ended stays until its process numbers are used
+    /// again.
     pub fn firsts(&self) -> Vec<u32> {
         let mut all = Vec::new();
         self.job().firsts.each(self.shape().ranks, |first| all.push(first));
         all
     }
 
-    /// The state of the world to which a rank belongs.
+    /// Returns the state of the world to which a rank belongs.
     pub fn world_of(&self, rank: LocalRank) -> &World {
         self.world(self.rank(rank).first.load(Ordering::Relaxed))
     }
 
-    /// The processes of this segment in the world whose first rank is `first`. `World::size` counts the
-    /// processes of all hosts.
+    /// Iterates over the processes on this host of the world whose first rank is `first`. `World::size`
+    /// counts those of all hosts.
     pub fn members(&self, first: u32) -> impl Iterator<Item = LocalRank> + Clone + use<'_> {
         let size = self.world(first).size.load(Ordering::Relaxed);
         (first..first.saturating_add(size).min(self.shape().ranks)).filter_map(|peer| self.local(peer))
     }
 
-    /// Resets the state of the ranks from `first` on, which have not attached yet, to that of a new world
-    /// `id`. `node_of` has the host of each. `mpirun` calls it on every host once no process uses these
-    /// numbers.
+    /// Makes a new world `id` of the ranks from `first` on, whose processes have not attached yet, and resets
+    /// their state. `node_of` has the host of each. `mpirun` calls it on every host, once no process uses
+    /// these numbers any more.
     pub fn make_world(&self, first: u32, node_of: &[u32], id: u64) -> Result<()> {
         let size = node_of.len() as u32;
         (first..first + size).for_each(|rank| self.job().firsts.remove(rank));
@@ -70,7 +71,8 @@ impl Segment {
         Ok(())
     }
 
-    /// A rank's name in sentences: its number in its MPI_COMM_WORLD, and its world if that was spawned.
+    /// Returns a rank's name for sentences: its number in its MPI_COMM_WORLD, and its world's number if the
+    /// world was spawned.
     pub fn name(&self, rank: u32) -> String {
         let first = self.first_of(rank);
         match self.world(first).id.load(Ordering::Relaxed) {
@@ -79,8 +81,8 @@ impl Segment {
         }
     }
 
-    /// The first ranks of the worlds that are connected with the world of `first` by comms, directly or
-    /// through other worlds, including that world itself (MPI 5.0, section 11.10.4).
+    /// Returns the first ranks of the worlds that comms connect with the world of `first`, directly or
+    /// through other worlds. `first` itself is among them (MPI 5.0, section 11.10.4).
     pub fn connected(&self, first: u32) -> Vec<u32> {
         let mut found = vec![first];
         // Without a spawned world there are no connections.
@@ -105,7 +107,8 @@ impl Segment {
         found
     }
 
-    /// The first ranks of the worlds to which comms of a world's processes on this host lead, ascending.
+    /// Returns the worlds to which comms lead from the processes that the world of `first` has on this host,
+    /// each by its first rank, ascending.
     pub fn connected_here(&self, first: u32) -> Vec<u32> {
         let mut all = Vec::new();
         if self.job().worlds.load(Ordering::Acquire) > 0 {
@@ -117,13 +120,14 @@ impl Segment {
         all
     }
 
-    /// Removes all connections that start at the world whose first rank is `first`.
+    /// Removes all connections that lead from the world whose first rank is `first` to other worlds.
     pub fn disconnect(&self, first: u32) {
         self.members(first).for_each(|rank| self.rank(rank).connected.clear());
         self.world(first).connected_elsewhere.clear();
     }
 
-    /// Ends the world of `rank`: publishes why, the rank and the exit code, and wakes the world's processes.
+    /// Ends the world of `rank`: publishes `rank`, the exit code and why the world ends, and wakes the
+    /// world's processes.
     pub fn end(&self, rank: LocalRank, code: i32, cause: EndCause) {
         let first = self.rank(rank).first.load(Ordering::Relaxed);
         self.world(first).set_abort(rank.peer(), code, cause);
