@@ -39,7 +39,7 @@ const TARGET_PACKET_BYTES_MAX: usize = 128;
 /// The length of the buffer in which the endpoint `target` receives packets.
 const TARGET_BUFFER_BYTES: usize = 4 << 10;
 
-/// How long an endpoint's packets and buffers are, and how many operations may be under way.
+/// The sizes of an endpoint's packets and buffers, and how many operations may be under way at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// The longest packet, in bytes.
@@ -48,7 +48,7 @@ pub struct Config {
     pub sends_max: usize,
     /// The number of receive buffers, at least two.
     pub receive_buffers: usize,
-    /// The length of each receive buffer, at least two packets.
+    /// The length of each receive buffer, in bytes; at least that of two packets.
     pub receive_buffer_bytes: usize,
     /// The most reads and writes of peers' memory that may be under way.
     pub accesses_max: usize,
@@ -68,7 +68,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns these sizes, with packets no longer than the provider sends quickly.
+    /// Returns these sizes, but with no longer packets than the provider sends without another round trip.
     fn fitted(self, provider: &Provider) -> Config {
         let is_layered = provider.name().ends_with(";ofi_rxm");
         let most = if is_layered { LAYERED_BYTES_MAX } else { usize::MAX };
@@ -127,8 +127,8 @@ pub struct Endpoint {
     /// so that those reads delay neither packets nor reads in the other direction. None until memory is
     /// exposed.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
-    /// The receive buffer of the endpoint `target`. In `held_packets` it comes last, as number
-    /// `Config::receive_buffers`.
+    /// The receive buffer of the endpoint `target`. In `held_packets` and `unposted` its number is
+    /// `Config::receive_buffers`, one more than that of the last other buffer.
     target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
@@ -147,11 +147,12 @@ pub struct Endpoint {
     memory: Block,
     /// The numbers of the send buffers that are not in use.
     free_sends: Vec<u32>,
-    /// The numbers that a new read or write of a peer's memory may take.
+    /// The numbers, below `Config::accesses_max`, that new reads or writes of peers' memory may take.
     free_accesses: Vec<u32>,
     /// For each send buffer, the destination of the packet under way in it; None if the buffer is not in use.
     destinations: Vec<Option<Address>>,
-    /// For each number of a read or write, its caller's token; None if the number is not in use.
+    /// The caller's token of each read or write under way, by its number; None if no read or write has the
+    /// number.
     tokens: Vec<Option<u64>>,
     /// For each receive buffer: the number of packets that have not been released, and whether the provider
     /// has returned the buffer.
@@ -165,7 +166,8 @@ pub struct Endpoint {
 // SAFETY: FI_THREAD_DOMAIN allows any thread, one at a time, as the caller of `Endpoint::open` ensures.
 unsafe impl Send for Endpoint {}
 
-/// What a context stands for: a send, a receive buffer or an access, by its number among its kind.
+/// The operation to which a context belongs: a send, a receive buffer, or an access (a read or write of a
+/// peer's memory), by its number among those.
 enum Purpose {
     Send(u32),
     Receive(u32),
@@ -256,8 +258,9 @@ impl Endpoint {
         Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
     }
 
-    /// Whether targets take packets of up to `TARGET_PACKET_BYTES_MAX` bytes. TCP acknowledges the bytes of a
-    /// read with the next packet to the target, else up to 40 ms late.
+    /// Whether the endpoint `target` takes packets of up to `TARGET_PACKET_BYTES_MAX` bytes. With TCP, the
+    /// next packet to it also acknowledges the bytes of a read, which are otherwise acknowledged up to 40 ms
+    /// late.
     pub fn has_target_packets(&self) -> bool {
         self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
@@ -600,8 +603,8 @@ impl Endpoint {
         Ok(token)
     }
 
-    /// The operation to which a context belongs, by its position among the contexts. Errors (MPI_ERR_INTERN):
-    /// the provider has returned a context that is not this endpoint's.
+    /// Returns the operation to which a context belongs, by the context's position among all. Errors
+    /// (MPI_ERR_INTERN): the provider has returned a context that is not this endpoint's.
     fn purpose(&self, context: *mut c_void) -> Result<Purpose> {
         let Config { sends_max, receive_buffers, accesses_max, .. } = self.config;
         let offset = (context as usize).wrapping_sub(self.context(0) as usize);
@@ -617,8 +620,8 @@ impl Endpoint {
         })
     }
 
-    /// The bytes of a packet at `address` in receive buffer `number`. Errors (MPI_ERR_INTERN): the provider
-    /// names bytes outside the buffer.
+    /// Returns the bytes of a packet at `address` in receive buffer `number`. Errors (MPI_ERR_INTERN): the
+    /// provider names bytes outside the buffer.
     fn arrived(&self, number: u32, address: usize, bytes: usize) -> Result<Span> {
         let buffer = self.receive_buffer(number);
         let from = address.wrapping_sub(buffer.address());
@@ -666,8 +669,8 @@ impl Endpoint {
         (sends_max + receive_buffers + 1 + accesses_max) * CONTEXT_BYTES
     }
 
-    /// `memory` from its first aligned address on: the contexts, then the send buffers, then the receive
-    /// buffers.
+    /// Returns `memory` from its first aligned address on: the contexts, then the send buffers, then the
+    /// receive buffers.
     fn aligned(&self) -> Span {
         let memory = self.memory.span();
         let skipped = memory.address().next_multiple_of(CONTEXT_BYTES) - memory.address();
@@ -740,7 +743,8 @@ fn completion_queue(domain: &Domain, config: &Config) -> Result<(Object<ffi::Fid
     Ok((queue, (code == 0 && fd >= 0).then_some(fd)))
 }
 
-/// Tells the provider the longest packet: it returns a receive buffer once the rest is shorter than that.
+/// Tells the provider the length of the longest packet. The provider returns a receive buffer once less room
+/// than that is left in it.
 fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &Libfabric) -> Result<()> {
     let calls = endpoint.calls(|record| record.ops);
     // SAFETY: the object is open; the option is a size_t.
@@ -756,7 +760,7 @@ fn set_packet_bytes_max(endpoint: &Object<ffi::FidEp>, bytes: usize, library: &L
     check(library, code, || format!("packets of {bytes} bytes are refused"))
 }
 
-/// The name of an enabled endpoint, as peers get it: `Compatibility`, then libfabric's name.
+/// Returns the name of an enabled endpoint, as peers get it: `Compatibility`, then libfabric's name.
 fn own_name(endpoint: &Object<ffi::FidEp>, domain: &Domain) -> Result<Vec<u8>> {
     let mut name = vec![0; 256];
     let mut bytes = name.len();

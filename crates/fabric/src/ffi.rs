@@ -98,7 +98,7 @@ pub struct DomainAttr {
     pub resource_mgmt: u32,
     pub av_type: u32,
     pub mr_mode: c_int,
-    /// The length in bytes of the keys by which the provider knows registered memory.
+    /// The length, in bytes, of the keys by which the provider names registered memory.
     pub mr_key_size: usize,
 }
 
@@ -296,7 +296,7 @@ pub struct CqErrEntry {
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// libfabric 1.20 and newer append `src_addr`.
+    /// Bytes that libfabric 1.20 and newer append (the field `src_addr`), and that this crate does not read.
     pub later: [u64; 4],
 }
 
@@ -381,8 +381,8 @@ mod tests {
     use std::mem::offset_of;
     use std::process::{Command, Stdio};
 
-    /// Goal: structs and numbers are those of the installed headers. Method: a C compiler checks one line for
-    /// each of them.
+    /// Goal: the structs and numbers here are those of the installed headers. Method: a C compiler checks one
+    /// line for each of them.
     #[test]
     fn records_are_those_of_the_headers() {
         let mut source = String::new();

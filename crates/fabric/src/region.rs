@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Registered memory: for the provider's own use, or for peers to read and write.
+//! Registered memory, as the provider needs it: buffers of this process for its own sends and reads, or
+//! memory for peers to read and write.
 //!
 //! Each use registers its memory anew, without a cache: where registration is expensive (verbs), libfabric
 //! itself caches registrations for all its users in the process, and watches the memory (userfaultfd, or
 //! hooks in munmap and the like: FI_MR_CACHE_MONITOR). Over tcp a registration costs nothing.
 //! tests/programs/net_remap.c tests it.
 //!
-//! Invariant: memory is registered as long as its `Region` lives, and must stay mapped until then.
-//! Read next: `endpoint.rs`.
+//! Invariant: memory is registered as long as its `Region` lives, and must stay mapped until then. Read next:
+//! `endpoint.rs`.
 
 use crate::domain::{Domain, Object};
 use crate::ffi;
@@ -17,7 +18,7 @@ use std::ptr;
 use std::sync::Arc;
 use sys::Span;
 
-/// Memory that is registered with the provider until this is dropped.
+/// Memory that is registered with the provider until this value is dropped.
 pub struct Region {
     // Declared before the domain, so that it is closed first.
     object: Object<ffi::FidMr>,
@@ -28,20 +29,21 @@ pub struct Region {
 // SAFETY: one thread at a time uses an endpoint's regions (`Endpoint::open`).
 unsafe impl Send for Region {}
 
-/// The numbers that a process needs to read or write memory that a peer has registered.
+/// The key, address and length by which a process reads or writes memory that a peer has registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteMemory {
-    /// The key by which the provider knows the region.
+    /// The key by which the peer's provider knows the registered memory.
     pub key: u64,
-    /// The first address of the region as its provider counts: an address in the peer's process, or 0.
+    /// The address of the memory's first byte as the peer's provider counts: its address in the peer's
+    /// process, or 0.
     pub base: u64,
-    /// The length of the region in bytes.
+    /// The length of the registered memory, in bytes.
     pub bytes: u64,
 }
 
 impl RemoteMemory {
-    /// Where `bytes` bytes from offset `at` of the region on lie, as the provider counts addresses. Errors
-    /// (MPI_ERR_INTERN): the bytes do not all lie in the region.
+    /// Returns the address, as the peer's provider counts, of `bytes` bytes from offset `at` on. Errors
+    /// (MPI_ERR_INTERN): the bytes do not all lie in the registered memory.
     pub(crate) fn address(&self, at: u64, bytes: usize) -> Result<u64> {
         if at > self.bytes || bytes as u64 > self.bytes - at {
             fail!(Class::Intern, "{bytes} bytes from {at} on are not in a region of {} bytes", self.bytes);
@@ -114,13 +116,14 @@ impl Region {
         self.span
     }
 
-    /// The numbers that a peer needs to read or write this memory.
+    /// Returns the key, address and length by which a peer reads or writes this memory.
     pub fn remote(&self) -> RemoteMemory {
         let base = if self.domain.needs(ffi::FI_MR_VIRT_ADDR) { self.span.address() as u64 } else { 0 };
         RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
     }
 
-    /// The descriptor that the provider requires with each address in the region that it is given.
+    /// Returns the descriptor that the provider requires beside each address in this memory that a call
+    /// passes to it.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.object.record().mem_desc
     }

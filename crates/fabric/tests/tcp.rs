@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Two endpoints of this process over the tcp provider on loopback: packets, accesses, and errors.
+//! Tests of two endpoints of this process over the tcp provider on loopback: packets, reads and writes of
+//! memory, and errors.
 
 use outboard_fabric::{
     Config, Endpoint, Event, Libfabric, Packet, ProviderChoice, Region, RemoteMemory, Sent, choose,
@@ -11,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use sys::{Block, Span};
 
-/// A test that takes longer hangs.
+/// How long a test may take before it counts as hanging.
 const HANGS: Duration = Duration::from_secs(60);
 
 fn open(config: Config) -> Endpoint {
@@ -52,7 +53,7 @@ fn bytes_of(span: Span) -> Vec<u8> {
     bytes
 }
 
-/// The packet with this number, from which its length and every byte follow.
+/// Makes packet `number`: its length and every byte follow from the number.
 fn packet(number: u64, bytes_max: usize) -> Vec<u8> {
     let mut random = SmallRng::seed_from_u64(number);
     let bytes =
@@ -189,8 +190,9 @@ fn memory_is_read_and_written_where_it_was_registered_and_nowhere_else() {
     assert!(outside(1 << 20, 1)(&mut a, &mine).unwrap().contains("not in a region"));
 }
 
-/// Goal: peers read exposed memory by the target, while packets to its process use other connections, and
-/// cannot read it once its region is dropped. Method: reads of both ends at once, longer than sockets hold.
+/// Goal: peers read exposed memory by the second endpoint (`target`), while packets use other connections.
+/// They cannot read it once its region is dropped. Method: both ends read at once, more bytes than sockets
+/// hold.
 #[test]
 fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     const BYTES: usize = 8 << 20;
@@ -241,7 +243,8 @@ fn both_ends_read_what_the_other_offers_until_it_is_offered_no_more() {
     });
 }
 
-/// Goal: a target takes short packets, many more than its buffer holds, and reads succeed between them.
+/// Goal: a target (the endpoint by which peers read exposed memory) takes short packets, many more than its
+/// buffer holds, and reads between them succeed.
 #[test]
 fn a_target_takes_packets_between_reads() {
     const PACKETS: u64 = 500;
@@ -307,8 +310,8 @@ fn a_key_that_nobody_gave_out_fails() {
     });
 }
 
-/// Goal: a sender to an endpoint that has ended gets an event. The test uses the layer ofi_rxm: tcp without
-/// it tries to connect for ever, and only has no room.
+/// Goal: a process that sends to an endpoint that has ended gets an event. The test uses the layer ofi_rxm:
+/// tcp without this layer tries to connect for ever, and only reports that it has no room.
 #[test]
 fn who_sends_to_an_endpoint_that_is_gone_is_told() {
     let config = Config::default();
