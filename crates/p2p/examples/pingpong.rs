@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Latency and bandwidth of two processes through this crate alone: the best that the layers above can show.
+//! Measures latency and bandwidth between two processes with this crate alone: the best that the layers above
+//! can reach.
 //!
-//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]` prints half the round trip, and
-//! the bandwidth of a window of 64 messages.
+//! `cargo run --release -p outboard-p2p --example pingpong [auto|cma|cells]` prints the time of half a round
+//! trip, and the bandwidth with up to 64 messages under way.
 
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, LargeProtocol, Mode, P2p, Ticket};
@@ -94,7 +95,7 @@ fn rank(segment: Segment, rank: u32, config: Config) {
     }
 }
 
-/// Runs rank 0, and starts this program again as rank 1, which inherits the segment.
+/// Runs rank 0, and starts this program again as rank 1, which inherits the job's segment (shared memory).
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let protocol = arguments.next().unwrap_or("auto".into());

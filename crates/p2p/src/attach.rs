@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Attaching and detaching the buffers of buffered sends (MPI 5.0, section 3.6).
+//! Attaches and detaches the buffers of buffered sends (MPI 5.0, section 3.6).
 
 use crate::buffered::{AttachedBuffer, BufferPool};
 use crate::data::BufferOwner;
@@ -7,8 +7,8 @@ use crate::state::P2p;
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Attaches a buffer for buffered sends to `owner`; its memory must stay mapped until it is detached.
-    /// Errors: the owner already has a buffer.
+    /// Attaches a buffer for buffered sends to the process, session or comm `owner`. The buffer's memory must
+    /// stay mapped until the buffer is detached. Errors: `owner` already has a buffer.
     pub fn attach_buffer(&mut self, owner: BufferOwner, attached: AttachedBuffer) -> Result<()> {
         if self.has_buffer(owner) {
             fail!(Class::Buffer, "a buffer for buffered sends is already attached to {owner}");
@@ -17,13 +17,13 @@ impl P2p {
         Ok(())
     }
 
-    /// Whether the process, session or comm `owner` has a buffer attached.
+    /// Whether a buffer for buffered sends is attached to the process, session or comm `owner`.
     pub fn has_buffer(&self, owner: BufferOwner) -> bool {
         self.matcher.buffered.pools.iter().any(|pool| pool.owner == owner)
     }
 
-    /// Detaches and returns the owner's buffer. Returns None while messages are still in it: the caller
-    /// polls, and calls again. Errors: no buffer is attached.
+    /// Detaches and returns the buffer for buffered sends of `owner`. Returns None while messages are still
+    /// in the buffer: the caller polls, and calls again. Errors: no buffer is attached.
     pub fn detach_buffer(&mut self, owner: BufferOwner) -> Result<Option<AttachedBuffer>> {
         let pools = &mut self.matcher.buffered.pools;
         match pools.iter().position(|pool| pool.owner == owner) {
@@ -33,14 +33,14 @@ impl P2p {
         }
     }
 
-    /// Returns the number of messages copied to any attached buffer so far. A flush that starts now waits for
-    /// these.
+    /// Returns how many messages buffered sends have copied to any attached buffer so far. A flush
+    /// (MPI_Comm_flush_buffer) that starts now waits for these.
     pub fn buffered(&self) -> u64 {
         self.matcher.buffered.copied
     }
 
-    /// Whether no message numbered below `messages`, the count that `buffered` returned, is still in this
-    /// owner's buffer.
+    /// Whether all messages numbered below `messages`, which `buffered` returned before, have left the buffer
+    /// of `owner`.
     pub fn is_flushed(&self, owner: BufferOwner, messages: u64) -> bool {
         let pool = self.matcher.buffered.pools.iter().find(|pool| pool.owner == owner);
         pool.is_none_or(|pool| pool.used.iter().all(|part| part.number >= messages))

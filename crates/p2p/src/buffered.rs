@@ -2,9 +2,10 @@
 //! The buffers of buffered sends (MPI 5.0, section 3.6), and which parts of them hold messages that have not
 //! left.
 //!
-//! The process and each comm and session may have a buffer. A message goes into the most specific one, where
-//! the first gap fits. It occupies its packed bytes and MPI_BSEND_OVERHEAD; the overhead stays unused, but is
-//! counted as the standard says. Messages are numbered, so that a flush does not wait for later ones.
+//! A buffer may be attached to the process, to each session and to each comm. A message goes into the comm's
+//! buffer, else into the session's, else into the process's, where the first gap fits. It occupies its packed
+//! bytes and MPI_BSEND_OVERHEAD bytes; the latter stay unused, but are counted as the standard says. Messages
+//! are numbered, so that a flush does not wait for later ones.
 
 use crate::data::{BufferOwner, BufferedCopy, MessageData};
 use datatype::Buffer;
@@ -21,21 +22,21 @@ pub enum AttachedBuffer {
     Automatic,
 }
 
-/// The attached buffers of a process.
+/// The buffers for buffered sends that the program has attached in this process.
 pub(crate) struct BufferedSends {
-    /// One entry for each attached buffer, unsorted: there are few.
+    /// One entry for each attached buffer, in no order, since there are few.
     pub(crate) pools: Vec<BufferPool>,
-    /// The number of messages copied into any buffer so far, which numbers the next.
+    /// How many messages have been copied to any buffer so far. This is the number of the next message.
     pub(crate) copied: u64,
-    /// How many bytes a message occupies beside its own (MPI_BSEND_OVERHEAD).
+    /// How many bytes of a buffer a message occupies beside its own bytes (MPI_BSEND_OVERHEAD).
     overhead: usize,
 }
 
 pub(crate) struct BufferPool {
     pub(crate) owner: BufferOwner,
     pub(crate) attached: AttachedBuffer,
-    /// The parts with messages that have not left, sorted by offset. The parts of an automatic buffer all
-    /// have offset 0.
+    /// The parts of the buffer with messages that have not left, sorted by offset. In an automatic buffer,
+    /// which has no fixed memory, all parts have offset 0.
     pub(crate) used: Vec<BufferPart>,
 }
 
@@ -51,8 +52,8 @@ impl BufferedSends {
         BufferedSends { pools: Vec::new(), copied: 0, overhead }
     }
 
-    /// Returns the buffer for messages of this comm and session: the comm's, otherwise the session's,
-    /// otherwise the process's; None if none of these is attached.
+    /// Returns the attached buffer that messages of this comm and session use: the comm's, else the
+    /// session's, else the process's. Returns None if none of these is attached.
     fn pool(&mut self, context: u64, session: u64) -> Option<&mut BufferPool> {
         let rank = |pool: &BufferPool| match pool.owner {
             BufferOwner::Comm(of) => (of == context).then_some(0),
@@ -63,7 +64,8 @@ impl BufferedSends {
         ranked.min_by_key(|(rank, _)| *rank).map(|(_, pool)| pool)
     }
 
-    /// Whether `copy_of` would find room for a message of `bytes` bytes; true also if no buffer is attached.
+    /// Whether `copy_of` would find room for a message of `bytes` bytes. True also if no buffer is attached:
+    /// `copy_of` then reports the error.
     pub(crate) fn has_room(&mut self, context: u64, session: u64, bytes: usize) -> bool {
         let whole = bytes.saturating_add(self.overhead);
         match self.pool(context, session) {
@@ -109,7 +111,7 @@ impl BufferedSends {
         Ok(data)
     }
 
-    /// Frees the part of a buffer that the message `kept` has occupied and that has left.
+    /// Frees the part of a buffer that the message `kept` occupied. The message has left.
     pub(crate) fn give_back(&mut self, kept: BufferedCopy) {
         if let Some(pool) = self.pools.iter_mut().find(|pool| pool.owner == kept.owner) {
             pool.used.retain(|part| part.number != kept.number);
@@ -117,16 +119,16 @@ impl BufferedSends {
     }
 }
 
-/// Occupies the first gap of `bytes` bytes for message `number` in a buffer of `capacity` bytes. Returns the
-/// gap's offset; None if there is no such gap.
+/// Occupies the first gap of at least `bytes` bytes in a buffer of `capacity` bytes, for message `number`.
+/// Returns the gap's offset; None if there is no such gap.
 fn take(used: &mut Vec<BufferPart>, bytes: usize, capacity: usize, number: u64) -> Option<usize> {
     let (index, at) = find(used, bytes, capacity)?;
     used.insert(index, BufferPart { at, bytes, number });
     Some(at)
 }
 
-/// Finds the first gap of at least `bytes` bytes between the parts `used` of a buffer. Returns the index in
-/// `used` before which it is, and its offset.
+/// Finds the first gap of at least `bytes` bytes between the occupied parts `used` of a buffer. Returns the
+/// index in `used` at which a part in the gap would be, and the gap's offset; None if there is no such gap.
 fn find(used: &[BufferPart], bytes: usize, capacity: usize) -> Option<(usize, usize)> {
     let mut at = 0;
     let mut index = 0;

@@ -2,9 +2,9 @@
 //! Cancelling (MPI 5.0, section 3.8.4): an operation that has not matched ends without a message; any other
 //! completes.
 //!
-//! A posted receive, and a send whose first packet has not left, are cancelled at once. An offer is recalled:
-//! the receiver returns the offer, unless it has matched; then the send continues. An eager send whose bytes
-//! have left is already complete.
+//! A posted receive, and a send whose first packet has not left, are cancelled at once. For a send that was
+//! offered, the sender recalls the offer: the receiver returns it if it has not matched, and otherwise the
+//! send continues. An eager send whose bytes have left is already complete.
 
 use crate::lane::{Lane, OutgoingPacket};
 use crate::message::UnexpectedMessage;
@@ -14,9 +14,9 @@ use crate::state::{Matcher, P2p, connection};
 use error::{Class, Result, fail};
 
 impl P2p {
-    /// Cancels an operation if it has not matched. `Outcome::cancelled` says later whether it was in time.
-    /// The caller first makes sure that no executor waits for the operation's message
-    /// (`receives_depending_on`, `withdraw_executor`).
+    /// Cancels an operation if it has not matched. `Outcome::cancelled` says later whether that was in time.
+    /// The caller first withdraws every executor that waits for the message (`receives_depending_on`,
+    /// `withdraw_executor`).
     pub fn cancel(&mut self, ticket: Ticket) {
         self.post_deferred();
         let Some(ticket) = self.request_ticket(ticket) else { return };
@@ -51,8 +51,8 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Takes a RECALL of the peer's send `theirs`: drops its offer and answers RETURNED, unless the offer has
-    /// matched.
+    /// Handles a RECALL, by which the peer takes back the offer of its send `theirs`: drops the offer and
+    /// sends RETURNED, unless a receive has matched the offer.
     pub(crate) fn consume_recall(&mut self, lane: &mut Lane, theirs: u64) {
         let peer = lane.number;
         let is_it = |message: &UnexpectedMessage| match message {
@@ -65,7 +65,8 @@ impl Matcher {
         }
     }
 
-    /// Takes a RETURNED for our send `ours`: the peer has dropped its offer, so the send ends as cancelled.
+    /// Handles a RETURNED for this process's send `ours`: the peer has dropped the offer, so the send ends as
+    /// cancelled.
     pub(crate) fn consume_returned(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         if self.is_announced(ours, lane.number) {
             self.abandon(ours);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The choice for a long message: the receiver reads it in the sender's memory, or it goes through cells.
+//! The choice for a long message on this host: the receiver reads it in the sender's memory, or it goes
+//! through cells (parts of a ring).
 //!
-//! The receiver chooses and answers the offer accordingly, so both sides need not agree beforehand. It
-//! chooses by the tuning table. Without a table, a rank's first long messages go both ways, in runs
-//! (`tuning::MethodTrial`), and the first rank's result is stored in the job's header (`tuning::Probes`). The
-//! unit that is timed is a *busy period*: from the first message that a receiver fetches until it fetches
-//! none. So single messages are distinguished from streams.
+//! The receiver chooses, and answers the sender's offer accordingly, so both sides need not agree beforehand.
+//! It chooses by the tuning table. Without a table, a rank's first long messages go both ways, in runs
+//! (`tuning::MethodTrial`), and the result of the first rank is stored in the job's header
+//! (`tuning::Probes`). What is timed is a *busy period*: from the first message that a receiver fetches until
+//! it fetches none. So single messages are told from streams.
 //!
 //! Some eager messages in pieces are also read in the sender's memory, only to time the read (`pieces.rs`).
 //! Where reading is faster, senders offer such messages from then on (`Chooser::eager_bytes_max`).
@@ -20,46 +21,48 @@ use tuning::{
     ValueSource, class_of, read_row,
 };
 
-/// Chooses how this process fetches each long message, and times messages where no table says which way is
-/// faster.
+/// Chooses how this process fetches each long message: by reading the sender's memory, or through cells.
+/// Times messages if no table says which is faster.
 pub(crate) struct Chooser {
     tuning: Tuning,
-    /// The job's segment on this host, whose header has what the ranks have measured; None if the process has
-    /// no segment.
+    /// The job's segment (shared memory) on this host, which has what the ranks have measured; None in a
+    /// simulated job.
     segment: Option<Segment>,
     rank: u32,
-    /// Whether there is a choice: ranks have cores of their own and, as far as is known, may read each
-    /// other's memory.
+    /// Whether there are two ways: each rank has a core of its own, and no setting forbids to read another
+    /// rank's memory.
     may_choose: bool,
-    /// Whether messages are timed to find the faster way, because there is no table.
+    /// Whether messages are timed to find the faster way, because the tuning table does not say it.
     pub(crate) is_learning: bool,
-    /// The cpus that share the L2 cache with this rank's cpu, then those that share the L3 cache; empty until
-    /// first needed.
+    /// The cpus that share the L2 cache with this rank's cpu, then the cpus that share the L3 cache. It is
+    /// filled at first use.
     near: OnceCell<[Vec<usize>; 2]>,
-    /// The number of messages that this process is fetching now; at 0 the busy period ends.
+    /// The number of messages that this process is fetching now. When it becomes 0, the busy period ends.
     under_way: u32,
-    /// The number of messages whose fetch has started in this busy period.
+    /// The number of messages whose fetch has started in the current busy period.
     fetched: u32,
-    /// Whether several messages were fetched in the last busy period.
+    /// Whether several messages were fetched in the previous busy period.
     was_many: bool,
     period: Option<BusyPeriod>,
-    /// One trial for each distance, load and class of lengths (`judge` finds it); empty unless `is_learning`.
+    /// One trial of both ways for each distance, load and class of lengths; `judge` finds it. Empty unless
+    /// `is_learning`.
     judges: Vec<MethodTrial>,
 }
 
-/// A busy period that is being timed: from the first message that the process fetches until it fetches none.
+/// A busy period that is being timed. It lasts from the first message that the process fetches until the
+/// process fetches none.
 struct BusyPeriod {
     at: (Distance, Load, usize),
     way: Method,
     started: u64,
     bytes: u64,
-    /// The number of its messages that were fetched completely.
+    /// The number of messages of this period that have been fetched completely.
     ended: u64,
-    /// The time in ns at which message number `tuning::SETTLING` was fetched; until then, the time of the
-    /// start.
+    /// When message number `tuning::SETTLING` of this period was fetched, in nanoseconds; before that, when
+    /// the period started.
     settled: u64,
-    /// Whether the period is of no use for a trial: its messages differ in distance or class of lengths, or
-    /// some cannot be read.
+    /// Whether the period is of no use for a trial, since its messages differ in distance or class of
+    /// lengths, or some sender's memory cannot be read.
     mixed: bool,
 }
 
@@ -84,7 +87,8 @@ impl Chooser {
         }
     }
 
-    /// Returns how far the core of `peer` is from this rank's, by the caches that both share.
+    /// Returns how far the core of `peer` is from this rank's core: whether they share the L2 cache, the L3
+    /// cache, or none.
     #[cold]
     pub(crate) fn distance(&self, peer: u32) -> Distance {
         let Some(segment) = &self.segment else { return Distance::Far };
@@ -110,9 +114,9 @@ impl Chooser {
         self.segment.as_ref().filter(|_| self.is_learning).map(|segment| Probes(&segment.job().probes))
     }
 
-    /// Chooses the way to fetch a message of `bytes` bytes from a peer at this distance, and counts the fetch
-    /// as started; the caller calls `end_fetch` when it has ended. `sends`: whether this rank also sends now.
-    /// `readable`: whether the sender's memory may be read.
+    /// Chooses how to fetch a message of `bytes` bytes from a peer at this distance, and counts the fetch as
+    /// started; `end_fetch` counts its end. `sends` says whether this rank also sends now, `readable` whether
+    /// the sender's memory may be read.
     pub(crate) fn start_fetch(
         &mut self,
         distance: Distance,
@@ -160,7 +164,8 @@ impl Chooser {
         if sizes.has(bytes) { Method::Read } else { Method::Cells }
     }
 
-    /// Counts a message that `start_fetch` has counted as fetched. Ends the busy period if it was the last.
+    /// Counts a message that `start_fetch` has counted as fetched. If this process now fetches no other, the
+    /// busy period ends.
     #[inline]
     pub(crate) fn end_fetch(&mut self) {
         if let Some(period) = &mut self.period {
@@ -202,8 +207,8 @@ impl Chooser {
         }
     }
 
-    /// Notes that a read of a peer's memory has failed in the current busy period: reading is out for such
-    /// messages.
+    /// Records that a read of a peer's memory has failed in the current busy period. Such messages are then
+    /// no longer read.
     pub(crate) fn note_refusal(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;
@@ -213,22 +218,23 @@ impl Chooser {
         }
     }
 
-    /// Returns the way by which an eager message in pieces is to be timed; None if its distance and length
-    /// are already decided.
+    /// Returns how to fetch an eager message in pieces so that the time can be compared: by a read or through
+    /// cells. Returns None if the choice for its distance and length is already made.
     pub(crate) fn try_eager(&self, distance: Distance, bytes: u64) -> Option<Method> {
         let (probes, at) = (self.probes()?, (distance, Load::Alone, class_of(bytes)));
         probes.choice(at).is_none().then(|| probes.next(at))
     }
 
-    /// Notes that an eager message of `bytes` bytes has taken from `started` until now by `way`.
+    /// Records how long an eager message of `bytes` bytes has taken if fetched in this way: from `started`,
+    /// in nanoseconds, until now.
     pub(crate) fn record_eager(&self, distance: Distance, bytes: u64, way: Method, started: u64) {
         if let Some(probes) = self.probes() {
             probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(started, bytes));
         }
     }
 
-    /// Whether some table value lowers the longest eager message below `most`, and this peer can probably
-    /// read messages that are offered instead.
+    /// Whether the tuning table says, for any distance, that some messages of at most `most` bytes are better
+    /// offered than sent eagerly, and this peer can read this host's memory.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)
@@ -238,8 +244,8 @@ impl Chooser {
                 .is_some_and(|segment| segment.local(peer).is_some_and(|peer| cma::reaches(segment, peer)))
     }
 
-    /// Returns the length of the longest eager message at this distance, at most `most`, and whether
-    /// measurements may still change it.
+    /// Returns the length of the longest eager message at this distance, which is not above `most`, and
+    /// whether measurements may still change it.
     pub(crate) fn eager_bytes_max(&self, distance: Distance, most: usize) -> (usize, bool) {
         let row = read_row(distance, Load::Alone);
         let is_set = |row| self.tuning.source(row) == ValueSource::Setting;
@@ -257,7 +263,7 @@ impl Chooser {
     }
 }
 
-/// Returns how many picoseconds each of `bytes` bytes has taken since `started`.
+/// Returns how many picoseconds each of `bytes` bytes has taken on average since `started`.
 fn picoseconds(started: u64, bytes: u64) -> u64 {
     sys::clock::now().saturating_sub(started).saturating_mul(1000) / bytes.max(1)
 }
@@ -277,11 +283,11 @@ mod tests {
         Reach::Shm(Port::new(segment, rank))
     }
 
-    /// The number of messages after which a rank has decided which way is faster.
+    /// The number of messages after which a rank has chosen the faster way in this test.
     const MESSAGES_UNTIL_DECIDED: usize = 64;
 
-    /// Fetches messages one by one. A message takes `cells` us through cells and `read` us by reading.
-    /// Returns the way of the last.
+    /// Fetches messages one by one, with simulated times: `cells` us through cells, or `read` us by a read.
+    /// Returns how the last one was fetched.
     fn fetch(chooser: &mut Chooser, messages: usize, [cells, read]: [u64; 2]) -> Method {
         let mut last = Method::Cells;
         for _ in 0..messages {

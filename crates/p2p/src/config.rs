@@ -1,49 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The settings of this crate, as the modules here read them.
+//! The settings of this crate, gathered from the user's settings and the tuning table.
 
 use tuning::{EAGER_BYTES_MAX, Tuning, ValueSource};
 
-/// How long messages travel once the receive is known.
+/// How the bytes of a long message travel once the receive that takes it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// Where each process has a core of its own: the method that was measured to be faster (`choice.rs`), and
-    /// a read if the sender stays away from MPI. Elsewhere `Cma`.
+    /// If each process has a core of its own: in the way that was measured to be faster (`choice.rs`), or by
+    /// a read if the sender stays out of MPI. Otherwise like `Cma`.
     #[default]
     Auto,
-    /// The receiver reads the sender's memory by cross-memory attach where it can.
+    /// The receiver reads the bytes in the sender's memory by cross-memory attach, where it can.
     Cma,
-    /// The receiver asks for the bytes, and the sender streams them as packets through cells.
+    /// The receiver asks for the bytes, and the sender sends them as packets through the cells of the ring.
     Cells,
 }
 
 /// The settings of this crate; `Config::of` reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    /// The longest message that is sent before its receive is known.
+    /// The longest message, in bytes, that is sent before its receive is known.
     pub eager_bytes_max: usize,
-    /// The longest message that is sent before its receive is known if its sender computes meanwhile
-    /// (`Mode::Overlapped`) and the kernel carries the packets: what a socket takes at once
+    /// The longest message, in bytes, that is sent before its receive is known if the sender computes
+    /// meanwhile (`Mode::Overlapped`) and the kernel carries the packets. It is what a socket takes at once
     /// (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// The most that the eager messages of this process that one peer holds unmatched may cost together, as
-    /// `lane::cost` counts.
+    /// The most that this process's eager messages may cost, as `lane::cost` counts, while one peer holds
+    /// them without a receive.
     pub credit_bytes: usize,
     /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,
-    /// The most bytes of one message that a poll reads from a peer's memory.
+    /// The most bytes of one message that one poll reads from a peer's memory.
     pub read_piece_bytes: usize,
-    /// The length of one read when the network reads a message from a peer's memory in pieces (`pull.rs`).
+    /// The length, in bytes, of each read by which the network fetches a message from a peer's memory
+    /// (`pull.rs`).
     pub pull_piece_bytes: usize,
-    /// The shortest message whose memory a sender exposes to a pull (`pull.rs`).
+    /// The shortest message, in bytes, for which a sender exposes its memory to reads by the network
+    /// (`pull.rs`).
     pub pull_bytes_min: usize,
-    /// With `LargeProtocol::Auto`: a long message is read after this many polls without a packet of it. At 20
-    /// to 50 ns a poll, the default lasts about as long as the shortest long message takes.
+    /// With `LargeProtocol::Auto`: the number of polls without a packet of a long message after which the
+    /// receiver reads it instead. At 20 to 50 ns a poll, the default lasts about as long as the shortest long
+    /// message takes.
     pub patience_polls: u32,
-    /// The tuning table. With `LargeProtocol::Auto` it says which messages are read in the sender's memory,
-    /// as far as that was measured.
+    /// The tuning table. With `LargeProtocol::Auto` it says which messages are better read in the sender's
+    /// memory, as far as that has been measured.
     pub tuning: Tuning,
-    /// How many bytes of the attached buffer a buffered send occupies beside its message's bytes:
-    /// MPI_BSEND_OVERHEAD.
+    /// How many bytes of the attached buffer a buffered send occupies beside its message's bytes
+    /// (MPI_BSEND_OVERHEAD).
     pub bsend_overhead_bytes: usize,
 }
 
@@ -85,9 +88,9 @@ impl Default for Config {
     }
 }
 
-/// The longest message that a peer may send in pieces, which is the greatest value of the setting for
-/// `eager_bytes_max`.
+/// The longest message, in bytes, that a peer may send in pieces. It is also the greatest value of the
+/// setting for `eager_bytes_max`.
 pub(crate) const EAGER_MOST: u64 = 1 << 30;
 
-/// The most bytes of one message that are read from a peer's memory before another message gets its turn.
+/// The most bytes of one message that are read from a peer's memory before the next message gets its turn.
 pub(crate) const READ_PIECE_BYTES: usize = 1 << 20;

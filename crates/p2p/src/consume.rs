@@ -8,8 +8,9 @@
 //! | `P2p::recv_now` | `OneReceive` (`receive.rs`): a blocking receive | stays in the ring until `poll` |
 //! | `P2p::take_deferred` | `FirstDeferred` (`defer.rs`): deferred ones | stays in the ring until `poll` |
 //!
-//! A whole message ends its receive (`land`). One in pieces gets a request (`claim`) and ends with its last
-//! piece. Offers and packets about tickets are for `poll` only. Read next: `receive.rs`, `defer.rs`.
+//! A whole message ends its receive (`land`). A message in pieces gets a request (`claim`), and its last
+//! piece ends the receive. Offers and packets about requests (DATA, ASK, ...) are for `poll` only. Read next:
+//! `receive.rs`, `defer.rs`.
 
 use crate::data::MessageData;
 use crate::lane::{Lane, cost_of};
@@ -23,21 +24,21 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::{Header, PacketSink, Route, Taken};
 
-/// How often a receiver looks for the next piece of a message, which the sender copies meanwhile, before it
+/// How many times a receiver looks for the next piece of a message, while the sender copies it, before it
 /// does other work.
 pub(crate) const PIECE_LOOKS: usize = 500;
 
-/// The receives that may take a peer's next messages.
+/// The receives that may take the next messages of a peer: posted ones, a blocking one, or deferred ones.
 pub(crate) trait AwaitingReceives {
     /// Whether a message that no receive takes goes to the unexpected queue. Otherwise it stays in the ring.
     const KEEPS_UNEXPECTED: bool;
 
-    /// Copies a whole message into the buffer of the receive that it matches, and ends the receive. Returns
-    /// `Taken::No` if it matches none. The caller makes sure that at least one receive waits.
+    /// Copies a whole message into the buffer of the receive that it matches, and ends that receive. Returns
+    /// `Taken::No` if it matches none. The caller knows that at least one receive waits.
     fn land(&mut self, matcher: &mut Matcher, envelope: &Envelope, message: Span) -> Taken;
 
-    /// Returns the ticket of the receive that takes a message whose bytes come later; None if the message
-    /// matches none.
+    /// Returns the ticket of the receive that takes a message whose bytes come in later packets; None if no
+    /// receive takes it.
     fn claim(&mut self, matcher: &mut Matcher, envelope: &Envelope) -> Option<u64>;
 
     /// Whether every one of these receives has its message, so that no further packet is wanted.
@@ -66,14 +67,15 @@ impl AwaitingReceives for PostedQueue {
     }
 }
 
-/// Whether the envelope has this context and this tag (None: any tag). The caller has compared the source.
+/// Whether a message with this envelope has this context and this tag (None: any tag). The caller has
+/// compared the source.
 #[inline(always)]
 pub(crate) fn fits(context: u64, tag: Option<i32>, envelope: &Envelope) -> bool {
     envelope.context == context && tag.is_none_or(|tag| tag == envelope.tag)
 }
 
-/// Counts the whole messages that receives have taken from one peer in one round of packets, so that the
-/// counters and the credit are updated once.
+/// Counts the whole messages that receives have taken from one peer while its ring was read, so that the
+/// counters and the credit are updated only once.
 #[derive(Default)]
 pub(crate) struct Tally {
     messages: u64,
@@ -81,7 +83,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the messages to the counters, and gives their credit back to the peer of `route`.
+    /// Adds the messages to the counters, and gives the peer of `route` back the credit for them.
     #[inline(always)]
     pub(crate) fn count_and_return_credit(self, matcher: &Matcher, route: &mut Route) {
         if self.messages > 0 {
@@ -92,13 +94,14 @@ impl Tally {
     }
 }
 
-/// Takes a peer's whole messages for receives that are not posted, and stops at any other packet.
+/// Takes whole messages of a peer for receives that are not in the posted queue, and stops at any other
+/// packet.
 struct WholeMessages<'a, A> {
     matcher: &'a mut Matcher,
     awaiting: &'a mut A,
     peer: u32,
     tally: Tally,
-    /// The kind of the packet at which it stopped, and which stays in the ring; None if every packet was
+    /// The kind of the packet at which this stopped, and which stays in the ring; None if every packet was
     /// taken.
     stays: Option<u8>,
 }
@@ -119,14 +122,14 @@ impl<A: AwaitingReceives> PacketSink for WholeMessages<'_, A> {
     }
 }
 
-/// Takes a peer's packets for receives that are not posted: whole messages, messages in pieces, and their
-/// pieces.
+/// Takes the packets of a peer for receives that are not in the posted queue: whole messages, messages in
+/// pieces, and their pieces.
 struct AnyPackets<'a, A> {
     matcher: &'a mut Matcher,
     lane: &'a mut Lane,
     awaiting: &'a mut A,
     tally: Tally,
-    /// The kind of the last packet; None if it was not taken.
+    /// The kind of the last packet that was shown; None if it was not taken.
     taken: Option<u8>,
 }
 
@@ -143,12 +146,12 @@ impl<A: AwaitingReceives> PacketSink for AnyPackets<'_, A> {
 }
 
 impl Connection {
-    /// Takes the peer's packets for receives that are not posted, at least one of which must wait. Continues
-    /// while pieces come soon. An invalid packet stays in the ring, and the next `poll` reports it. Returns
-    /// whether a packet was left in the ring or took the general path.
+    /// Takes the peer's packets for receives that are not in the posted queue, at least one of which must
+    /// wait. Continues while pieces of a message come soon. An invalid packet stays in the ring for the next
+    /// `poll` to report.
     ///
-    /// `awaiting` is passed by value both ways, so that its fields stay in registers until the path out of
-    /// line needs them.
+    /// Returns whether a packet is left in the ring, or was no whole message. `awaiting` is passed by value
+    /// both ways, so that its fields stay in registers as long as only whole messages come.
     #[inline(always)]
     pub(crate) fn take_for_unposted<A: AwaitingReceives>(
         &mut self,
@@ -186,8 +189,8 @@ impl Connection {
         }
     }
 
-    /// Waits a moment for the next piece of a message; returns whether it has come. `taken` is the kind of
-    /// the last packet that was taken.
+    /// Waits a moment for the next piece of a message. Returns whether it has come. `taken` is the kind of
+    /// the packet that was taken last; None if the last packet was not taken.
     fn awaits_piece(&mut self, matcher: &mut Matcher, taken: Option<u8>) -> bool {
         let Connection { route, lane } = self;
         let timed = match taken {
@@ -201,7 +204,8 @@ impl Connection {
         comes
     }
 
-    /// Gives the peer back the credit for its messages in pieces that receives have taken (`Lane::returned`).
+    /// Gives the peer back the credit for those of its messages in pieces that receives have taken
+    /// (`Lane::returned`).
     #[inline]
     pub(crate) fn give_credit_back(&mut self) {
         if self.lane.returned > 0 {
@@ -211,7 +215,8 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Takes a packet from a peer. Errors: the peer may not send this packet now.
+    /// Handles a packet from a peer, and counts a whole message in `tally`. Returns whether the packet was
+    /// taken. Errors: the peer may not send this packet now.
     #[inline]
     pub(crate) fn consume<A: AwaitingReceives>(
         &mut self,
@@ -227,8 +232,8 @@ impl Matcher {
         }
     }
 
-    /// Takes a whole message: into its receive, or into the unexpected queue where `awaiting` keeps such
-    /// messages.
+    /// Copies a whole message into the receive that it matches. If it matches none, copies it into the
+    /// unexpected queue, or leaves it in the ring, as `awaiting` says.
     #[inline(always)]
     fn consume_message<A: AwaitingReceives>(
         &mut self,
@@ -250,7 +255,7 @@ impl Matcher {
         taken
     }
 
-    /// Copies a message into the unexpected queue.
+    /// Copies a whole message into the unexpected queue, since no receive has matched it.
     fn store_unexpected(&mut self, envelope: Envelope, payload: Span) {
         let bytes = payload.bytes();
         let message = UnexpectedMessage::filled(bytes, &mut self.spares, |to| payload.save(to));
@@ -259,7 +264,7 @@ impl Matcher {
         self.unexpected.push(envelope, message);
     }
 
-    /// Takes any packet but a whole message.
+    /// Handles a packet of any kind except a whole message.
     #[inline(never)]
     fn consume_other<A: AwaitingReceives>(
         &mut self,
@@ -297,15 +302,15 @@ impl Matcher {
         Ok(if lane.incoming.is_none() && awaiting.is_done() { Taken::Last } else { Taken::More })
     }
 
-    /// Copies a whole message into the buffer of the receive `ours`, and ends the receive.
+    /// Copies a whole message into the buffer of the posted receive `ours`, and ends the receive.
     #[inline]
     pub(crate) fn land(&mut self, ours: u64, envelope: Envelope, message: Span) {
         let copy = |buffer: &Buffer, taken| buffer.unpack(0, message.slice(0, taken));
         self.land_with(ours, envelope, message.bytes(), copy);
     }
 
-    /// Ends the receive `ours` with a whole message of `bytes` bytes. `copy` gets the receive's buffer, and
-    /// how many bytes of the message to copy there.
+    /// Ends the posted receive `ours` by a whole message of `bytes` bytes. `copy` gets the receive's buffer,
+    /// and how many bytes of the message fit there.
     #[inline(always)]
     pub(crate) fn land_with(
         &mut self,
@@ -326,8 +331,8 @@ impl Matcher {
         }
     }
 
-    /// Copies a message of this process to itself into the buffer of the receive `ours`, and ends the
-    /// receive.
+    /// Copies a message that this process has sent to itself into the buffer of the receive `ours`, and ends
+    /// the receive.
     pub(crate) fn land_loopback(&mut self, ours: u64, envelope: Envelope, message: &mut MessageData) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let bytes = request.match_message(envelope, message.bytes() as u64);

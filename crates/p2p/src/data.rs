@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bytes of an operation: the user's buffer, or a copy of a buffered send.
+//! Where the bytes of a send or receive are: in the user's buffer, or in the copy that a buffered send has
+//! made.
 
 use datatype::Buffer;
 use sys::Span;
 use transport::owned::Memory;
 
-/// The bytes of an operation.
+/// Where the bytes of a send or receive are.
 pub(crate) enum MessageData {
-    /// The operation has ended and has given its buffer up.
+    /// Nowhere: the operation has ended and no longer has its buffer.
     None,
-    /// The user's buffer.
+    /// In the user's buffer, which the operation uses until it ends.
     User(Buffer),
-    /// A copy of a buffered send's message, in the buffer that the program attached.
+    /// In the buffer that the program attached, to which a buffered send has copied its message.
     Attached(Span, BufferedCopy),
-    /// A copy of a buffered send's message, in memory that this library allocated (MPI_BUFFER_AUTOMATIC).
+    /// In memory that this library allocated (MPI_BUFFER_AUTOMATIC), to which a buffered send has copied its
+    /// message.
     Owned(Memory, BufferedCopy),
 }
 
@@ -27,7 +29,7 @@ impl MessageData {
         }
     }
 
-    /// Copies packed bytes, from `offset` on, to `to`.
+    /// Copies bytes of the message, packed without gaps, from `offset` on, to `to`, as many as fit there.
     #[inline]
     pub(crate) fn pack(&mut self, offset: usize, to: Span) {
         match self {
@@ -38,7 +40,8 @@ impl MessageData {
         }
     }
 
-    /// Copies the first `bytes` packed bytes to the beginning of a receive buffer.
+    /// Copies the first `bytes` bytes of the message, packed without gaps, to the beginning of a receive
+    /// buffer.
     pub(crate) fn copy_to(&mut self, bytes: usize, to: &Buffer) {
         match self {
             MessageData::None => assert_eq!(bytes, 0, "the operation has given its buffer up"),
@@ -48,8 +51,8 @@ impl MessageData {
         }
     }
 
-    /// Returns the bytes as one span that the network may read or write; None if they have gaps, or are a
-    /// copy of our own.
+    /// Returns the bytes as one span for the network to read or write. Returns None if they have gaps, or if
+    /// they are a copy that this library made.
     pub(crate) fn stretch(&self) -> Option<Span> {
         match self {
             MessageData::User(buffer) => buffer.contiguous(),
@@ -58,7 +61,7 @@ impl MessageData {
         }
     }
 
-    /// Returns the address from which a peer could read the bytes as one span, or 0 if they have gaps.
+    /// Returns the address at which a peer could read the bytes as one span; 0 if they have gaps.
     pub(crate) fn address(&mut self) -> u64 {
         let address = match self {
             MessageData::None => 0,
@@ -73,7 +76,7 @@ impl MessageData {
 /// The object to which the program has attached a buffer for buffered sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferOwner {
-    /// The buffer is the process's (MPI_Buffer_attach).
+    /// The buffer belongs to the process (MPI_Buffer_attach).
     Process,
     /// The buffer belongs to the session with this number, which the caller of this crate chose.
     Session(u64),
@@ -81,8 +84,8 @@ pub enum BufferOwner {
     Comm(u64),
 }
 
-/// Names the copy of a buffered send's message: the owner of the buffer that it is in, and its number
-/// (`BufferPart`).
+/// Names the copy that a buffered send has made: the owner of the buffer with the copy, and the number of the
+/// message (`BufferPart`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BufferedCopy {
     pub(crate) owner: BufferOwner,

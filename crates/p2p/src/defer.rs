@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Deferred receives: noting them, taking their messages, posting them. `deferred.rs` has the table.
+//! Deferred receives, which have started and are not in the posted queue yet: starting them, taking their
+//! messages, posting them. `deferred.rs` has the table.
 //!
 //! | state (`UnpostedState`) | who moves a receive there |
 //! |---|---|
-//! | `Waiting` | `defer` notes the receive; its number makes its ticket |
+//! | `Waiting` | `defer` enters the receive; its number makes its ticket |
 //! | `Arrived` | `take_packets_for_deferred` copies a whole message into the buffer (`FirstDeferred::land`) |
 //! | `Started` | `post_deferred` posts all that wait, or a first piece comes (`FirstDeferred::claim`); |
 //! | | then a request has the state, and `request_ticket` gives the request's ticket |
@@ -19,8 +20,8 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::Taken;
 
-/// The deferred receives with the numbers `at` to `end`, which wait. They get a peer's next messages in this
-/// order.
+/// The deferred receives numbered from `at` to before `end`, which all wait for messages. A peer's next
+/// messages go to them in this order.
 struct FirstDeferred<'a> {
     entries: &'a mut [DeferredReceive; DEFERRED_MAX],
     at: u64,
@@ -28,8 +29,8 @@ struct FirstDeferred<'a> {
 }
 
 impl FirstDeferred<'_> {
-    /// Returns the receive with the number `at`, which waits longest, if it takes a message with this
-    /// envelope; otherwise None.
+    /// Returns the deferred receive with the number `at`, which waits longest, if it takes a message with
+    /// this envelope; None if it does not.
     #[inline(always)]
     fn fitting(&mut self, envelope: &Envelope) -> Option<&mut DeferredReceive> {
         let receive = &mut self.entries[self.at as usize % DEFERRED_MAX];
@@ -65,8 +66,8 @@ impl AwaitingReceives for FirstDeferred<'_> {
 }
 
 impl P2p {
-    /// Enters a receive into the table of deferred receives, if it need not be posted now. Returns its
-    /// number, from which `Ticket::deferred` makes the ticket; None if the receive must be posted.
+    /// Enters a receive into the table of deferred receives. Returns its number, from which
+    /// `Ticket::deferred` makes its ticket. Returns None if the receive must be posted instead.
     #[inline(always)]
     pub fn defer(&mut self, context: u64, source: u32, tag: Option<i32>, span: Span) -> Option<u64> {
         let unheard = || self.matcher.posted.is_empty() && self.matcher.unexpected.is_empty();
@@ -76,7 +77,7 @@ impl P2p {
             .then(|| self.deferred.push(context, source, tag, span))
     }
 
-    /// Posts all deferred receives that wait, in order. Everything that posts a receive or polls packets
+    /// Posts all deferred receives that wait, in order. Every function that posts a receive or polls packets
     /// calls this first.
     #[inline(always)]
     pub(crate) fn post_deferred(&mut self) {
@@ -95,8 +96,8 @@ impl P2p {
         self.deferred.waiting = self.deferred.next;
     }
 
-    /// Returns the tag and length of the message of a deferred receive whose whole message has come and fits,
-    /// and frees the ticket. Returns None in every other case: `take` then decides.
+    /// Returns the tag and the length of the message if it has come whole for this deferred receive and fits
+    /// its buffer, and frees the ticket. Returns None in every other case: the caller then calls `take`.
     #[inline(always)]
     pub fn take_arrived(&mut self, ticket: Ticket) -> Option<(i32, u64)> {
         let number = self.deferred.number(ticket)?;
@@ -109,8 +110,8 @@ impl P2p {
         Some((arrived.tag(), arrived.bytes() as u64))
     }
 
-    /// Returns how a deferred receive has ended, and frees its ticket; None if it has not ended. First takes
-    /// packets for it if it still waits.
+    /// Returns how a deferred receive has ended, and frees its ticket; None if it has not ended. If the
+    /// receive still waits, first takes packets for it.
     #[inline(always)] // So that the outcome is not copied.
     pub(crate) fn take_deferred(&mut self, ticket: Ticket) -> Option<Outcome> {
         let number = self.deferred.number(ticket)?;
@@ -126,7 +127,7 @@ impl P2p {
         Some(outcome)
     }
 
-    /// Takes packets of the peer from which the first waiting receive receives, for this receive and those
+    /// Takes packets from the peer of the longest waiting deferred receive, for this receive and the receives
     /// after it.
     #[inline(never)]
     fn take_packets_for_deferred(&mut self) {
@@ -138,14 +139,15 @@ impl P2p {
         *waiting = first.at;
     }
 
-    /// Returns the ticket of the operation's request: `ticket` itself, or, for a deferred receive, that of
-    /// the request which it has since it was posted, or None.
+    /// Returns the ticket of the request that an operation has. For a deferred receive that is not posted
+    /// there is none, hence None; any other operation's `ticket` is that of its request.
     #[inline(always)]
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.request_ticket(ticket) } else { Some(ticket.0) }
     }
 
-    /// Detaches an operation from its ticket. Returns the ticket of its request, if it has one.
+    /// Detaches an operation from its ticket, for MPI_Request_free. Returns the ticket of its request; None
+    /// if it has none.
     pub(crate) fn detach_ticket(&mut self, ticket: Ticket) -> Option<u64> {
         self.post_deferred();
         let posted = self.request_ticket(ticket);

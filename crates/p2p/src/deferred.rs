@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of deferred receives: receives that have started and are not posted yet.
+//! The table of deferred receives: receives that have started and are not in the posted queue yet.
 //!
-//! While no receive is posted and no message is unexpected, a receive from one peer is only noted here. When
-//! the process asks for its outcome, the peer's packets go straight into the buffers of this receive and
-//! those after it (`defer.rs`): without matching, and without a request.
+//! While no receive is posted and no message is unexpected, a receive from one peer is only entered here.
+//! When the process asks whether it has ended, the peer's packets go straight into the buffers of this
+//! receive and the receives after it (`defer.rs`): without matching, and without a request.
 //!
 //! Invariant: while a receive waits here, no receive is posted and no message of its peer is unexpected. So
-//! `P2p::post_deferred` posts these, in order, before another receive is posted or packets are polled.
+//! `P2p::post_deferred` posts all that wait, in order, before another receive is posted or packets are
+//! polled.
 
 use crate::outcome::{Arrived, Outcome, Ticket};
 use matching::Pattern;
 use sys::Span;
 
-/// The capacity of the table. A receive keeps its entry until its ticket is freed, even after it was posted.
+/// The number of entries in the table. A receive keeps its entry until its ticket is freed, even if it has
+/// been posted since.
 pub const DEFERRED_MAX: usize = 128;
-/// The lower half of every deferred receive's ticket, which marks it as such. `Ticket::DONE` has the same
-/// lower half, but an upper half that no number modulo `NUMBERS` has.
+/// The lower half of a ticket that names a deferred receive. `Ticket::DONE` has the same lower half, but an
+/// upper half that is not below `NUMBERS`.
 const MARK: u64 = u32::MAX as u64;
-/// The modulus of numbers in tickets: the upper half of a deferred receive's ticket is its number modulo
-/// this.
+/// The upper half of a deferred receive's ticket is the receive's number modulo this.
 pub const NUMBERS: u64 = 1 << 21;
 
 /// The table of deferred receives, numbered in the order of their start. Receive number `n` has the entry `n
 /// % DEFERRED_MAX`.
 pub(crate) struct DeferredReceives {
     pub(crate) entries: Box<[DeferredReceive; DEFERRED_MAX]>,
-    /// The number of the first receive that has an entry. All before it are forgotten.
+    /// The number of the oldest receive that still has an entry. The tickets of all receives before it are
+    /// freed.
     pub(crate) first: u64,
-    /// The number of the first receive that waits; `next` if none does.
+    /// The number of the oldest receive that waits for its message; `next` if none waits.
     pub(crate) waiting: u64,
-    /// The number that the next new receive gets.
+    /// The number that the next receive in this table gets.
     pub(crate) next: u64,
 }
 
@@ -42,16 +44,17 @@ pub(crate) struct DeferredReceive {
     pub(crate) state: UnpostedState,
 }
 
-/// How far a receive in this table is. The head of `defer.rs` says who changes that.
+/// How far a receive in this table has come. The head of `defer.rs` says who changes that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnpostedState {
-    /// The receive waits for its message.
+    /// The receive waits for its message, and is not posted.
     Waiting,
-    /// The whole message has come and is in the buffer; the receive has ended.
+    /// The whole message has come and lies in the buffer, so the receive has ended.
     Arrived(Arrived),
-    /// The receive was posted, or its first piece has come: it has a request, with this ticket.
+    /// The receive was posted, or a first piece of its message has come. Since then it has a request, with
+    /// this ticket.
     Started(u64),
-    /// The ticket has been freed, so the entry may be used again.
+    /// The receive's ticket has been freed, so the entry may be used again.
     Forgotten,
 }
 
@@ -67,7 +70,7 @@ impl DeferredReceives {
         DeferredReceives { entries: Box::new([entry; DEFERRED_MAX]), first: 0, waiting: 0, next: 0 }
     }
 
-    /// Whether a receive waits here.
+    /// Whether a receive in this table waits for its message.
     #[inline(always)]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting != self.next
@@ -99,34 +102,35 @@ impl DeferredReceives {
         &mut self.entries[number as usize % DEFERRED_MAX]
     }
 
-    /// Returns the number of the receive that a ticket names; None if it is not a deferred receive's, or was
-    /// freed long ago.
+    /// Returns the number of the deferred receive with this ticket; None if the ticket is not a deferred
+    /// receive's, or was freed long ago.
     #[inline(always)]
     pub(crate) fn number(&self, ticket: Ticket) -> Option<u64> {
         let number = self.first + ((ticket.0 >> 32).wrapping_sub(self.first) % NUMBERS);
         (ticket.is_deferred() && number < self.next).then_some(number)
     }
 
-    /// Returns the ticket of the request of a deferred receive that was posted since; None if it has no
-    /// request.
+    /// Returns the ticket of the request that a deferred receive has, if it was posted or has matched a
+    /// message in pieces; None if it has no request.
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         let entry = &self.entries[self.number(ticket)? as usize % DEFERRED_MAX];
         if let UnpostedState::Started(posted) = entry.state { Some(posted) } else { None }
     }
 
-    /// Returns how a deferred receive has ended, if its whole message came while it was deferred; otherwise
-    /// None.
+    /// Returns how a deferred receive has ended, if its whole message came before it was posted; None
+    /// otherwise.
     pub(crate) fn arrived(&self, ticket: Ticket) -> Option<Outcome> {
         self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
 
-    /// Frees the ticket of a receive that does not wait.
+    /// Frees the ticket of a deferred receive that has ended, or that a request stands for.
     #[inline(always)]
     pub(crate) fn free_entry(&mut self, number: u64) {
         self.entry(number).state = UnpostedState::Forgotten;
     }
 
-    /// Lists the receives that wait here: ticket, which messages it takes, and length of its buffer.
+    /// Lists the receives that wait here: the ticket of each, which messages it takes, and the length of its
+    /// buffer.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         (self.waiting..self.next).map(|number| {
             let DeferredReceive { context, source, tag, span, .. } =
@@ -146,8 +150,8 @@ impl DeferredReceive {
 }
 
 impl Ticket {
-    /// Makes the ticket of deferred receive number `number`; it holds the number modulo `NUMBERS`. Tickets in
-    /// use differ even modulo `DEFERRED_MAX`.
+    /// Makes the ticket of deferred receive `number`. It holds the number modulo `NUMBERS`. Tickets in use at
+    /// the same time differ even modulo `DEFERRED_MAX`.
     #[inline(always)]
     pub fn deferred(number: u64) -> Ticket {
         Ticket((number % NUMBERS) << 32 | MARK)
@@ -163,8 +167,8 @@ impl Ticket {
 mod tests {
     use super::*;
 
-    /// Goal: a ticket holds only part of its receive's number, yet names that receive, until the receive was
-    /// taken.
+    /// Goal: a ticket that holds only a part of a receive's number still names that receive, until its
+    /// outcome was taken.
     #[test]
     fn numbers_go_on_where_tickets_begin_anew() {
         let mut deferred = DeferredReceives::new();

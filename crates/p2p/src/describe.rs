@@ -1,46 +1,50 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Descriptions of operations under way, for people: in a deadlock report, and before a program ends with
-//! operations left.
+//! Descriptions of operations that have not ended, for people: in a deadlock report, and before a program
+//! ends while operations are left.
 
 use crate::outcome::Ticket;
 use crate::request::{Request, RequestStage, SendProgress};
 use crate::state::P2p;
 use matching::Pattern;
 
-/// What people are told about one operation under way, or about one message that no receive has matched.
+/// What people are told about one operation that has not ended, or about one message that no receive has
+/// matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperationReport {
     /// How far the operation has come.
     pub what: OperationState,
-    /// The context of the operation's comm; None for a receive that has matched, which no longer knows it.
+    /// The context of the operation's comm; None for a receive that has matched a message, since it is no
+    /// longer stored.
     pub context: Option<u64>,
-    /// The process from which the operation receives or to which it sends; None for MPI_ANY_SOURCE.
+    /// The peer from which the operation receives or to which it sends, by its number in the job; None for
+    /// MPI_ANY_SOURCE.
     pub peer: Option<u32>,
     /// The tag of the message or receive; None for MPI_ANY_TAG.
     pub tag: Option<i32>,
-    /// The length in bytes of the message, or of the receive's buffer while no message has matched.
+    /// The length of the message in bytes. For a receive that no message has matched, the length of its
+    /// buffer.
     pub bytes: u64,
 }
 
-/// How far an operation is.
+/// How far an operation has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationState {
-    /// A receive that no message has matched.
+    /// It is a receive that no message has matched.
     Posted,
-    /// A receive whose bytes are under way.
+    /// It is a receive whose message has matched and whose bytes are under way.
     Receiving,
-    /// A send that waits for room in the ring.
+    /// It is a send that waits for room in the ring.
     Queued,
-    /// A send whose offer the receiver has, but has not matched.
+    /// It is a send that was offered to the receiver, where no receive has matched it.
     Offered,
-    /// A send whose bytes are under way.
+    /// It is a send whose bytes are under way.
     Sending,
-    /// A message that no receive has matched.
+    /// It is a message that has come and that no receive has matched.
     Unexpected,
 }
 
 impl P2p {
-    /// Describes the operation of a ticket; None if it has ended.
+    /// Describes the operation with this ticket; None if it has ended.
     pub fn describe(&self, ticket: Ticket) -> Option<OperationReport> {
         let ticket = self.request_ticket(ticket).map_or(ticket, Ticket);
         match self.matcher.requests.get(ticket.0) {
@@ -53,7 +57,8 @@ impl P2p {
         }
     }
 
-    /// Describes all receives and sends that have not ended, then all messages that no receive has matched.
+    /// Describes all receives and sends that have not ended, and then all messages that have come and that no
+    /// receive has matched.
     pub fn operations(&self) -> Vec<OperationReport> {
         let moving = self.matcher.requests.values().filter_map(under_way);
         let unexpected = self.matcher.unexpected.iter().map(|(envelope, message)| OperationReport {
@@ -80,8 +85,8 @@ impl P2p {
         })
     }
 
-    /// Lists the receives that no message has matched, in the order in which they were posted: ticket, which
-    /// messages it takes, and length of its buffer.
+    /// Lists the receives that no message has matched, in the order of their posting: the ticket of each,
+    /// which messages it takes, and the length of its buffer.
     pub(crate) fn waiting_receives(&self) -> impl Iterator<Item = (Ticket, Pattern, usize)> {
         let capacity =
             |ticket: u64| self.matcher.requests.get(ticket).map_or(0, |request| request.data.bytes());
@@ -92,7 +97,8 @@ impl P2p {
     }
 }
 
-/// Describes an operation that has matched, or a send; None if it has ended or is in the posted queue.
+/// Describes a send, or a receive that has matched a message. Returns None if the operation has ended, or is
+/// a receive that waits for a message.
 fn under_way(request: &Request) -> Option<OperationReport> {
     match &request.stage {
         RequestStage::Done | RequestStage::Posted(_) | RequestStage::Expecting(_) => None,

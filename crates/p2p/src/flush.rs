@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sending the packets that wait for a peer: the queue in order, then a packet of each stream in turn.
+//! Sends the packets that wait for a peer: first the queue in order, then one packet of each send that
+//! streams, in turn.
 
 use crate::lane::{Lane, OutgoingPacket};
 use crate::packet;
@@ -10,8 +11,8 @@ use crate::state::{Connection, Matcher};
 use telemetry::{Counter, Event};
 use transport::route::{Route, Sent};
 
-/// The most packets of sends that stream to one peer in a flush, however fast the peer takes them; then the
-/// next peer gets its turn.
+/// The most packets that sends with long messages get to send to one peer in one flush, however fast the peer
+/// takes them. Then the next peer gets its turn.
 const STREAM_PACKETS_PER_FLUSH: usize = 16;
 
 impl Connection {
@@ -54,7 +55,8 @@ impl Lane {
         sent
     }
 
-    /// Sends the first packet of the send `ours`: by its protocol while the credit lasts, otherwise an offer.
+    /// Sends the first packet of the send `ours`, as its protocol says. If an eager message exceeds the
+    /// peer's credit, sends an offer instead.
     fn send_message(&mut self, route: &mut Route, matcher: &mut Matcher, ours: u64) -> Sent {
         let request = matcher.requests.get_mut(ours).expect("a send that waits is known");
         let bytes = request.data.bytes();
@@ -126,8 +128,8 @@ impl Lane {
         answer
     }
 
-    /// Sends a packet with the next bytes of the send in `streams` whose turn it is. Returns false if none
-    /// streams, or if the ring has no room.
+    /// Sends the next bytes of the send in `streams` whose turn it is, as one packet. Returns false if there
+    /// is no such send, or the ring has no room.
     fn send_chunk(&mut self, route: &mut Route, matcher: &mut Matcher) -> bool {
         let Some(&ours) = self.streams.front() else { return false };
         let request = matcher.requests.get_mut(ours).expect("a send that streams is known");
@@ -153,7 +155,7 @@ impl Lane {
     }
 }
 
-/// Sends a packet of this kind without payload, whose header names the operation with this ticket.
+/// Sends a packet of this kind without payload. Its header names the operation with this ticket.
 fn bare(route: &mut Route, kind: u8, ticket: u64) -> Sent {
     route.send(&packet::about(kind, ticket, 0), 0, |_| ())
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Messages whose bytes executors move (`coll/message.rs`), so that both ranks may compute meanwhile.
 //!
-//! Each side starts an instance with the message's key: its number in its channel (`channel.rs`). The sender
-//! also announces the message in its ring, as it does an offer, and the receiver's matcher decides as always.
-//! A receive with an exact source and tag, and no wildcard before it, knows its message in advance: the next
-//! after those that have come and those for which earlier such receives wait. So the receiver starts its side
-//! when it posts the receive. If the message with that number turns out to be of another kind, the sender has
-//! no instance for it, and the receiver withdraws its own.
+//! Each side starts an instance (as of a collective) with the message's key: its number in its channel
+//! (`channel.rs`). The sender also announces the message in its ring, like an offer, and the receiver's
+//! matcher decides as always. A receive with an exact source and tag, and no wildcard before it, knows its
+//! message in advance: the next after those that have come and those for which earlier such receives wait. So
+//! the receiver starts its side when it posts the receive. If the message with that number turns out to be of
+//! another kind, the sender has no instance for it, and the receiver withdraws its own.
 //!
 //! Invariants: once a channel has a number, both sides count every message of its tag, in the order of the
 //! ring (`packet::COUNTED`). A channel that a sender has forgotten is never named again.
@@ -28,8 +28,8 @@ use telemetry::{Carried, Counter};
 use transport::route::PACKET_BYTES_MAX;
 
 impl P2p {
-    /// Whether a message of `bytes` bytes waits for its receive before its bytes move, so that an executor
-    /// could move them.
+    /// Whether the bytes of a message of `bytes` bytes move only once its receive is known, so that an
+    /// executor could move them.
     pub fn is_long(&mut self, peer: u32, bytes: usize) -> Result<bool> {
         if peer == self.rank {
             return Ok(false);
@@ -39,13 +39,13 @@ impl P2p {
         Ok(lane.protocol(bytes, &self.matcher.chooser) == Protocol::Offer)
     }
 
-    /// Returns the length of the shortest message for which the caller needs to ask `is_long`. A message in
-    /// one packet leaves eagerly, unless reading was measured to be faster even then.
+    /// Returns the length of the shortest message for which the caller needs to ask `is_long`. Shorter ones
+    /// leave eagerly in one packet, unless reading was measured to be faster even for these.
     pub fn long_bytes_min(&self) -> u64 {
         self.config.eager_bytes_max.min(PACKET_BYTES_MAX) as u64 + 1
     }
 
-    /// Takes the packets that a peer has sent, so that a receive that is posted next finds them.
+    /// Takes the packets that a peer has sent, so that a receive posted afterwards finds their messages.
     pub fn take_packets_of(&mut self, peer: u32) -> Result<()> {
         self.post_deferred();
         self.note_writers()?;
@@ -53,8 +53,8 @@ impl P2p {
         self.take_packets(peer).map(|_| ())
     }
 
-    /// Starts a send to another process, in any mode but buffered, whose bytes an executor moves. `start`
-    /// starts the executor's side; if it fails, the send goes like any other.
+    /// Starts a send to another process whose bytes an executor moves; any mode but buffered. `start` starts
+    /// the executor's side of the message. If `start` fails, the message goes like any other.
     pub fn isend_offloaded<T>(
         &mut self,
         mode: Mode,
@@ -88,7 +88,7 @@ impl P2p {
     }
 
     /// Lets an executor wait for the message of a receive that has just been posted, if the message's key is
-    /// known.
+    /// known in advance.
     pub fn expect_message(&mut self, ticket: Ticket, context: u64, source: u32, tag: i32) {
         let Matcher { requests, posted, handoffs, .. } = &mut self.matcher;
         let Some(Request { stage, data, .. }) = requests.get_mut(ticket.0) else { return };
@@ -105,18 +105,20 @@ impl P2p {
         handoffs.push_back(Handoff::Receive { ticket, key, peer: source, context, buffer });
     }
 
-    /// Whether `next_handoff` has something for an executor to do.
+    /// Whether `next_handoff` would return something that an executor is to do.
     #[inline]
     pub fn has_handoffs(&self) -> bool {
         !self.matcher.handoffs.is_empty()
     }
 
-    /// Takes the oldest thing that an executor is to do for a message; None if there is nothing.
+    /// Takes the oldest task for an executor: to receive a message, or to end a send. Returns None if there
+    /// is no task.
     pub fn next_handoff(&mut self) -> Option<Handoff> {
         self.matcher.handoffs.pop_front()
     }
 
-    /// Whether the operation with this ticket still waits for the executor that moves the message `key`.
+    /// Whether the operation with this ticket still waits until an executor has moved the message with this
+    /// key.
     pub fn awaits(&self, ticket: Ticket, key: HandoffKey) -> bool {
         match self.matcher.requests.get(ticket.0).map(|request| &request.stage) {
             Some(RequestStage::Expecting(expecting)) => expecting.key == key,
@@ -126,9 +128,9 @@ impl P2p {
         }
     }
 
-    /// Returns the receives, this one included, for whose messages executors wait, and which would get other
-    /// messages if the receive `ticket` were cancelled. The caller withdraws their executors
-    /// (`withdraw_executor`) before it cancels.
+    /// Returns the receives for whose messages executors wait, and which would get other messages if the
+    /// receive `ticket` were cancelled; it is itself among them. Before it cancels, the caller withdraws
+    /// their executors (`withdraw_executor`).
     pub fn receives_depending_on(&self, ticket: Ticket) -> Vec<Ticket> {
         let Some(Ticket(ours)) = self.request_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
@@ -144,7 +146,7 @@ impl P2p {
         itself.chain(waiting).filter(takes).map(|(_, other)| Ticket(*other)).collect()
     }
 
-    /// Notes that no executor waits any more for the message of the receive `ticket`. Returns false if none
+    /// Records that no executor waits for the message of the receive `ticket` any more. Returns false if none
     /// did, or if the executor has already ended.
     pub fn withdraw_executor(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
@@ -157,8 +159,8 @@ impl P2p {
         false
     }
 
-    /// Called when the executor of an operation's message `key` has ended, with its error if it failed.
-    /// `carried`: how the bytes were moved, if messages are timed.
+    /// Records that the executor that moved the message `key` of an operation has ended, with its error if it
+    /// failed. `carried` says how the bytes were moved, if messages are timed.
     pub fn offload_ended(
         &mut self,
         ticket: Ticket,
@@ -185,15 +187,16 @@ impl P2p {
         }
     }
 
-    /// Takes what `offload_ended` was told about how the message of this operation was moved; None if
-    /// nothing.
+    /// Takes what `offload_ended` recorded about how the bytes of an operation's message were moved; None if
+    /// it recorded nothing.
     pub fn carried(&mut self, ticket: Ticket) -> Option<Carried> {
         self.carried.remove(&ticket)
     }
 }
 
 impl Matcher {
-    /// Takes an ANNOUNCE: a message that executors move.
+    /// Handles an ANNOUNCE: the peer's executor moves the bytes of a message, and this process's executor
+    /// must do its part.
     pub(crate) fn consume_announce(
         &mut self,
         lane: &mut Lane,
@@ -211,8 +214,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Matches the receive `ours` with an announced message of `bytes` bytes. Asks for an executor to move
-    /// it, unless one already waits for this key.
+    /// Matches the receive `ours` with an announced message of `bytes` bytes. Asks for an executor to receive
+    /// it, unless one already waits for the message with this key.
     pub(crate) fn offload(&mut self, ours: u64, envelope: Envelope, bytes: u64, key: HandoffKey) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let taken = request.match_message(envelope, bytes) as u64;
@@ -232,8 +235,8 @@ impl Matcher {
         }
     }
 
-    /// Ends the receive `ours`, whose executor has ended with `error`. A truncation error of the executor is
-    /// dropped: the announcement has given the receive a better one.
+    /// Ends the receive `ours` after its executor has ended with `error`. Drops a truncation error of the
+    /// executor: the receive already has a better one, since the announcement.
     fn end_offloaded(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);
@@ -241,15 +244,16 @@ impl Matcher {
         self.complete(ours);
     }
 
-    /// Whether the send with the ticket `ours` goes to this peer, and its announcement has left.
+    /// Whether the send `ours` goes to this peer, and its announcement (that an executor moves the bytes) has
+    /// left.
     pub(crate) fn is_announced(&mut self, ours: u64, peer: u32) -> bool {
         let stage = self.requests.get(ours).map(|request| &request.stage);
         matches!(stage, Some(RequestStage::Send(send)) if send.peer == peer
             && matches!(send.progress, SendProgress::Offloaded { has_left: true, .. }))
     }
 
-    /// Notes that the announced send `ours` was cancelled in time. Its executor is told to stop, and the send
-    /// ends when that has.
+    /// Records that the announced send `ours` was cancelled in time, and asks for its executor to stop. The
+    /// send ends when the executor has ended.
     pub(crate) fn abandon(&mut self, ours: u64) {
         self.requests.get_mut(ours).expect("it was just found").outcome.cancelled = true;
         self.handoffs.push_back(Handoff::Abandon(Ticket(ours)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The outgoing side of one peer: the packets that wait, the credit for eager messages, the protocol of each
-//! message.
+//! A lane: what one peer is to get from this process. It has the packets that wait to leave, the credit for
+//! eager messages, and the protocol of each message.
 //!
-//! Credit bounds how many of our unmatched eager messages the peer holds. `charged` is the cost of all that
-//! we have sent, `consumed` the cost that the peer has given back. Both wrap.
+//! Credit bounds how many of this process's unmatched eager messages the peer holds. `charged` is the cost of
+//! all that were sent, `consumed` the cost of those that the peer has taken, and so given back. Both wrap.
 //!
 //! Read next: `protocol.rs`, `flush.rs`.
 
@@ -17,89 +17,97 @@ use std::collections::VecDeque;
 use transport::route::Route;
 use tuning::Distance;
 
-/// The packets that wait for a peer, and what is known of this peer.
+/// The packets that wait to be sent to a peer, and what is known of this peer.
 pub(crate) struct Lane {
     /// The peer's number in the job.
     pub(crate) number: u32,
-    /// The longest message of each protocol to this peer.
+    /// The lengths up to which messages to this peer go in one packet, and in pieces.
     limits: Limits,
-    /// Whether `limits` may still shrink, as messages are measured.
+    /// Whether `limits` may still become lower, since messages are being timed.
     is_learning: bool,
-    /// The longest eager message that `limits` may ever allow.
+    /// The longest eager message that `limits` can ever allow, in bytes.
     eager_most: usize,
-    /// The longest message in one packet that `limits` may ever allow.
+    /// The longest message in one packet that `limits` can ever allow, in bytes.
     packet_most: usize,
-    /// The longest message that leaves eagerly in the mode `Overlapped`; 0 where the kernel does not carry
-    /// the packets.
+    /// The longest message, in bytes, that leaves eagerly in the mode `Overlapped`; 0 if the kernel does not
+    /// carry the packets.
     overlapped_most: usize,
     credit_bytes: u64,
-    /// The cost of all eager messages to the peer so far, as `cost` counts it; wraps.
+    /// The cost of all eager messages sent to the peer so far, as `cost` counts it; wraps.
     charged: u64,
-    /// The cost of those eager messages that the peer has taken, as of the last look at its consumed word. A
-    /// send does not look while the credit lasts.
+    /// The cost of the eager messages that the peer has taken, as the peer's consumed word last said. A send
+    /// does not look at that word while the credit lasts.
     consumed: u64,
-    /// The number of the peer's world, which tells the peer from earlier processes with the same number.
+    /// The number of the peer's world, by which the peer differs from earlier processes with the same process
+    /// number.
     pub(crate) generation: u32,
-    /// Packets in the order in which they must leave. While the queue is not empty, no other packet with an
-    /// envelope leaves.
+    /// The packets that wait, in the order in which they must leave. While there are any, no other packet
+    /// with an envelope leaves.
     pub(crate) queue: VecDeque<OutgoingPacket>,
-    /// The number of packets in `queue`, plus 1 if messages to this peer may be numbered. At 0 an eager
-    /// message leaves at once.
+    /// The number of packets in `queue`, plus 1 if messages to this peer may have numbers (channels). At 0 an
+    /// eager message leaves at once.
     obstacles: usize,
-    /// The channels of messages to the peer; None until an executor is to move one.
+    /// The channels (numbered messages of one context and tag) to the peer; None until an executor is to move
+    /// a message.
     pub(crate) outgoing: Option<Box<Channels>>,
-    /// The channels of messages from the peer; None until the peer has announced one.
+    /// The channels (numbered messages of one context and tag) from the peer; None until the peer has
+    /// announced a message.
     pub(crate) arriving: Option<Box<Channels>>,
-    /// The tickets of sends whose bytes the peer asked for. When the queue is empty, each sends one packet in
-    /// turn.
+    /// The tickets of sends whose bytes the peer has asked for. While `queue` is empty, each of them sends
+    /// one packet in turn.
     pub(crate) streams: VecDeque<u64>,
-    /// Whether the peer is in the list `P2p::blocked` of peers for which packets wait.
+    /// Whether the peer is in `P2p::blocked`, the list of the peers for which packets wait.
     pub(crate) blocked: bool,
-    /// The cost of the peer's messages in pieces that receives have taken, and that must still be given back
-    /// as credit.
+    /// The cost of those messages in pieces from the peer that receives have taken, and for which the peer
+    /// has not got its credit back.
     pub(crate) returned: u64,
-    /// Whether a read of the peer's memory has failed, by the kernel or the network. Then no other is tried.
+    /// Whether a read of the peer's memory, by the kernel or the network, has failed. No other is then tried.
     pub(crate) unreadable: bool,
-    /// The message in pieces that the peer has begun and not finished; None if there is none.
+    /// The message in pieces of which the peer has sent a first part and not the last; None if there is none.
     pub(crate) incoming: Option<IncomingPieces>,
-    /// How far the peer's core is from this rank's; None until it is first needed.
+    /// How far the peer's core is from this rank's core, by the caches that they share; None until it is
+    /// first needed.
     distance: Option<Distance>,
 }
 
-/// A packet that waits to leave.
+/// A packet that waits to be sent to a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OutgoingPacket {
-    /// The first packet of a send: the message, its beginning, its offer or its announcement.
+    /// The first packet of this process's send `ours`: the whole message, its first piece, its offer or its
+    /// announcement.
     Message { ours: u64 },
-    /// An ASK for bytes `[next, end)` of the message of the peer's send `theirs`, for our receive `ours`.
+    /// An ASK, by which this process's receive `ours` asks for bytes `[next, end)` of the peer's send
+    /// `theirs`.
     Ask { theirs: u64, ours: u64, attempt: i32, next: u64, end: u64 },
-    /// A TAKEN: our receive needs no more of the peer's send `theirs`.
+    /// A TAKEN, which says that this process needs no more bytes of the peer's send `theirs`.
     Taken { theirs: u64 },
-    /// A RECALL: the offer of our send `ours` is to be dropped, because the send is cancelled.
+    /// A RECALL, which asks the peer to drop the offer of this process's send `ours`, which is being
+    /// cancelled.
     Recall { ours: u64 },
-    /// A RETURNED: we have dropped the offer of the peer's send `theirs`, as its RECALL asked.
+    /// A RETURNED, which says that this process has dropped the offer of the peer's send `theirs`, as a
+    /// RECALL has asked.
     Returned { theirs: u64 },
 }
 
-/// The cost of a message beside its bytes: what its record in the unexpected queue takes, with the room by
-/// which the queue's tables grow (tests/programs/net_flood.c measures it).
+/// What a message costs of the credit beside its bytes: the memory of its entry in the unexpected queue,
+/// whose tables also have room to grow (tests/programs/net_flood.c measures it).
 const MESSAGE_COST: u64 = 256;
 
-/// Returns how many bytes of the credit an eager message of `bytes` bytes uses up.
+/// Returns what an eager message of `bytes` bytes costs of the peer's credit.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
     cost_of(1, bytes as u64)
 }
 
-/// Returns how many bytes of the credit `messages` eager messages use up that have `bytes` bytes in all.
+/// Returns what `messages` eager messages of `bytes` bytes in all cost of the peer's credit.
 #[inline]
 pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
     bytes + messages * MESSAGE_COST
 }
 
 impl Lane {
-    /// Makes the lane to the peer with this number. `packet_most`: the most bytes that one packet carries to
-    /// it. `overlapped_most`: the longest message in the mode `Overlapped` that leaves eagerly.
+    /// Makes the lane to peer `number`. `packet_most` is the most bytes that one packet to it carries,
+    /// `overlapped_most` the longest message that leaves eagerly in the mode `Overlapped`.
     pub(crate) fn new(number: u32, config: &Config, packet_most: usize, overlapped_most: usize) -> Lane {
         Lane {
             number,
@@ -125,8 +133,8 @@ impl Lane {
         }
     }
 
-    /// Sets `limits` by the tuning table, if there is one; otherwise `is_learning` says that messages are
-    /// measured.
+    /// Sets `limits` by the tuning table. If there is no table, sets `is_learning`, so that messages are
+    /// timed.
     pub(crate) fn limit_by_table(&mut self, chooser: &Chooser) {
         self.is_learning = chooser.is_learning;
         if chooser.offers_short(self.number, self.eager_most) {
@@ -152,7 +160,7 @@ impl Lane {
         }
     }
 
-    /// Returns how far the peer's core is from this rank's; finds it out at the first call.
+    /// Returns how far the peer's core is from this rank's core. The first call finds it out.
     #[inline]
     pub(crate) fn distance(&mut self, chooser: &Chooser) -> Distance {
         *self.distance.get_or_insert_with(|| chooser.distance(self.number))
@@ -163,7 +171,8 @@ impl Lane {
         self.is_learning
     }
 
-    /// Sets `limits` by the table or by what the job has measured for the peer's distance, and `is_learning`.
+    /// Sets `limits` by the table or by what the job has measured for the peer's distance. Also sets
+    /// `is_learning`.
     #[cold]
     fn update_limits(&mut self, chooser: &Chooser) {
         let distance = self.distance(chooser);
@@ -172,8 +181,8 @@ impl Lane {
         self.is_learning = is_learning;
     }
 
-    /// Forgets what concerns an earlier process with this peer's number. Credit is counted from the peer's
-    /// consumed word `consumed` on, which earlier processes with either number may have changed.
+    /// Forgets what concerns an earlier process with this peer's number. Credit is counted from `consumed`
+    /// on, the value of the peer's consumed word, which earlier processes may have changed.
     pub(crate) fn start_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);
@@ -181,7 +190,8 @@ impl Lane {
         self.obstacles = self.queue.len();
     }
 
-    /// Whether a message may leave at once without overtaking another, and needs no number.
+    /// Whether a message with this context and tag may leave at once: it overtakes no other message, and
+    /// needs no number in a channel.
     #[inline]
     pub(crate) fn may_leave_at_once(&self, context: u64, tag: i32) -> bool {
         self.obstacles == 0 || self.is_unobstructed(context, tag)
@@ -193,8 +203,8 @@ impl Lane {
         self.queue.is_empty() && !self.outgoing.as_deref().is_some_and(is_numbered)
     }
 
-    /// Returns the channels of messages to the peer, and makes them at the first call. From then on every
-    /// message to the peer looks for its channel before it leaves.
+    /// Returns the channels (numbered messages of one context and tag) to the peer, which the first call
+    /// makes. From then on every message to the peer looks for its channel before it leaves.
     pub(crate) fn outgoing_channels(&mut self) -> &mut Channels {
         if self.outgoing.is_none() {
             self.obstacles += 1;
@@ -202,7 +212,8 @@ impl Lane {
         self.outgoing.get_or_insert_default()
     }
 
-    /// Whether the lane has something to send: a packet waits, or a send streams.
+    /// Whether something is to be sent to the peer: a packet waits, or a send has bytes that the peer has
+    /// asked for.
     pub(crate) fn has_work(&self) -> bool {
         !(self.queue.is_empty() && self.streams.is_empty())
     }
@@ -212,7 +223,7 @@ impl Lane {
         self.queue.push_back(packet);
     }
 
-    /// Removes the first packet from `queue`, after it has left.
+    /// Removes the first packet from `queue`, since it has left.
     pub(crate) fn pop(&mut self) {
         self.obstacles -= usize::from(self.queue.pop_front().is_some());
     }
@@ -221,7 +232,7 @@ impl Lane {
         self.streams.push_back(ours);
     }
 
-    /// Removes the first packet of the send `ours` from the queue.
+    /// Removes the first packet of the send `ours` from `queue`.
     pub(crate) fn drop_message(&mut self, ours: u64) {
         let before = self.queue.len();
         self.queue
@@ -229,12 +240,12 @@ impl Lane {
         self.obstacles -= before - self.queue.len();
     }
 
-    /// Removes the send `ours` from the sends that stream: the peer needs no more of its bytes.
+    /// Removes the send `ours` from `streams`, since the peer needs no more of its bytes.
     pub(crate) fn drop_stream(&mut self, ours: u64) {
         self.streams.retain(|&other| other != ours);
     }
 
-    /// Whether the peer's credit lasts for one more eager message of `bytes` bytes.
+    /// Whether this process has credit left at the peer for one more eager message of `bytes` bytes.
     #[inline]
     pub(crate) fn has_credit(&mut self, bytes: usize, route: &Route) -> bool {
         let wanted = cost(bytes);
@@ -254,7 +265,8 @@ impl Lane {
         self.charged = self.charged.wrapping_add(cost(bytes));
     }
 
-    /// Gives back the credit for a message of `bytes` bytes of this process to itself.
+    /// Gives back the credit for a message of `bytes` bytes that this process has sent to itself and
+    /// received.
     pub(crate) fn consumed_loopback(&mut self, bytes: usize) {
         self.consumed = self.consumed.wrapping_add(cost(bytes));
     }

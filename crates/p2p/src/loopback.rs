@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages of a process to itself: matched like others, without packets. A long message is copied once, from
-//! buffer to buffer.
+//! Messages of a process to itself. They are matched like others, but without packets. A long message is
+//! copied once, from buffer to buffer.
 
 use crate::data::MessageData;
 use crate::message::UnexpectedMessage;
@@ -14,8 +14,8 @@ use matching::Envelope;
 use telemetry::Counter;
 
 impl P2p {
-    /// Starts a send from this process to itself. It ends at once if its receive waits, or if the message is
-    /// short enough to be copied into the unexpected queue.
+    /// Starts a send from this process to itself. The send ends at once if its receive waits, or if the
+    /// message is short enough to be copied into the unexpected queue.
     #[cold]
     pub(crate) fn isend_loopback(
         &mut self,
@@ -54,8 +54,7 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Copies the message of this process's send `send` to itself into the buffer of the receive `receive`,
-    /// and ends both.
+    /// Copies a message from this process's send `send` to its receive `receive`, and ends both.
     pub(crate) fn copy_loopback(&mut self, send: u64, receive: u64, envelope: Envelope) {
         let waiting = self.requests.get_mut(send).expect("a send to ourselves waits until it is received");
         let mut data = std::mem::replace(&mut waiting.data, MessageData::None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages that came before their receives, and the state of a message whose pieces are still to come.
+//! Messages that came before their receives, and the state of a message in pieces of which some are still to
+//! come.
 
 use crate::channel::HandoffKey;
 use crate::spares::Spares;
@@ -8,13 +9,13 @@ use transport::owned::Memory;
 use transport::route::{INLINE_BYTES, RemoteRange};
 use tuning::Distance;
 
-/// A message whose receive is not yet known.
+/// A message that has come and that no receive has matched yet.
 pub(crate) enum UnexpectedMessage {
-    /// A message short enough to be stored here, without an allocation.
+    /// A message of `bytes` bytes, short enough to be stored here, without an allocation.
     Short { bytes: u8, data: [MaybeUninit<u8>; INLINE_BYTES] },
     /// A copy of the message: the first `bytes` bytes of `memory`.
     Long { bytes: usize, memory: Memory },
-    /// A message in pieces, some or all of which have come; the number names it in `Matcher::early`.
+    /// A message in pieces, some or all of which have come. `Matcher::early` has its bytes under this number.
     Pieces(u64),
     /// A message that was offered or announced: its bytes are still in the sender's memory.
     Offer(Offer),

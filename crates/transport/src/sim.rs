@@ -379,7 +379,7 @@ impl Port {
         }
     }
 
-    /// Calls `each` with each peer that has sent to this rank for the first time since `reset_arrivals`.
+    /// Calls `each` with each peer that has sent to this rank and was not reported before.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
         state.drive(self.rank);
