@@ -234,7 +234,8 @@ impl Chooser {
     }
 
     /// Whether the tuning table says, for any distance, that some messages of at most `most` bytes are better
-    /// offered than sent eagerly, and this peer can read this host's memory.
+    /// offered than sent eagerly. If this rank cannot read the memory of `peer`, returns false: the peer can
+    /// then probably not read offered messages.
     pub(crate) fn offers_short(&self, peer: u32, most: usize) -> bool {
         !self.is_learning
             && Distance::ALL.iter().any(|at| self.eager_bytes_max(*at, most).0 < most)

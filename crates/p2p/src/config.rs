@@ -6,8 +6,8 @@ use tuning::{EAGER_BYTES_MAX, Tuning, ValueSource};
 /// How the bytes of a long message travel once the receive that takes it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// If each process has a core of its own: in the way that was measured to be faster (`choice.rs`), or by
-    /// a read if the sender stays out of MPI. Otherwise like `Cma`.
+    /// The way that was measured to be faster (`choice.rs`), or a read if the sender stays out of MPI, where
+    /// each process has a core of its own. Elsewhere like `Cma`.
     #[default]
     Auto,
     /// The receiver reads the bytes in the sender's memory by cross-memory attach, where it can.

@@ -150,8 +150,8 @@ impl Connection {
     /// wait. Continues while pieces of a message come soon. An invalid packet stays in the ring for the next
     /// `poll` to report.
     ///
-    /// Returns whether a packet is left in the ring, or was no whole message. `awaiting` is passed by value
-    /// both ways, so that its fields stay in registers as long as only whole messages come.
+    /// Returns `awaiting`, and whether a packet is left in the ring or was no whole message. `awaiting` is
+    /// passed by value both ways, so that its fields stay in registers as long as only whole messages come.
     #[inline(always)]
     pub(crate) fn take_for_unposted<A: AwaitingReceives>(
         &mut self,

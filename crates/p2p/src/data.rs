@@ -51,8 +51,8 @@ impl MessageData {
         }
     }
 
-    /// Returns the bytes as one span for the network to read or write. Returns None if they have gaps, or if
-    /// they are a copy that this library made.
+    /// Returns the bytes as one span for the network to read or write. Returns None if they have gaps, lie in
+    /// memory of this library (`Owned`), or are no longer there.
     pub(crate) fn stretch(&self) -> Option<Span> {
         match self {
             MessageData::User(buffer) => buffer.contiguous(),

@@ -139,8 +139,8 @@ impl P2p {
         *waiting = first.at;
     }
 
-    /// Returns the ticket of the request that an operation has. For a deferred receive that is not posted
-    /// there is none, hence None; any other operation's `ticket` is that of its request.
+    /// Returns the ticket of the request that an operation has: `ticket` itself, or, if that names a deferred
+    /// receive, the ticket that its request got later. Returns None for a deferred receive without a request.
     #[inline(always)]
     pub(crate) fn request_ticket(&self, ticket: Ticket) -> Option<u64> {
         if ticket.is_deferred() { self.deferred.request_ticket(ticket) } else { Some(ticket.0) }

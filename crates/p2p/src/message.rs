@@ -17,14 +17,14 @@ pub(crate) enum UnexpectedMessage {
     Long { bytes: usize, memory: Memory },
     /// A message in pieces, some or all of which have come. `Matcher::early` has its bytes under this number.
     Pieces(u64),
-    /// A message that was offered or announced: its bytes are still in the sender's memory.
+    /// A message that the sender has offered or announced. Its bytes are still in the sender's memory.
     Offer(Offer),
-    /// A message of this process to itself; the bytes are in the buffer of the send with this ticket.
+    /// A message of this process to itself. Its bytes are in the buffer of the send with the ticket `ours`.
     Loopback { ours: u64 },
 }
 
 impl UnexpectedMessage {
-    /// Makes an unexpected message of `bytes` bytes: takes memory for them, which `fill` fills.
+    /// Makes an unexpected message of `bytes` bytes, with memory for these bytes, which `fill` fills.
     pub(crate) fn filled(
         bytes: usize,
         spares: &mut Spares,
@@ -41,18 +41,20 @@ impl UnexpectedMessage {
     }
 }
 
-/// A message that a peer has begun with a BEGIN, and whose last PIECE has not come.
+/// A message in pieces of which a peer has sent the BEGIN packet, but not the last PIECE packet.
 #[derive(Clone, Copy)]
 pub(crate) struct IncomingPieces {
     pub(crate) to: PieceDestination,
     pub(crate) left: u64,
-    /// The message's address in the sender's memory; 0 if it cannot be read there.
+    /// The address of the message in the sender's memory; 0 if the receiver cannot read it there.
     pub(crate) address: u64,
-    /// Set while this message is timed; None as soon as the receiver was not there to wait for a piece.
+    /// When this message began and other facts, if it is timed. None if it is not, or if the receiver did not
+    /// wait for a piece.
     pub(crate) timed: Option<PieceTiming>,
 }
 
-/// The facts from which a message that comes in pieces through cells is timed.
+/// What must be known to time a message that comes in pieces: how far its sender is, its length, and when it
+/// began.
 #[derive(Clone, Copy)]
 pub(crate) struct PieceTiming {
     pub(crate) distance: Distance,
@@ -60,34 +62,36 @@ pub(crate) struct PieceTiming {
     pub(crate) started: u64,
 }
 
-/// Where the pieces of a message are stored.
+/// Where the next pieces of a message are stored.
 #[derive(Clone, Copy)]
 pub(crate) enum PieceDestination {
-    /// The buffer of the receive with this ticket. Bytes beyond its end are dropped.
+    /// In the buffer of the receive with this ticket, which has matched the message. Bytes beyond the
+    /// buffer's end are dropped.
     Receive(u64),
-    /// The memory of the message with this number in `Matcher::early`, whose receive is not yet known.
+    /// In the memory that `Matcher::early` has under this number, since no receive has matched the message
+    /// yet.
     Early(u64),
 }
 
-/// A message in pieces whose receive is not yet known: `filled` of its `bytes` bytes have come into `memory`.
+/// A message in pieces that no receive has matched. Of its `bytes` bytes, `filled` have come into `memory`.
 pub(crate) struct EarlyPieces {
     pub(crate) memory: Memory,
     pub(crate) bytes: usize,
     pub(crate) filled: usize,
 }
 
-/// What an OFFER or ANNOUNCE says about a message. The fields are unchecked: they only name things to the
-/// peer that sent them.
+/// What an OFFER or ANNOUNCE packet says about a message. The fields are not checked, since they only name
+/// things of the sender, to which they go back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,
-    /// The ticket of the send at the sender, by which answers name it.
+    /// The ticket of the send in the sender's process, by which the receiver's answers name the send.
     pub(crate) theirs: u64,
-    /// The address of the bytes in the sender's memory, or 0 if the receiver cannot read there.
+    /// The address of the bytes in the sender's memory; 0 if the receiver cannot read them there.
     pub(crate) address: u64,
-    /// The sender's memory with the bytes, which it has exposed to the network; None if the message cannot be
-    /// pulled.
+    /// The range of the sender's memory that holds the bytes and that the sender has exposed to network
+    /// reads; None if it has exposed none.
     pub(crate) far: Option<RemoteRange>,
-    /// The key by which executors know the message; None unless executors move it.
+    /// The key by which executors know the message; None if no executors move it.
     pub(crate) key: Option<HandoffKey>,
 }

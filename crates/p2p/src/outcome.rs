@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the caller sees of an operation: its mode, its ticket and its outcome.
+//! What the caller of this crate sees of a send or receive: its mode, its ticket and its outcome.
 
 use error::{Class, Error};
 
-/// When a send completes (MPI 5.0, section 3.4). The ready mode is `Standard`: it would be no faster.
+/// When a send completes (MPI 5.0, section 3.4). The ready mode of MPI is treated as `Standard`: it would be
+/// no faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The send completes once its buffer may be used again.
     Standard,
-    /// Like `Standard`, for a process that computes before it waits. A long message leaves at once where the
-    /// kernel carries the packets, since the answer to an offer would find this process outside MPI.
+    /// The send completes as in `Standard`, but the process computes before it waits. A long message leaves
+    /// at once if the kernel carries the packets, since the answer to an offer would find this process
+    /// outside MPI.
     Overlapped,
-    /// The send completes once the receive has started, too.
+    /// The send completes once its buffer may be used again and the matching receive has started.
     Synchronous,
-    /// The send completes at once. If the message cannot leave, it is copied to an attached buffer, perhaps
-    /// the session's (0: no session).
+    /// The send completes at once. If the message cannot leave yet, it is copied to an attached buffer: that
+    /// of the comm, of this session (0: none), or of the process.
     Buffered { session: u64 },
 }
 
@@ -23,28 +25,28 @@ pub enum Mode {
 pub struct Ticket(pub(crate) u64);
 
 impl Ticket {
-    /// The ticket of an operation that was complete and successful when it started: most short sends, and a
-    /// send to MPI_PROC_NULL. It need not be freed.
+    /// The ticket of every operation that had already succeeded when it started: most short sends, and a send
+    /// to MPI_PROC_NULL. It need not be freed.
     pub const DONE: Ticket = Ticket(u64::MAX);
 }
 
-/// How an operation ended.
+/// How a send or receive has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// For a receive: the peer that sent the message.
+    /// The peer that sent the message; used for receives only.
     pub source_peer: u32,
-    /// For a receive: the message's tag.
+    /// The tag of the message; used for receives only.
     pub tag: i32,
-    /// For a receive: how many bytes of the message are now in its buffer.
+    /// How many bytes of the message the receive's buffer now holds; used for receives only.
     pub bytes: usize,
-    /// The error with which the operation has failed; None if it has not.
+    /// The error with which the operation has failed; None if it has succeeded.
     pub error: Option<Error>,
     /// Whether the operation was cancelled before it matched.
     pub cancelled: bool,
 }
 
-/// Returns how many of a message's `bytes` bytes a buffer of this capacity takes, and the outcome of the
-/// receive.
+/// Returns how many of a message's `bytes` bytes fit into a buffer of `capacity` bytes, and the outcome of
+/// the receive with that buffer.
 #[inline]
 pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) -> (usize, Outcome) {
     let taken = bytes.min(capacity as u64) as usize;
@@ -53,8 +55,8 @@ pub(crate) fn received(source_peer: u32, tag: i32, bytes: u64, capacity: usize) 
     (taken, Outcome { source_peer, tag, bytes: taken, error, cancelled: false })
 }
 
-/// The length and tag of a message that has come, in one word: a wide load after two narrow stores would
-/// stall.
+/// The length and the tag of a message that has come, packed into one word: a wide load after two narrow
+/// stores would stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived(u64);
 
@@ -75,15 +77,16 @@ impl Arrived {
         self.0 as i32
     }
 
-    /// Makes the outcome of the receive, whose buffer has this capacity, from the peer `source`.
+    /// Makes the outcome of the receive of this message from the peer `source`, into a buffer of `capacity`
+    /// bytes.
     #[inline(always)]
     pub(crate) fn outcome(self, source: u32, capacity: usize) -> Outcome {
         received(source, self.tag(), self.bytes() as u64, capacity).1
     }
 }
 
-/// Makes the error of a receive whose buffer is shorter than its message. The sender gets no error (MPI 5.0,
-/// section 3.2.4).
+/// Makes the error of a receive whose buffer has fewer bytes than its message. The sender gets no error (MPI
+/// 5.0, section 3.2.4).
 #[cold]
 fn truncated(source: u32, tag: i32, bytes: u64, capacity: usize) -> Error {
     let sentence =

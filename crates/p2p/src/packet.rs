@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What goes over the wire between two processes of one build: a header and a payload, in the machine's byte
-//! order. Payloads are 64-bit words or packed bytes of the message.
+//! order. Payloads are 64-bit words, or bytes of the message, packed without gaps.
 //!
 //! The tables of `addressed` and `about` have every kind of packet: its fields with their units, who sends it
 //! and who answers. *Sender* and *receiver* are those of the MPI message.
@@ -8,40 +8,42 @@
 use sys::Span;
 use transport::route::Header;
 
-/// A whole eager message, in one packet.
+/// The kind of a packet that holds a whole eager message.
 pub(crate) const EAGER: u8 = 1;
-/// An offer of a message whose bytes stay with the sender.
+/// The kind of a packet that offers a message, whose bytes stay with the sender until the receiver fetches
+/// them.
 pub(crate) const OFFER: u8 = 2;
-/// A flag in the address of an OFFER: at the address lies a note that says where on a device the bytes are.
+/// A flag in the address of an OFFER packet. The address is then that of a note, which says where on a device
+/// the bytes are.
 pub(crate) const ON_DEVICE: u64 = 1 << 63;
-/// The receiver asks for bytes of an offered message.
+/// The kind of a packet by which the receiver asks for bytes of a message that was offered.
 pub(crate) const ASK: u8 = 3;
-/// Bytes that the receiver asked for.
+/// The kind of a packet with bytes for which the receiver has asked by ASK.
 pub(crate) const DATA: u8 = 4;
-/// The receiver needs nothing more of an offered message.
+/// The kind of a packet by which the receiver says that it needs no more bytes of a message that was offered.
 pub(crate) const TAKEN: u8 = 5;
-/// The sender recalls its offer, to cancel the send.
+/// The kind of a packet by which the sender takes back its offer, to cancel the send.
 pub(crate) const RECALL: u8 = 6;
-/// The receiver confirms a RECALL: the offer had not matched, and has been dropped.
+/// The kind of a packet by which the receiver answers a RECALL: the offer had not matched, and is dropped.
 pub(crate) const RETURNED: u8 = 7;
-/// The start of an eager message that comes in pieces: its length, but no bytes.
+/// The kind of the first packet of an eager message in pieces. It has the message's length, but no bytes.
 pub(crate) const BEGIN: u8 = 8;
-/// The next bytes of the last message that the peer began.
+/// The kind of a packet with the next bytes of the message for which the peer last sent a BEGIN.
 pub(crate) const PIECE: u8 = 9;
 
-/// An announcement of a message whose bytes executors move (`handoff.rs`).
+/// The kind of a packet that announces a message whose bytes executors move (`handoff.rs`).
 pub(crate) const ANNOUNCE: u8 = 10;
 
-/// A flag in the kind of an EAGER, BEGIN or OFFER: the message has a number in its channel, although no
-/// executor moves it. The receiver counts it.
+/// A flag in the kind of an EAGER, BEGIN or OFFER packet: the message has a number in its channel (the
+/// messages of its context and tag), although no executor moves it. The receiver counts it, too.
 pub(crate) const COUNTED: u8 = 0x20;
 
-/// The length of a BEGIN's payload.
+/// The length of the payload of a BEGIN packet, in bytes.
 pub(crate) const BEGIN_BYTES: usize = 16;
 
-/// The length of the payload of an OFFER without a key, of an ASK and of an ANNOUNCE.
+/// The length of the payload of an ASK, of an ANNOUNCE, and of an OFFER without exposed memory, in bytes.
 pub(crate) const WORDS_BYTES: usize = 24;
-/// The length of the payload of an OFFER that the receiver's network can pull.
+/// The length of the payload of an OFFER whose bytes the receiver's network can read, in bytes.
 pub(crate) const PULL_BYTES: usize = 40;
 
 /// Makes a header whose `tag` and `context` are those of the message's envelope. The sender sends these
@@ -62,8 +64,9 @@ pub(crate) fn addressed(kind: u8, context: u64, tag: i32) -> Header {
     Header { kind, tag, context }
 }
 
-/// Makes a header whose `context` is a ticket of the process to which it goes, except that a RECALL has the
-/// sender's own. `tag` is the attempt (`rendezvous.rs`) of an ASK and its DATA, otherwise 0.
+/// Makes a header whose `context` is a ticket. It is a ticket of the process to which the packet goes; only a
+/// RECALL has the sender's own. `tag` is the number of the attempt (`rendezvous.rs`) in an ASK and its DATA,
+/// otherwise 0.
 ///
 /// | kind | sent by | ticket | payload | answer |
 /// |---|---|---|---|---|
@@ -83,7 +86,7 @@ pub(crate) fn write<const MANY: usize>(words: [u64; MANY], to: Span) {
     }
 }
 
-/// Reads a payload of `MANY` words. Returns None if the payload is longer or shorter.
+/// Reads a payload of exactly `MANY` words. Returns None if the payload has another length.
 pub(crate) fn read<const MANY: usize>(from: Span) -> Option<[u64; MANY]> {
     if from.bytes() != MANY * 8 {
         return None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Operations and messages of a process that have not ended, for the report of what a program left
-//! unfinished.
+//! Lists the operations of a process that have not ended and the messages that wait, for the report of what a
+//! program has left unfinished.
 
 use crate::probe::Probe;
 use crate::request::{RequestStage, SendProgress};
@@ -10,16 +10,17 @@ use matching::{Envelope, Pattern};
 /// An operation that has not ended, or a message that no receive has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PendingOperation {
-    /// A receive that no message has matched, in the order posted.
+    /// A receive that no message has matched. Such receives are listed in the order of posting.
     Receive {
-        /// Context, source and tag of the messages that the receive takes.
+        /// Which messages the receive takes: their context, source and tag.
         pattern: Pattern,
         /// The length of the receive's buffer in bytes.
         capacity: usize,
     },
-    /// A message that no receive has matched, in the order of arrival.
+    /// A message that has come and that no receive has matched. Such messages are listed in the order of
+    /// arrival.
     Message {
-        /// The context of the comm in which the message was sent.
+        /// The context of the comm to which the message belongs.
         context: u64,
         /// The message's sender, tag and length.
         probe: Probe,
@@ -28,14 +29,14 @@ pub enum PendingOperation {
     Send {
         /// The peer to which the message is sent.
         dest_peer: u32,
-        /// The message's context and tag; its source is this process.
+        /// The context and tag of the message, and its source, which is this process.
         envelope: Envelope,
         /// The message's length in bytes.
         bytes: usize,
-        /// Whether a receive at the peer has matched the message.
+        /// Whether a receive of the peer has matched the message, as far as this process knows.
         matched: bool,
     },
-    /// A receive that has matched and whose bytes are on their way.
+    /// A receive that has matched a message whose bytes are under way.
     Transfer {
         /// The peer that sends the message.
         source_peer: u32,
@@ -47,8 +48,8 @@ pub enum PendingOperation {
 }
 
 impl P2p {
-    /// Lists what has not ended: receives in the order posted, unexpected messages in the order of arrival,
-    /// then sends and matched receives in no order.
+    /// Lists what has not ended: first receives in the order of posting, then unexpected messages in the
+    /// order of arrival, then sends and matched receives in no order.
     pub fn pending(&self) -> Vec<PendingOperation> {
         let matcher = &self.matcher;
         let posted = self

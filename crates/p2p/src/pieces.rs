@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Eager messages longer than a packet: a BEGIN and then PIECEs. The receiver copies one piece while the
-//! sender copies the next.
+//! Eager messages that are longer than a packet. They go as a BEGIN packet and then PIECE packets, so that
+//! the receiver copies one piece while the sender copies the next.
 //!
-//! Invariant: a peer ends the message that it has begun before it sends any other packet with an envelope, so
-//! a piece need not name its message. Pieces go into the receive's buffer, or into our memory until the
-//! receive is known.
+//! Invariant: after a BEGIN, a peer sends all pieces of the message before any other packet with an envelope,
+//! so a piece need not name its message. Pieces go into the receive's buffer, or into memory of this library
+//! until the receive is known.
 
 use crate::config::EAGER_MOST;
 use crate::consume::AwaitingReceives;
@@ -21,8 +21,9 @@ use telemetry::Counter;
 use transport::route::{Route, Sent, Taken};
 use tuning::Method;
 
-/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes, from `next` on if it has
-/// begun. If the ring becomes full, stores in `next` how far it got. `mark` is `packet::COUNTED` or 0.
+/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on, or with a
+/// BEGIN first if that is None. If the ring becomes full, stores in `next` how far it got. `mark` is
+/// `packet::COUNTED` or 0.
 pub(crate) fn send_pieces(
     route: &mut Route,
     (envelope, mark): (&Envelope, u8),
@@ -50,8 +51,8 @@ pub(crate) fn send_pieces(
 }
 
 impl Connection {
-    /// Sends a message in pieces if credit, order and room allow all of it to leave at once. Returns whether
-    /// it has left.
+    /// Sends a message in pieces, if credit, order and room allow that all of it leaves at once. Returns
+    /// whether it has left.
     #[inline(never)] // Keeps the path of short messages short.
     pub(crate) fn send_pieces_now(&mut self, matcher: &Matcher, envelope: &Envelope, message: Span) -> bool {
         let Connection { route, lane } = self;
@@ -77,9 +78,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Called for a message in pieces that has just begun. If its receive waits and such messages are not yet
-    /// decided, times either its pieces (then returns the start) or a read of it in the sender's memory. The
-    /// pieces then overwrite what was read, because the sender's buffer may hold another message by now.
+    /// Starts to time a message in pieces whose BEGIN has just come and whose receive waits, unless the
+    /// choice for such messages is made. Times the pieces, and returns the start; or times a read of the
+    /// sender's memory. The pieces then overwrite those bytes, as the sender may have changed them.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<PieceTiming> {
         if !lane.is_learning() {
@@ -111,7 +112,8 @@ impl Matcher {
         }
     }
 
-    /// Takes a BEGIN: a message whose pieces come next.
+    /// Handles a BEGIN packet: a message comes in pieces from now on. Finds its receive, or memory for its
+    /// bytes.
     pub(crate) fn consume_begin<A: AwaitingReceives>(
         &mut self,
         lane: &mut Lane,
@@ -146,7 +148,7 @@ impl Matcher {
         Ok(Taken::Last)
     }
 
-    /// Takes a PIECE: the next bytes of the last message that the peer began.
+    /// Handles a PIECE packet: stores the next bytes of the message for which the peer last sent a BEGIN.
     pub(crate) fn consume_piece(&mut self, lane: &mut Lane, payload: Span) -> Result<()> {
         let bytes = payload.bytes() as u64;
         let Some(incoming) = lane.incoming.filter(|last| (1..=last.left).contains(&bytes)) else {
@@ -177,8 +179,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives the receive `ours` the bytes of early message `number` that have come, and lets the others go to
-    /// it. Returns the message's length.
+    /// Gives the receive `ours` the bytes that have come of the early message `number`, and lets later pieces
+    /// go to it. Returns the message's length.
     pub(crate) fn take_early(
         &mut self,
         lane: &mut Lane,
@@ -201,15 +203,15 @@ impl Matcher {
         bytes
     }
 
-    /// Notes that the receive `ours` takes the pieces of a message of `bytes` bytes, from the first on.
+    /// Records that the receive `ours` takes the pieces of a message of `bytes` bytes, from the first on.
     fn gather(&mut self, ours: u64, envelope: Envelope, bytes: usize) {
         let request = self.requests.get_mut(ours).expect("a posted receive is known");
         let end = request.match_message(envelope, bytes as u64) as u64;
         request.stage = RequestStage::Gathering { next: 0, end };
     }
 
-    /// Adds the next `bytes` bytes of its message to the receive `ours`. `copy` gets the buffer, the offset
-    /// there, and how many of them to copy: those beyond the buffer's end are dropped.
+    /// Adds the next `bytes` bytes of the message to the receive `ours`. `copy` gets the receive's buffer,
+    /// the offset in it, and how many bytes to copy. Bytes beyond the buffer's end are dropped.
     fn take_piece(&mut self, ours: u64, bytes: usize, copy: impl FnOnce(&Buffer, usize, usize)) {
         let request = self.requests.get_mut(ours).expect("a receive ends with the last piece");
         let RequestStage::Gathering { next, end, .. } = &mut request.stage else {
@@ -221,8 +223,8 @@ impl Matcher {
     }
 }
 
-/// Reads the length and the address of the message from a BEGIN; None if no message of this length may come
-/// in pieces.
+/// Reads the message's length and address from the payload of a BEGIN. Returns None if the payload is
+/// invalid, or no message of this length may come in pieces.
 fn length(begin: Span) -> Option<(usize, u64)> {
     let [bytes, address] = packet::read(begin)?;
     (1..=EAGER_MOST).contains(&bytes).then_some((bytes as usize, address))

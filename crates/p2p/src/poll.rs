@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Progress: packets of all peers, packets that wait, and reads.
+//! Progress: takes packets of all peers, sends packets that wait, and reads peers' memory.
 
 use crate::consume::{PostedQueue, Tally};
 use crate::state::{Connection, P2p, connection};
 use error::{Error, Result};
 
-/// The most packets taken from one peer before the next peer's turn.
+/// The most packets that one poll takes from one peer before it goes on to the next peer.
 const PACKETS_PER_PEER: usize = 32;
 
 impl P2p {
-    /// Makes progress: takes packets of all peers, sends packets that wait, and reads a piece of a long
-    /// message. Returns whether anything moved.
+    /// Makes progress: takes packets of all peers, sends packets that wait, and reads a part of a long
+    /// message from a peer's memory. Returns whether anything was done.
     #[inline]
     pub fn poll(&mut self) -> Result<bool> {
         self.post_deferred();
@@ -35,8 +35,7 @@ impl P2p {
         fault.map(|()| moved)
     }
 
-    /// Adds the peers that have now written to this process for the first time to `writers`, and connects
-    /// them.
+    /// Adds the peers that have written to this process for the first time to `writers`, and connects them.
     #[inline]
     pub(crate) fn note_writers(&mut self) -> Result<()> {
         let before = self.writers.len();
@@ -44,9 +43,9 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// Connects the peers in `writers` from index `first` on. A peer that cannot be connected is dropped from
-    /// the list, because its ring has another reader. A number that was already in the list belongs to a new
-    /// process by now.
+    /// Connects the peers in `writers` from index `first` on. Drops a peer that cannot be connected from the
+    /// list, since its ring has another reader. If the list has a peer twice, a new process has that peer's
+    /// number by now.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());
@@ -94,7 +93,8 @@ impl P2p {
         fault.map(|()| true)
     }
 
-    /// Tries again to send to the peers for which packets wait.
+    /// Sends what it can to the peers in `blocked`, for which packets wait. Returns whether any packet has
+    /// left.
     #[cold]
     fn flush_blocked(&mut self) -> bool {
         let mut moved = false;
@@ -110,7 +110,7 @@ impl P2p {
     }
 }
 
-/// Puts the peer's number into an error that its packets have caused.
+/// Adds the peer's number to the sentence of an error that the peer's packets have caused.
 #[cold]
 fn named(peer: u32, mut error: Error) -> Error {
     error.message = format!("peer {peer}: {}", error.message);

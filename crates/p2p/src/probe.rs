@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Probes: looking at a message before receiving it, and taking it out of the queue (MPI 5.0, section 3.8).
+//! Probes: they look at a message before it is received. A matched probe also takes it out of the queue (MPI
+//! 5.0, section 3.8).
 
 use crate::message::UnexpectedMessage;
 use crate::outcome::Ticket;
@@ -8,7 +9,7 @@ use crate::state::{Matcher, P2p};
 use datatype::Buffer;
 use matching::{Envelope, Pattern};
 
-/// What a probe says about a message that has arrived.
+/// What a probe tells about a message that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     /// The peer that sent the message.
@@ -19,13 +20,13 @@ pub struct Probe {
     pub bytes: u64,
 }
 
-/// Names a message that a matched probe has taken (an MPI_Message).
+/// Names a message that a matched probe has taken, until `imrecv` receives it (an MPI_Message).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MessageTicket(u64);
 
 impl P2p {
-    /// Returns what is known of the message that a receive with these arguments would take now; None if there
-    /// is none.
+    /// Returns what is known of the message that a receive with these arguments would take now. Returns None
+    /// if there is no such message. A source or tag of None matches any.
     pub fn iprobe(&self, context: u64, source: Option<u32>, tag: Option<i32>) -> Option<Probe> {
         let pattern = Pattern { context, source, tag };
         self.matcher
@@ -35,7 +36,8 @@ impl P2p {
     }
 
     /// Removes the message that a receive with these arguments would take from the unexpected queue
-    /// (MPI_Improbe). Only `imrecv` with the returned ticket receives it.
+    /// (MPI_Improbe). Only `imrecv` with the returned ticket receives the message. Returns None if there is
+    /// no such message.
     pub fn improbe(
         &mut self,
         context: u64,
@@ -47,9 +49,9 @@ impl P2p {
         Some((MessageTicket(self.matcher.messages.insert((envelope, message))), probe))
     }
 
-    /// Drops every unexpected message whose context `drops` accepts; this process will start no receive in
-    /// these contexts any more. Returns the messages with their contexts. The rest of a message that is still
-    /// coming is received and dropped.
+    /// Drops every unexpected message whose context `drops` accepts, and returns the messages with their
+    /// contexts. What is still to come of such a message is received and dropped. This process must start no
+    /// receive in these contexts any more.
     pub fn drain(&mut self, drops: impl Fn(u64) -> bool) -> Vec<(u64, Probe)> {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()
@@ -64,7 +66,8 @@ impl P2p {
         drained
     }
 
-    /// Starts the receive of a message that `improbe` took; returns None if the message was received already.
+    /// Starts the receive of a message that `improbe` has taken. Returns None if the message was received
+    /// before.
     pub fn imrecv(&mut self, message: MessageTicket, buffer: Buffer) -> Option<Ticket> {
         let (envelope, message) = self.matcher.messages.remove(message.0)?;
         let ours = self.matcher.requests.insert(Request::receive(buffer));

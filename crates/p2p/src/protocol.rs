@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The protocols: how a message's bytes get from the send buffer to the receive buffer. The decision by size
-//! is made here only.
+//! The protocols: how a message's bytes get from the send buffer to the receive buffer. Only this file
+//! decides by the length.
 //!
 //! The sender decides once per message (`Lane::protocol`). Without credit, an eager message is offered like a
 //! long one. The receiver decides once per offer (`Matcher::choose_fetch`): only it knows whether it can read
@@ -15,60 +15,61 @@ use transport::route::{INLINE_BYTES, PACKET_BYTES_MAX};
 /// How a message leaves its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// The message is sent at once, in the packet's slot in the ring.
+    /// The message is sent at once in one packet, whose bytes lie in the packet's slot in the ring.
     Inline,
     /// The message is sent at once in one packet, whose slot in the ring refers to a cell with the bytes.
     Cell,
     /// The message is sent at once, as a BEGIN packet and then PIECE packets.
     Pieces,
-    /// The message is offered; once its receive is known, the receiver chooses a `FetchMethod`.
+    /// The sender offers the message. Once its receive is known, the receiver chooses a `FetchMethod`.
     Offer,
 }
 
-/// How a receiver fetches an offered message.
+/// How a receiver fetches the bytes of a message that was offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FetchMethod {
-    /// The receiver asks for the bytes, and the sender streams them as packets, through cells.
+    /// The receiver asks for the bytes, and the sender sends them as packets, through cells of the ring.
     Cells,
-    /// Like `Cells`, but the receiver reads if the sender stays silent.
+    /// The receiver asks for the bytes, as with `Cells`. If the sender stays silent, the receiver reads the
+    /// sender's memory instead.
     CellsOrRead,
-    /// The receiver reads the sender's memory.
+    /// The receiver reads the sender's memory by cross-memory attach, a part at each poll.
     Read,
-    /// The receiver's network reads the sender's memory.
+    /// The receiver's network reads the sender's memory (RDMA).
     Pull,
 }
 
 /// One row of the table that `outboard plan --p2p` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolRow {
-    /// The protocol's name.
+    /// The name of the protocol, as the table shows it.
     pub name: &'static str,
-    /// The length of the shortest message that the protocol carries.
+    /// The length of the shortest message that the protocol carries, in bytes.
     pub bytes_min: u64,
-    /// The length of the longest message that the protocol carries.
+    /// The length of the longest message that the protocol carries, in bytes.
     pub bytes_max: u64,
-    /// How the protocol moves a message's bytes, in words.
+    /// How the protocol moves the bytes of a message, as text.
     pub moves: &'static str,
-    /// What the protocol needs, in words; a message without it goes by another protocol.
+    /// What the protocol needs, as text. Where that is missing, the message goes by another protocol.
     pub needs: &'static str,
 }
 
-/// The longest message of each protocol to one peer.
+/// The lengths that decide the protocol of a message to one peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// The longest message that is sent at once in one packet.
+    /// The longest message that is sent at once in one packet, in bytes.
     pub(crate) packet_bytes_max: usize,
-    /// The longest message that is sent before its receive is known, in one packet or in pieces.
+    /// The longest message that is sent before its receive is known, in one packet or in pieces, in bytes.
     pub(crate) eager_bytes_max: usize,
 }
 
 impl Limits {
-    /// Makes the limits for a peer to which one packet carries at most `packet_bytes_max` bytes.
+    /// Makes the limits for a peer. One packet carries at most `packet_bytes_max` bytes to the peer.
     pub(crate) fn new(eager_bytes_max: usize, packet_bytes_max: usize) -> Limits {
         Limits { packet_bytes_max: eager_bytes_max.min(packet_bytes_max), eager_bytes_max }
     }
 
-    /// Returns the protocol of a message of `bytes` bytes in a mode that allows eager sends.
+    /// Returns the protocol of a message of `bytes` bytes whose mode allows that it is sent eagerly.
     #[inline(always)]
     pub(crate) fn of(&self, bytes: usize) -> Protocol {
         // Callers often treat the first two protocols alike; then this costs one comparison.
@@ -81,8 +82,8 @@ impl Limits {
     }
 }
 
-/// Lists the protocols under these settings, those for the shortest messages first, without those that no
-/// length uses.
+/// Lists the protocols under these settings, from the shortest messages to the longest. Leaves out protocols
+/// that no length uses.
 pub fn table(config: &Config) -> Vec<ProtocolRow> {
     let Limits { packet_bytes_max, eager_bytes_max } = Limits::new(config.eager_bytes_max, PACKET_BYTES_MAX);
     let [inline, packet, eager] = [INLINE_BYTES.min(eager_bytes_max), packet_bytes_max, eager_bytes_max];
@@ -135,7 +136,7 @@ pub fn table(config: &Config) -> Vec<ProtocolRow> {
 mod tests {
     use super::*;
 
-    /// Goal: the table names the protocol that a sender chooses, for every length.
+    /// Goal: for every length, the table names the protocol that a sender chooses.
     #[test]
     fn the_table_and_the_decision_agree() {
         for eager_bytes_max in [0, 10, 40, 41, 8 << 10, 64 << 10] {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Pulls: a receive whose network reads the sender's memory (RDMA read, where the provider has it).
+//! Pulls: receives whose network reads the message in the sender's memory (by RDMA, where the provider has
+//! it).
 //!
-//! The sender exposes its buffer from the offer on until the send ends. The receiver reads it in pieces, a
-//! few at a time, which may end in any order, and answers TAKEN. If a piece fails, the receiver waits for the
-//! others, asks for the whole message in packets, and never pulls from this peer again.
+//! The sender exposes its buffer from the offer on until the send ends. The receiver reads the buffer in
+//! pieces, a few at a time, which may end in any order, and answers TAKEN. If the read of a piece fails, the
+//! receiver waits for the other reads, asks for the whole message in packets, and never pulls from this peer
+//! again.
 //!
 //! Pieces are short and few: over tcp the bytes of one read and the request of another, in the opposite
 //! direction, share one connection, and the request would wait behind the bytes.
@@ -17,8 +19,9 @@ use telemetry::Counter;
 use transport::route::{Pull, RemoteRange, Route};
 
 impl Request {
-    /// Exposes the memory of this send to the network at the first call, and returns where a peer can read
-    /// it. Returns None if the message is shorter than `bytes_min` or has gaps, or if the route has no pulls.
+    /// Returns the range in which the network of a peer can read the memory of this send; the first call
+    /// exposes it. Returns None if the message is shorter than `bytes_min` or has gaps, or if the route has
+    /// no such reads.
     pub(crate) fn expose(&mut self, route: &Route, bytes_min: usize) -> Option<RemoteRange> {
         let stretch = self.data.stretch().filter(|stretch| stretch.bytes() >= bytes_min.max(1))?;
         let exposed = &mut self.sending().exposed;
@@ -30,8 +33,8 @@ impl Request {
 }
 
 impl Matcher {
-    /// Starts reads for the receive `ours`, which pulls, until as many are under way as may be. Returns false
-    /// if the route had no room for one.
+    /// Starts network reads for the receive `ours`, until as many are under way as may be. Returns false if
+    /// the route had no room for another.
     fn start_pulls(&mut self, route: &mut Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that pulls is known");
         let into = request.data.stretch().expect("only a buffer without gaps is pulled into");
@@ -57,8 +60,8 @@ impl Matcher {
 }
 
 impl P2p {
-    /// Notes the network's reads that have ended, for all receives that pull, and starts further ones.
-    /// Returns whether any ended or started.
+    /// Handles the network reads that have ended, for all receives, and starts further reads. Returns whether
+    /// any read has ended or started.
     #[cold]
     pub(crate) fn advance_pulls(&mut self) -> bool {
         let mut ended = Vec::new();
@@ -100,8 +103,8 @@ impl P2p {
         }
     }
 
-    /// Ends the receive `ours` if the network has read all its bytes; asks for them in packets if a read has
-    /// failed. Returns false if reads are still under way or to be started.
+    /// Ends the receive `ours` if the network has read all its bytes. If a read has failed, asks for the
+    /// bytes in packets instead. Returns false if reads are still under way, or are to be started.
     fn end_pull(&mut self, ours: u64) -> bool {
         let Some(Request { stage, outcome, .. }) = self.matcher.requests.get_mut(ours) else { return false };
         let RequestStage::Pulling(pulling) = stage else { return false };

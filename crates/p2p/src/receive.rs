@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting a receive, and giving a message that waited to its receive.
+//! Starts a receive, and gives a message that has waited to its receive.
 //!
 //! Read next: `consume.rs`, `deferred.rs`.
 
@@ -15,13 +15,14 @@ use matching::{Envelope, Pattern};
 use sys::Span;
 use transport::route::{Route, Taken};
 
-/// The buffer of a receive that is not posted: a span, which stays in registers, or a buffer with gaps.
+/// The buffer of a receive that is not in the posted queue: a span, which stays in registers, or a buffer
+/// with gaps.
 trait LandingBuffer {
-    /// Returns the number of bytes that the buffer takes.
+    /// Returns how many bytes of a message fit into the buffer.
     fn bytes(&self) -> usize;
-    /// Copies a message, which is not longer than the buffer, to the buffer's beginning.
+    /// Copies `message`, which fits, to the beginning of the buffer.
     fn take(&self, message: Span);
-    /// Returns the same buffer in the form that a request keeps.
+    /// Returns the same buffer in the form in which a request stores it.
     fn buffer(&self) -> Buffer;
 }
 
@@ -51,7 +52,7 @@ impl LandingBuffer for &Buffer {
     }
 }
 
-/// A blocking receive without a request, while the packets of the peer from which it receives are taken.
+/// A blocking receive without a request, which exists while packets of its peer are taken.
 struct OneReceive<L> {
     context: u64,
     tag: Option<i32>,
@@ -88,7 +89,7 @@ impl<L: LandingBuffer> AwaitingReceives for OneReceive<L> {
 }
 
 impl P2p {
-    /// Starts a receive. A source or tag of None matches any.
+    /// Starts a receive, and returns its ticket. A source or tag of None matches any.
     #[inline(always)] // For the reason given at `isend`.
     pub fn irecv(&mut self, context: u64, source: Option<u32>, tag: Option<i32>, buffer: Buffer) -> Ticket {
         let known = source.zip(buffer.contiguous());
@@ -98,7 +99,7 @@ impl P2p {
         }
     }
 
-    /// Posts a receive that `defer` refused.
+    /// Starts a receive for which `defer` has returned None: gives it a message that waits, or posts it.
     #[inline(never)]
     pub fn irecv_posted(
         &mut self,
@@ -123,8 +124,8 @@ impl P2p {
     }
 
     /// Receives the next message of the peer `source` without a request. Returns None if no packet has come
-    /// yet. The error says that a request is needed: another operation is under way, or the message is not a
-    /// whole one for this receive.
+    /// yet. The error says that the receive needs a request: another operation is under way, or what has come
+    /// is no whole message for this receive.
     #[inline(always)] // For the reason given at `isend`.
     pub fn recv_next(
         &mut self,
@@ -140,7 +141,7 @@ impl P2p {
         }
     }
 
-    /// Does the same as `recv_next`, for a buffer without gaps.
+    /// Receives like `recv_next`, into a buffer without gaps.
     #[inline(always)] // The outcome then stays in registers.
     pub fn recv_now(
         &mut self,
@@ -179,8 +180,8 @@ impl P2p {
         self.take_one(context, source, tag, span)
     }
 
-    /// Takes the next message of the peer `source`, if it matches this receive; None if nothing has come yet.
-    /// The caller has made sure that no other receive waits for the message.
+    /// Takes the next message of the peer `source`, if it matches this receive. Returns None if no packet has
+    /// come yet. The caller knows that no other receive waits for the message.
     #[inline(always)]
     fn take_one(
         &mut self,
@@ -207,7 +208,8 @@ impl P2p {
         }
     }
 
-    /// Gives a message that was unexpected or taken by a matched probe to the receive `ours`.
+    /// Gives the receive `ours` a message that was in the unexpected queue, or that a matched probe had
+    /// taken.
     pub(crate) fn deliver(&mut self, ours: u64, envelope: Envelope, message: UnexpectedMessage) {
         match message {
             UnexpectedMessage::Short { bytes, data } => {
@@ -245,11 +247,11 @@ impl P2p {
     }
 }
 
-/// Why `P2p::recv_next` has not received the message: the receive needs a request.
+/// Why `P2p::recv_next` has not received a message. The receive needs a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeedsRequest {
-    /// The receive has no request yet: the caller starts it by `irecv`.
+    /// The receive has no request yet. The caller starts the receive by `irecv`.
     Unstarted,
-    /// The receive was started: the first piece of its message has come.
+    /// The first piece of a message has come for the receive, which now has a request with this ticket.
     Started(Ticket),
 }

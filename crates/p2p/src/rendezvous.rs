@@ -2,14 +2,15 @@
 //! Rendezvous: the sender offers {length, ticket, address}, and the bytes move once the receive is known.
 //!
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll. TAKEN ends the send.
-//! - *Stream*: the receiver ASKs; the sender sends DATA, which ends the send. Faster while both are in MPI.
+//! - *Stream*: the receiver sends ASK; the sender sends DATA, which ends the send. Faster while both are in
+//! MPI.
 //! - *Pull* (`pull.rs`): the receiver's network reads the memory that the offer exposes. TAKEN ends the send.
-//! - *Device*: as *Read*, from device memory that the sender has exported (`device/src/export.rs`).
-//! - *Read fallback*: as *Stream*; the receiver reads the rest if no DATA comes for `patience_polls`.
+//! - *Device*: like *Read*, from device memory that the sender has exported (`device/src/export.rs`).
+//! - *Read fallback*: like *Stream*; the receiver reads the rest if no DATA comes for `patience_polls`.
 //!
 //! A receiver whose read fails asks for the rest, and DATA of an earlier ASK may come late. So an ASK and its
-//! DATA have the number of the attempt, and older DATA are dropped. From attempt 1 on the receiver may read
-//! until it sends TAKEN; with attempt 0 (`FINAL_ATTEMPT`) it promises not to read.
+//! DATA have the number of the attempt, and DATA with a lower number are dropped. From attempt 1 on the
+//! receiver may read until it sends TAKEN; with attempt 0 (`FINAL_ATTEMPT`) it promises not to read.
 
 use crate::config::LargeProtocol;
 use crate::data::MessageData;
@@ -28,12 +29,13 @@ use transport::owned::Memory;
 use transport::route::{Header, RemoteRange, Route};
 use tuning::Method;
 
-/// The most bytes that are read at a time from a peer's memory for a receive buffer with gaps: they stay in
-/// the cache between the copy to a block and that to the buffer (docs/measured/choices.md).
+/// The most bytes that are read at a time from a peer's memory if the receive's buffer has gaps. They are
+/// first copied to a block, and stay in the cache until they are copied to the buffer
+/// (docs/measured/choices.md).
 const BOUNCE_BYTES: usize = 256 << 10;
 
 impl Matcher {
-    /// Takes an OFFER: a message whose bytes are still with the peer.
+    /// Handles an OFFER packet: a message whose bytes are still in the sender's memory.
     pub(crate) fn consume_offer(&mut self, lane: &mut Lane, envelope: Envelope, payload: Span) -> Result<()> {
         let Some(offer) = offer_of(payload) else {
             fail!(Class::Intern, "peer {} sent an offer of {} bytes", lane.number, payload.bytes())
@@ -42,8 +44,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Gives an offered or announced message to the posted receive that it matches, or stores the offer in
-    /// the unexpected queue.
+    /// Gives a message that was offered or announced to the posted receive that it matches. Without such a
+    /// receive, stores the offer in the unexpected queue.
     pub(crate) fn take_offer(&mut self, lane: &mut Lane, envelope: Envelope, offer: Offer) {
         match self.posted.take(&envelope) {
             Some(ours) => self.accept(lane, ours, envelope, offer),
@@ -54,7 +56,8 @@ impl Matcher {
         }
     }
 
-    /// Matches the receive `ours` with an offered or announced message, and starts to fetch the message.
+    /// Matches the receive `ours` with a message that was offered or announced, and starts to fetch the
+    /// message.
     pub(crate) fn accept(&mut self, lane: &mut Lane, ours: u64, envelope: Envelope, offer: Offer) {
         if let Some(key) = offer.key {
             return self.offload(ours, envelope, offer.bytes, key);
@@ -98,7 +101,7 @@ impl Matcher {
         }
     }
 
-    /// Decides how to fetch an offered message into a receive. Called once per offer.
+    /// Decides how to fetch a message that was offered for the receive `ours`. Called once per offer.
     fn choose_fetch(&mut self, lane: &mut Lane, bytes: u64, offer: &Offer, ours: u64) -> FetchMethod {
         let is_pullable = offer.far.is_some() && !lane.unreadable;
         let readable = offer.address != 0 && !lane.unreadable;
@@ -120,7 +123,7 @@ impl Matcher {
         }
     }
 
-    /// Lets receives whose sender has been silent for too long read the sender's memory.
+    /// Lets receives read the sender's memory if the sender has sent them nothing for `patience_polls` polls.
     #[cold]
     pub(crate) fn fall_back_to_reading(&mut self) {
         let Matcher { fallbacks, requests, reading, patience_polls, .. } = self;
@@ -144,7 +147,7 @@ impl Matcher {
         });
     }
 
-    /// Takes a DATA packet: the next bytes of a message for which a receive has asked.
+    /// Handles a DATA packet: the next bytes of a message for which a receive has asked.
     pub(crate) fn consume_data(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let ours = header.context;
         let bytes = payload.bytes() as u64;
@@ -174,8 +177,8 @@ impl Matcher {
         )
     }
 
-    /// Whether DATA of this attempt may answer an older ASK: the receive reads by now, has asked again, or
-    /// has ended.
+    /// Whether a DATA packet with the attempt number `sent_for` may answer an older ASK: since then the
+    /// receive reads, has asked again, or has ended.
     fn may_be_late(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
         match self.requests.get(ours) {
             Some(request) => match request.stage {
@@ -193,8 +196,8 @@ impl Matcher {
         }
     }
 
-    /// Takes an ASK: the peer wants some or all bytes of a message that we have offered, which from now on
-    /// stream.
+    /// Handles an ASK packet: the peer wants some or all bytes of a message that this process has offered.
+    /// From now on DATA packets carry them.
     pub(crate) fn consume_ask(&mut self, lane: &mut Lane, header: &Header, payload: Span) -> Result<()> {
         let (ours, attempt) = (header.context, header.tag);
         let Some([theirs, next, end]) = packet::read(payload) else {
@@ -223,7 +226,8 @@ impl Matcher {
         )
     }
 
-    /// Takes a TAKEN: the peer has what it needs of the message of our send `ours`, which ends.
+    /// Handles a TAKEN packet: the peer needs no more bytes of the message of this process's send `ours`,
+    /// which ends.
     pub(crate) fn consume_taken(&mut self, lane: &mut Lane, ours: u64) -> Result<()> {
         let Some(request) = self.offered(ours, lane.number) else {
             fail!(
@@ -241,8 +245,8 @@ impl Matcher {
         Ok(())
     }
 
-    /// Returns the send with the ticket `ours`, which a packet of this peer has named; None unless it has
-    /// been offered to the peer and has not ended.
+    /// Returns the send with the ticket `ours`, which a packet of `peer` has named. Returns None unless this
+    /// send was offered to that peer and has not ended.
     pub(crate) fn offered(&mut self, ours: u64, peer: u32) -> Option<&mut Request> {
         let request = self.requests.get_mut(ours)?;
         match &request.stage {
@@ -254,7 +258,7 @@ impl Matcher {
         }
     }
 
-    /// Reads the next piece of its message from the peer's memory for the receive `ours`. Returns false if
+    /// Reads the next piece of the message of the receive `ours` from the peer's memory. Returns false if
     /// that memory cannot be read.
     fn read_piece(&mut self, route: &Route, ours: u64) -> bool {
         let request = self.requests.get_mut(ours).expect("a receive that reads is known");
@@ -295,8 +299,8 @@ impl Matcher {
     }
 }
 
-/// Copies `bytes` bytes from offset `at` of a message on a device, which the peer has exported by the note at
-/// `address`, into `buffer`. Returns false if that fails.
+/// Copies `bytes` bytes, from offset `at` on, of a message on a device into `buffer`. The peer has exported
+/// the message, and describes it by the note at `address`. Returns false if the copy fails.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
     let words = Block::new(device::export::NOTE_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
@@ -311,7 +315,7 @@ fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize
     done
 }
 
-/// Reads the payload of an OFFER; None if its length is wrong.
+/// Reads the payload of an OFFER packet. Returns None if its length is wrong.
 fn offer_of(payload: Span) -> Option<Offer> {
     if let Some([bytes, theirs, address]) = packet::read(payload) {
         return Some(Offer { bytes, theirs, address, far: None, key: None });
@@ -321,7 +325,7 @@ fn offer_of(payload: Span) -> Option<Offer> {
 }
 
 impl P2p {
-    /// Reads one piece of a message from a peer's memory, for the receive in `reading` whose turn it is.
+    /// Reads the next piece of a message from a peer's memory, for the receive in `reading` whose turn it is.
     /// Returns whether there was such a receive.
     #[inline]
     pub(crate) fn advance_read(&mut self) -> bool {

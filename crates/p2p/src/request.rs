@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One operation under way.
+//! The state of one send or receive until its ticket is freed.
 
 use crate::channel::{ExpectingReceive, HandoffKey};
 use crate::data::MessageData;
@@ -9,50 +9,56 @@ use datatype::Buffer;
 use matching::{Envelope, QueueEntry};
 use transport::route::{Exposed, RemoteRange};
 
-/// An operation: what it moves, how far it is, and how it ended.
+/// A send or receive: what memory it uses, how far it has come, and how it has ended.
 pub(crate) struct Request {
     pub(crate) stage: RequestStage,
-    /// The memory that the operation reads or writes; `MessageData::None` once the operation has ended.
+    /// The memory that the operation reads or writes; `MessageData::None` once it has ended.
     pub(crate) data: MessageData,
-    /// Whether the operation's ticket has been freed. Then the request is removed when the operation ends.
+    /// Whether the operation's ticket has been freed. If so, the request is removed when the operation ends.
     pub(crate) detached: bool,
     pub(crate) outcome: Outcome,
 }
 
-/// How far an operation is. Tickets named `theirs` are the peer's, `ours` are this process's.
+/// How far an operation has come. Tickets named `theirs` are the peer's, tickets named `ours` are this
+/// process's.
 pub(crate) enum RequestStage {
     /// The operation has ended.
     Done,
-    /// Send: not ended; `SendStage::progress` says how far it is.
+    /// It is a send that has not ended. `SendStage::progress` says how far it has come.
     Send(SendStage),
-    /// Receive: waits in the posted queue for a message that matches.
+    /// It is a receive in the posted queue, which waits for a message that matches.
     Posted(QueueEntry),
-    /// Receive: in the posted queue, while an executor already waits for its message.
+    /// It is a receive in the posted queue, and an executor already waits for its message.
     Expecting(Box<ExpectingReceive>),
-    /// Receive: has matched an announced message, which an executor knows by this key and moves.
+    /// It is a receive that has matched an announced message. An executor, which knows the message by this
+    /// key, moves its bytes.
     Offloaded(HandoffKey),
-    /// Receive: copies bytes `[next, end)` of its message, which are left, from the peer's memory at
-    /// `address`.
+    /// It is a receive that copies its message from the peer's memory at `address`. The bytes `[next, end)`
+    /// are left to be copied.
     Reading { peer: u32, theirs: u64, address: u64, attempt: i32, next: u64, end: u64 },
-    /// Receive: lets the network read the message in the peer's memory.
+    /// It is a receive for which the network reads the message in the peer's memory.
     Pulling(Box<Pulling>),
-    /// Receive: has asked for its message, and takes bytes `[next, end)`, which are left, from DATA packets.
+    /// It is a receive that has asked for its message, and takes the bytes from DATA packets. The bytes
+    /// `[next, end)` have not come yet.
     Filling { peer: u32, theirs: u64, attempt: i32, next: u64, end: u64 },
-    /// Receive: takes the pieces of an eager message as they come; bytes `[next, end)` are left.
+    /// It is a receive that takes the pieces of an eager message as they come. The bytes `[next, end)` have
+    /// not come yet.
     Gathering { next: u64, end: u64 },
 }
 
 pub(crate) struct SendStage {
     pub(crate) peer: u32,
-    /// The message's context and tag, with this process as its source, as the receiver matches it.
+    /// The message's context and tag, and this process as its source: what the receiver matches.
     pub(crate) envelope: Envelope,
-    /// How the message leaves while the credit lasts; without credit it is offered. In the synchronous mode
-    /// always `Protocol::Offer`.
+    /// How the message leaves while there is credit; without credit it is offered. In the synchronous mode
+    /// this is always `Protocol::Offer`.
     pub(crate) protocol: Protocol,
     pub(crate) progress: SendProgress,
-    /// Whether the message has a number in its channel, although no executor moves it.
+    /// Whether the message has a number in its channel (the messages of its context and tag), although no
+    /// executor moves it.
     pub(crate) counted: bool,
-    /// The send's memory, exposed to the network so that the peer can pull it; None if it is not exposed.
+    /// The registration of the send's memory, by which the peer's network can read it; None if it is not
+    /// exposed.
     pub(crate) exposed: Option<Box<Exposed>>,
 }
 
@@ -60,32 +66,32 @@ pub(crate) struct SendStage {
 pub(crate) enum SendProgress {
     /// The send's first packet waits for room in the peer's ring.
     Queued,
-    /// The message leaves eagerly in pieces; the bytes from `next` on wait for room.
+    /// The message leaves eagerly in pieces. Its bytes from `next` on wait for room in the ring.
     InPieces { next: usize },
-    /// An executor moves the message. The announcement may still wait for room, and the executor may end
-    /// before the announcement has left.
+    /// An executor moves the message. `has_left`: the announcement has left. `is_over`: the executor has
+    /// ended, perhaps before that.
     Offloaded { key: HandoffKey, has_left: bool, is_over: bool },
-    /// The peer has the offer and must answer next.
+    /// The peer has got the offer, and is to answer it.
     Offered,
-    /// The peer's receive `theirs` has asked for the message, of which bytes `[next, end)` are left to be
-    /// sent. `attempt` is the number of its ASK (`rendezvous.rs`).
+    /// The peer's receive `theirs` has asked for the message, and its bytes `[next, end)` are left to be
+    /// sent. `attempt` is the number in the ASK packet (`rendezvous.rs`).
     Streaming { theirs: u64, attempt: i32, next: u64, end: u64 },
 }
 
-/// The most reads that the network carries out at the same time for one receive that pulls.
+/// The most network reads that may be under way for one receive.
 pub(crate) const PIECES_MAX: u32 = 2;
 
-/// A receive whose network reads the message in the sender's memory, a piece at a time.
+/// A receive for which the network reads the message in the sender's memory, a piece at a time.
 pub(crate) struct Pulling {
     pub(crate) peer: u32,
-    /// The ticket of the peer's send.
+    /// The ticket of the send in the peer's process.
     pub(crate) theirs: u64,
     pub(crate) far: RemoteRange,
-    /// The receive's buffer, exposed to this process's network; None until its first read.
+    /// The registration of the receive's buffer, into which the network reads; None until the first read.
     pub(crate) own: Option<Exposed>,
     /// The offset in the message of the first byte for which no read has started.
     pub(crate) next: u64,
-    /// The number of bytes of the message that the receive takes.
+    /// How many bytes of the message the receive takes: its length, or that of the buffer if it is shorter.
     pub(crate) end: u64,
     pub(crate) under_way: u32,
     pub(crate) has_failed: bool,
@@ -96,12 +102,12 @@ impl Pulling {
         Pulling { peer, theirs, far, own: None, next: 0, end, under_way: 0, has_failed: false }
     }
 
-    /// Returns the number of bytes for which no read has started.
+    /// Returns how many bytes are left for which no read has started.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.next
     }
 
-    /// Whether another read for this receive is needed and may start now.
+    /// Whether bytes are left for another network read, and it may start now.
     pub(crate) fn wants_more(&self) -> bool {
         !self.has_failed && self.next < self.end && self.under_way < PIECES_MAX
     }
@@ -112,7 +118,8 @@ impl Request {
         Request { stage: RequestStage::Send(stage), data, detached, outcome: Outcome::default() }
     }
 
-    /// Makes the request of a receive into `buffer` that has not matched. The caller sets its stage at once.
+    /// Makes the request of a receive into `buffer` that has not matched a message. The caller sets its stage
+    /// next.
     pub(crate) fn receive(buffer: Buffer) -> Request {
         Request {
             stage: RequestStage::Done,
@@ -131,7 +138,7 @@ impl Request {
         matches!(self.stage, RequestStage::Send(_))
     }
 
-    /// Returns the stage of a send; panics for a receive.
+    /// Returns the state of a send that has not ended. Panics if the operation is another.
     pub(crate) fn sending(&mut self) -> &mut SendStage {
         match &mut self.stage {
             RequestStage::Send(stage) => stage,
@@ -139,7 +146,7 @@ impl Request {
         }
     }
 
-    /// Returns the user's buffer of a receive that has not ended; panics if the operation has no such buffer.
+    /// Returns the user's buffer of a receive that has not ended. Panics if the operation is another.
     #[inline]
     pub(crate) fn buffer(&self) -> &Buffer {
         match &self.data {
@@ -155,7 +162,8 @@ impl Request {
         std::mem::replace(&mut self.data, MessageData::None)
     }
 
-    /// Notes the message that a receive has matched. Returns how many of its bytes the buffer takes.
+    /// Records which message a receive has matched. Returns how many of the message's `bytes` bytes fit into
+    /// its buffer.
     #[inline]
     pub(crate) fn match_message(&mut self, envelope: Envelope, bytes: u64) -> usize {
         let (taken, outcome) = received(envelope.source, envelope.tag, bytes, self.data.bytes());
@@ -164,16 +172,16 @@ impl Request {
     }
 }
 
-/// The attempt number of an ASK whose receiver promises not to read the sender's memory (`rendezvous.rs`).
+/// The attempt number in an ASK packet by which the receiver promises not to read the sender's memory
+/// (`rendezvous.rs`).
 pub(crate) const FINAL_ATTEMPT: i32 = 0;
 
-/// A receive that waits for DATA packets, and will read the sender's memory instead if none comes for too
-/// long.
+/// A receive that waits for DATA packets. If none comes for too long, it reads the sender's memory instead.
 #[derive(Debug)]
 pub(crate) struct ReadFallback {
     pub(crate) ours: u64,
     pub(crate) address: u64,
-    /// How many bytes of the message had come when `polls_left` was last set anew.
+    /// How many bytes of the message had come when `polls_left` was last set to the full number.
     pub(crate) seen: u64,
     pub(crate) polls_left: u32,
 }

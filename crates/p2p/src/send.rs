@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting a send.
+//! Starts a send.
 //!
 //! A message that can leave at once needs no request (`send_now`). Every other send waits in its peer's lane,
 //! behind the sends that were started before it (`flush.rs`). Its protocol is decided once in both cases.
@@ -18,19 +18,20 @@ use sys::Span;
 use telemetry::Counter;
 use transport::route::Sent;
 
-/// Whether a message has left.
+/// The answer of `P2p::send_now`: whether the message has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendAttempt {
     /// The message has left.
     Left,
-    /// The message must wait for room, or be offered: `P2p::isend_later` continues.
+    /// The message must wait for room, or be offered. The caller passes it to `P2p::isend_later`, with this
+    /// protocol.
     MustWait(Protocol),
-    /// The message has not left: there is no connection to its peer yet.
+    /// The message has not left, since there is no connection to its destination yet.
     NotConnected,
 }
 
 impl P2p {
-    /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2).
+    /// Starts a send (MPI 5.0, sections 3.4 and 3.7.2), and returns its ticket.
     ///
     /// Errors: `dest` is no process of the job; a buffered send finds no room in the attached buffer.
     #[inline(always)] // A buffer without gaps is an address and a length, which then stay in registers.
@@ -66,8 +67,8 @@ impl P2p {
         if left { SendAttempt::Left } else { SendAttempt::MustWait(protocol) }
     }
 
-    /// Starts a send that `send_now` does not do: to a peer without a connection, from a buffer with gaps,
-    /// synchronous or overlapped.
+    /// Starts a send that `send_now` cannot do: to a peer without a connection, from a buffer with gaps, or
+    /// in the synchronous or overlapped mode.
     #[inline(never)]
     fn isend_any(&mut self, mode: Mode, context: u64, dest: u32, tag: i32, buffer: Buffer) -> Result<Ticket> {
         self.connect(dest)?;
@@ -83,8 +84,8 @@ impl P2p {
         self.isend_later(mode, protocol, (context, dest, tag), buffer)
     }
 
-    /// Starts a send that `send_now` did not send: it waits for room, starts with an offer, or goes to this
-    /// process itself. Errors: as `isend`.
+    /// Starts a send whose message `send_now` did not send: it waits for room, is offered, or goes to this
+    /// process itself. Errors: a buffered send finds no room in the attached buffer.
     #[cold]
     pub fn isend_later(
         &mut self,
@@ -111,9 +112,9 @@ impl P2p {
         Ok(if detached { Ticket::DONE } else { Ticket(ours) })
     }
 
-    /// Returns the memory with the bytes of a send that does not end at once, in the buffered mode a copy,
-    /// and whether its request is detached from the start. If the attached buffer is full, messages that
-    /// could leave by now do so first.
+    /// Returns the memory with the bytes of a send that does not end at once, and whether the send's ticket
+    /// counts as freed from the start. In the buffered mode, makes a copy, after one poll if the attached
+    /// buffer has no room.
     pub(crate) fn send_data(
         &mut self,
         mode: Mode,
@@ -131,8 +132,8 @@ impl P2p {
         }
     }
 
-    /// Sends the packets that wait for the peer with this number, and notes in `blocked` if some still wait.
-    /// Returns whether any left.
+    /// Sends the packets that wait for peer `number`, as far as there is room. If some still wait, enters the
+    /// peer into `blocked`. Returns whether any packet has left.
     pub(crate) fn flush(&mut self, number: u32) -> bool {
         let peer = connection(&mut self.peers, number);
         let sent = peer.flush(&mut self.matcher);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Blocks of memory that unexpected messages have used, kept for later ones: the allocator returns memory at
-//! the end of the heap to the system, and the page faults that followed cost ten times the copy.
+//! Blocks of memory that unexpected messages have used, stored for later ones. Without this, the allocator
+//! returns memory at the end of the heap to the system, and the page faults that follow cost ten times the
+//! copy.
 
 use transport::owned::Memory;
 
-/// The free blocks, sorted by their lengths, which are powers of 2.
+/// The free blocks of memory: those of 2^n bytes at index `n` of `free`.
 pub(crate) struct Spares {
     free: [Vec<Memory>; LOG_MAX + 1],
     bytes: usize,
 }
 
-/// The logarithm of the longest block that is kept.
+/// The base-2 logarithm of the length of the longest block that is stored.
 const LOG_MAX: usize = 16;
-/// The most bytes that are kept, in all blocks together.
+/// The most bytes that the stored blocks may have together.
 const BYTES_MAX: usize = 1 << 20;
 
 impl Spares {
@@ -20,7 +21,7 @@ impl Spares {
         Spares { free: std::array::from_fn(|_| Vec::new()), bytes: 0 }
     }
 
-    /// Returns a block of at least `bytes` bytes, whose content is undefined.
+    /// Returns a block of at least `bytes` bytes, a stored one if there is one. Its content is undefined.
     pub(crate) fn take(&mut self, bytes: usize) -> Memory {
         let length = bytes.next_power_of_two();
         match self.free.get_mut(length.trailing_zeros() as usize) {
@@ -35,7 +36,7 @@ impl Spares {
         }
     }
 
-    /// Keeps a block for later, or frees it.
+    /// Stores a block for later use, or frees it if it is too long or too much is stored.
     pub(crate) fn give(&mut self, memory: Memory) {
         let length = memory.len();
         let log = length.trailing_zeros() as usize;

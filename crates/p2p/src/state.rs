@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All point-to-point state of one process, and its simple queries. The other modules change this state:
-//! `send.rs`, `receive.rs`, `poll.rs`.
+//! All point-to-point state of one process, and simple questions about it. The other modules change this
+//! state: `send.rs`, `receive.rs`, `poll.rs`.
 
 use crate::buffered::BufferedSends;
 use crate::channel::Handoff;
@@ -29,63 +29,67 @@ pub struct P2p {
     pub(crate) config: Config,
     /// The connection to each process of the job, by its number; None until it is first used.
     pub(crate) peers: Vec<Option<Box<Connection>>>,
-    /// The peers that have ever written to this process: their rings are polled.
+    /// The peers that have ever written to this process, so that it must poll their rings.
     pub(crate) writers: Vec<u32>,
-    /// The peers for which packets of this process wait until their rings have room.
+    /// The peers for which packets of this process wait until there is room in the ring to the peer.
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
-    /// How executors have moved the messages of these operations, until `P2p::carried` takes it; empty unless
-    /// messages are timed.
+    /// How executors have moved the messages of these operations, until `P2p::carried` takes the entry. Empty
+    /// unless messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
-/// The route to a peer, and the packets that wait for it.
+/// The route to a peer, and the lane with the packets that wait for the peer.
 pub(crate) struct Connection {
     pub(crate) route: Route,
     pub(crate) lane: Lane,
 }
 
-/// All state that does not belong to one peer.
+/// All point-to-point state of this process that does not belong to one peer.
 pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// The unexpected messages that a matched probe has taken and no `imrecv` has received.
     pub(crate) messages: Tickets<(matching::Envelope, UnexpectedMessage)>,
-    /// The receives that no message has matched, as tickets, with what they match.
+    /// The tickets of the receives in the posted queue, which no message has matched, with the messages that
+    /// each takes.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<UnexpectedMessage>,
-    /// The bytes so far of messages in pieces that are unexpected or that a matched probe has taken.
+    /// What has come of messages in pieces that no receive has matched. They are in the unexpected queue, or
+    /// a matched probe has taken them.
     pub(crate) early: Tickets<EarlyPieces>,
     pub(crate) spares: Spares,
-    /// The tickets of receives that read their peer's memory.
+    /// The tickets of receives that read their message in the peer's memory by cross-memory attach.
     pub(crate) reading: VecDeque<u64>,
-    /// The tickets of receives that pull and could start another read.
+    /// The tickets of receives for which the network reads the message in the peer's memory, and could start
+    /// another read.
     pub(crate) pulling: VecDeque<u64>,
-    /// The number of all receives that pull.
+    /// The number of all receives for which the network reads the message in the peer's memory.
     pub(crate) pulls_open: usize,
     pub(crate) pull_bytes_min: usize,
-    /// Receives that will read their peer's memory if the peer sends nothing for too long.
+    /// Receives that wait for DATA packets, and that read the peer's memory if none comes for too long.
     pub(crate) fallbacks: Vec<ReadFallback>,
-    /// The block into which bytes of a peer's memory are read for a receive buffer with gaps; None until
-    /// first needed.
+    /// The block into which a peer's memory is read if the receive's buffer has gaps; None until one is
+    /// needed.
     pub(crate) bounce: Option<Memory>,
     pub(crate) buffered: BufferedSends,
-    /// The number of sends that have not ended: MPI_Finalize waits for them.
+    /// The number of sends that have not ended. MPI_Finalize waits until it is 0.
     pub(crate) sends_open: usize,
     pub(crate) large_protocol: LargeProtocol,
     pub(crate) patience_polls: u32,
     pub(crate) chooser: Chooser,
     pub(crate) read_piece_bytes: usize,
     pub(crate) pull_piece_bytes: usize,
-    /// What executors are to do for messages, the oldest first, until `next_handoff` takes it.
+    /// What executors are to do for messages, in the order in which `next_handoff` returns it.
     pub(crate) handoffs: VecDeque<Handoff>,
-    /// The number of channels of outgoing messages made so far, which names the next.
+    /// How many channels to peers (numbered messages of one context and tag) were made so far. The next
+    /// channel's number follows from it.
     pub(crate) channels: u32,
     pub(crate) counters: &'static CounterPage,
 }
 
 impl P2p {
-    /// Makes the state of a process without operations. Its counters are those of the telemetry page that is
+    /// Makes the state of a process that has started no operation. It counts in the telemetry page that is
     /// attached now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let large_protocol = match config.large_protocol {
@@ -133,13 +137,14 @@ impl P2p {
         self.rank
     }
 
-    /// Returns the port to other hosts, for packets that are not messages; None if this process has opened no
-    /// network.
+    /// Returns the port to other hosts, by which executors send and take packets about edges of collectives.
+    /// Returns None if this process has opened no network.
     pub fn network(&mut self) -> Option<&mut Port> {
         self.reach.network()
     }
 
-    /// Whether an operation has ended. The ticket must not have been freed, here and in the functions below.
+    /// Whether the operation with this ticket has ended. The ticket must not have been freed before; this
+    /// holds for the functions below, too.
     #[inline]
     pub fn is_done(&self, ticket: Ticket) -> bool {
         let is_done = |posted| self.matcher.requests.get(posted).is_some_and(Request::is_done);
@@ -194,7 +199,7 @@ impl P2p {
         self.matcher.sends_open == 0 && self.blocked.is_empty()
     }
 
-    /// Whether no operation is under way, and no message waits for its receive.
+    /// Whether no send or receive is under way, and no message waits for its receive.
     #[inline]
     pub(crate) fn is_calm(&self) -> bool {
         let Matcher { posted, unexpected, sends_open, .. } = &self.matcher;
@@ -202,14 +207,15 @@ impl P2p {
         is_empty && !self.must_poll() && *sends_open == 0
     }
 
-    /// Whether `poll` has work for which no doorbell rings, so the process must not sleep.
+    /// Whether `poll` has work that no doorbell announces: packets or reads of this process wait. The process
+    /// must then not sleep.
     #[inline]
     pub fn must_poll(&self) -> bool {
         let Matcher { reading, pulling, fallbacks, .. } = &self.matcher;
         !(self.blocked.is_empty() && reading.is_empty() && pulling.is_empty() && fallbacks.is_empty())
     }
 
-    /// Whether a poll would find nothing to do: no packet has come, and no packet or read of this process
+    /// Whether `poll` would find nothing to do: no packet has come, and no packet or read of this process
     /// waits.
     #[inline]
     pub fn is_idle(&self) -> bool {
@@ -219,13 +225,14 @@ impl P2p {
             && !self.writers.iter().filter_map(route).any(Route::ready)
     }
 
-    /// Whether the process may sleep, asked with its doorbell armed: no packet has come, and every later one
-    /// rings.
+    /// Whether the process may sleep. The caller has armed its doorbell, so a packet that comes later rings
+    /// it.
     pub fn may_sleep(&self) -> bool {
         self.is_idle() && self.reach.may_sleep()
     }
 
-    /// Whether no send of this process in a context is under way. MPI_Comm_disconnect waits for this.
+    /// Whether no send of this process in the comm with this context is under way. MPI_Comm_disconnect waits
+    /// for this.
     pub fn is_quiet_on(&self, context: u64) -> bool {
         let sends = |request: &Request| match &request.stage {
             RequestStage::Send(send) => send.envelope.context == context,
@@ -234,7 +241,7 @@ impl P2p {
         self.matcher.sends_open == 0 || !self.matcher.requests.values().any(sends)
     }
 
-    /// Drops all connections to peers; no operation may be under way. Later operations connect again.
+    /// Drops the connections to all peers. No operation may be under way. Later operations connect again.
     pub fn release(&mut self) {
         self.peers.iter_mut().for_each(|peer| *peer = None);
         self.writers.clear();
@@ -247,7 +254,7 @@ impl P2p {
         matches!(self.reach, Reach::Nodes(_))
     }
 
-    /// Lets `open` open the network to other hosts, if this process has opened none yet. Errors: those of
+    /// Opens the network to other hosts by `open`, if this process has opened none yet. Errors: those of
     /// `open`.
     pub fn add_network(
         &mut self,
@@ -256,8 +263,8 @@ impl P2p {
         self.reach.add_network(open)
     }
 
-    /// Forgets what concerns an earlier process with this number, if another process has it by now. The rings
-    /// continue where they are.
+    /// Forgets what concerns an earlier process with the number `number`, if another process has that number
+    /// by now. The rings continue where they are.
     pub fn renew(&mut self, number: u32) {
         self.reach.renew(number);
         let generation = self.reach.generation(number);
@@ -268,7 +275,8 @@ impl P2p {
         }
     }
 
-    /// Connects a peer, if it is not connected yet.
+    /// Connects to the peer with this number, unless it is connected. Errors: there is no such process, or
+    /// its ring has another user.
     #[inline]
     pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
         if let Some(Some(_)) = self.peers.get(number as usize) {
@@ -299,14 +307,14 @@ impl P2p {
 }
 
 impl Matcher {
-    /// Adds a message of `length` bytes to a counter of messages and to a counter of bytes.
+    /// Counts a message of `length` bytes, in a counter of messages and in a counter of bytes.
     #[inline]
     pub(crate) fn count(&self, messages: Counter, bytes: Counter, length: usize) {
         self.counters.count(messages, 1);
         self.counters.count(bytes, length as u64);
     }
 
-    /// Ends the operation with this ticket. Removes its request if the ticket has been freed.
+    /// Ends the operation with this ticket. Removes its request if the ticket was freed before.
     #[inline]
     pub(crate) fn complete(&mut self, ticket: u64) {
         let request = self.requests.get_mut(ticket).expect("an operation that completes is known");
@@ -330,7 +338,7 @@ const _: fn() = || {
     may_change_threads::<P2p>();
 };
 
-/// Returns the connection to a peer, which `connect` has made.
+/// Returns the connection to a peer, which `connect` has made before.
 pub(crate) fn connection(peers: &mut [Option<Box<Connection>>], number: u32) -> &mut Connection {
     peers[number as usize].as_deref_mut().expect("a peer in use was connected")
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table whose keys are never used twice: a key is an index and a generation.
+//! A table whose keys (tickets) are never used twice: each is an index and a generation.
 
-/// A table that finds values by their tickets. The ticket of a removed value finds no value, even after its
-/// slot is used again.
+/// A table that finds values by their tickets. The ticket of a value that was removed finds nothing, even
+/// after another value has its place.
 pub(crate) struct Tickets<T> {
     slots: Vec<TicketSlot<T>>,
     free: Vec<u32>,
@@ -14,7 +14,7 @@ struct TicketSlot<T> {
 }
 
 impl<T> TicketSlot<T> {
-    /// Removes the slot's value, and gives the slot its next generation. The last generation is left out, so
+    /// Removes the slot's value, and gives the slot its next generation. It skips the last generation, so
     /// that u64::MAX is never a ticket.
     #[inline]
     fn vacate(&mut self) {
@@ -33,7 +33,7 @@ impl<T> Tickets<T> {
         self.enter(value).0
     }
 
-    /// Stores a value as `insert` does. Returns its ticket and the stored value.
+    /// Stores a value, and returns its ticket and a reference to it.
     #[inline]
     pub(crate) fn enter(&mut self, value: T) -> (u64, &mut T) {
         let index = match self.free.pop() {
@@ -59,8 +59,8 @@ impl<T> Tickets<T> {
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
-    /// Removes a value if `answer` returns Some, and returns that answer. `answer` must leave nothing in the
-    /// value that needs to be dropped.
+    /// Removes the value with this ticket if `answer` returns Some, and returns that. `answer` must move out
+    /// of the value all that needs to be dropped.
     #[inline(always)]
     pub(crate) fn remove_if<R>(
         &mut self,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Peers that send what no honest peer would: the result is an error that names them, and nothing else.
+//! Tests of peers that send what no honest peer would. The result is an error that names such a peer, and
+//! nothing else.
 
 mod job;
 
@@ -57,9 +58,9 @@ fn corrupt_packets_are_errors() {
     });
 }
 
-/// Goal: even the partner of an operation cannot make us crash or touch other memory than the operation's.
-/// Method: it sends random packets about the real send and the real receive. It may spoil their bytes, but
-/// nothing else.
+/// Goal: even the peer of an operation cannot make this process crash or write to memory other than the
+/// operation's. Method: the peer sends random packets about the real send and the real receive. It may spoil
+/// their bytes, but nothing else.
 #[test]
 fn a_corrupt_partner_crashes_nobody() {
     seeds(2000, |seed| {
@@ -100,8 +101,8 @@ fn a_corrupt_partner_crashes_nobody() {
     });
 }
 
-/// Goal: invalid pieces touch only the receive's buffer, with a request or without, and the next poll reports
-/// them. Method: a BEGIN, then random pieces.
+/// Goal: invalid pieces write only to the receive's buffer, whether it has a request or not, and the next
+/// poll reports them. Method: a BEGIN packet, then random PIECE packets.
 #[test]
 fn corrupt_pieces_are_errors() {
     let mut faults = 0;
@@ -166,7 +167,7 @@ fn corrupt_pieces_are_errors() {
     assert!(error.message.contains("before 50 bytes of the last had come"), "{error}");
 }
 
-/// Makes the payload of a BEGIN for a message of `length` bytes.
+/// Makes the payload of a BEGIN packet for a message of `length` bytes.
 fn begin(length: u64) -> Vec<u8> {
     [length, 0].map(u64::to_ne_bytes).as_flattened().to_vec()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Long messages over a simulated network: exchanged, in pieces, and beyond 2 GiB.
+//! Tests of long messages over a simulated network: exchanged, in pieces, and longer than 2 GiB.
 
 mod job;
 
@@ -10,7 +10,7 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 3;
 
-/// Makes a tuning table by which the receiver reads exchanged messages in the sender's memory if `reads`.
+/// Makes a tuning table. If `reads`, a receiver that also sends reads its message in the sender's memory.
 fn exchange(reads: bool) -> tuning::Tuning {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
@@ -18,8 +18,9 @@ fn exchange(reads: bool) -> tuning::Tuning {
     tuning
 }
 
-/// Goal: a rank that both sends and receives a long message reads it, and needs only its sender's offer; a
-/// rank that only receives asks for it. Method: only the receiver is polled once the offers are there.
+/// Goal: a rank that both sends and receives a long message reads it in the sender's memory, and needs only
+/// the offer; a rank that only receives asks for the bytes. Method: only the receiver is polled once the
+/// offers are there.
 #[test]
 fn an_exchange_is_read() {
     for (reads, sends, comes) in [(true, true, true), (false, true, false), (true, false, false)] {
@@ -47,8 +48,8 @@ fn an_exchange_is_read() {
     }
 }
 
-/// Goal: only as many messages are taken as there are receives, in pieces or not. Method: enough rounds that
-/// every entry has held another receive before, which the second message would fit.
+/// Goal: no more messages are taken than there are receives, in pieces or not. Method: so many rounds that
+/// every entry of the table has held another receive before, which the second message would match.
 #[test]
 fn the_message_behind_one_in_pieces_stays() {
     let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
@@ -67,8 +68,8 @@ fn the_message_behind_one_in_pieces_stays() {
     }
 }
 
-/// Goal: lengths beyond 32 bits work with every protocol. Method: a little more than 2 GiB, from a layout
-/// that repeats 1 MiB to a layout that overwrites it again and again.
+/// Goal: lengths beyond 32 bits work with every protocol. Method: a message of a little more than 2 GiB, sent
+/// from a layout that repeats 1 MiB, to a layout that overwrites 1 MiB again and again.
 #[test]
 fn messages_beyond_two_gib() {
     let pieces = 2049;
@@ -88,8 +89,8 @@ fn messages_beyond_two_gib() {
     }
 }
 
-/// Goal: a long send beside which its process computes leaves before its receive is known, while the credit
-/// lasts and up to the limit; a longer one waits.
+/// Goal: a long send during which the process computes leaves before its receive is known, if the credit
+/// lasts and it is not above the limit. A longer one waits.
 #[test]
 fn an_overlapped_send_does_not_wait_for_its_receive() {
     for (mode, bytes, leaves) in [

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages over a network that loses, repeats and reorders packets, while a peer stops for a time: the
-//! sequence numbers of `transport/src/sequence.rs` hide all that.
+//! Tests of messages over a network that loses, repeats and reorders packets, while a rank does nothing for a
+//! time. The sequence numbers of `transport/src/sequence.rs` hide all that.
 
 mod job;
 
@@ -13,7 +13,7 @@ const RANKS: u32 = 3;
 const MESSAGES: u64 = 12;
 
 /// Goal: each message arrives once and in order, even if a rank does nothing for a long time. Method: every
-/// rank sends to every rank; the seed draws the network, which rank stops, and for how long.
+/// rank sends to every rank; the seed draws the faults, which rank stops, and for how long.
 #[test]
 fn everything_arrives_whatever_the_network_does() {
     seeds(500, |seed| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Pulls on simulated networks: reads that end in any order, that fail, and memory that is not exposed.
+//! Tests of pulls (network reads of a sender's memory) on simulated networks: they end in any order, or fail,
+//! or the memory is not exposed.
 
 mod job;
 
@@ -9,9 +10,9 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: every message arrives whole, whatever happens to its pulls, and no memory stays exposed. Method:
-/// several messages both ways at once, some longer than their receives, some with gaps; the simulator fails
-/// if a pull touches memory that is no longer exposed.
+/// Goal: every message arrives whole, whatever happens to its pulls (network reads), and no memory stays
+/// exposed. Method: several messages both ways at once, some longer than their receives, some with gaps. The
+/// simulator fails if a pull reads memory that is no longer exposed.
 #[test]
 fn messages_are_pulled_whole_whatever_fails() {
     let (mut pulled, mut failed) = (0, 0);
@@ -57,7 +58,7 @@ fn messages_are_pulled_whole_whatever_fails() {
     }
 }
 
-/// Goal: a pull never starts where the user wants packets, and a message of few bytes is not exposed.
+/// Goal: no pull (network read) starts if the user wants packets, and a message of few bytes is not exposed.
 #[test]
 fn nothing_is_exposed_without_need() {
     for (protocol, bytes, pulls) in

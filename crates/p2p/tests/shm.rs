@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The same protocols over the rings of a real segment, and over tcp, with one thread for each rank.
+//! Tests of the protocols over the rings of a real segment, and over tcp, with one thread for each rank.
 
 mod job;
 
@@ -10,17 +10,17 @@ use transport::route_fabric;
 use transport::route_shm::Port;
 use transport::shm::{EndpointOwner, Segment, Shape, cma};
 
-/// What carries the packets between the ranks of a test.
+/// How packets get from rank to rank in a test.
 #[derive(Clone, Copy)]
 enum Carrier {
-    /// The rings of a segment in shared memory.
+    /// The rings of a segment (shared memory) carry the packets.
     Shm,
-    /// libfabric's tcp provider on loopback.
+    /// libfabric's tcp provider carries the packets, on loopback.
     Tcp,
 }
 
-/// Makes the `Reach` of every rank of a job in which each is a node of its own and reaches the others over
-/// tcp.
+/// Makes what each rank needs to reach the others (`Reach`), in a job in which each rank is on a host of its
+/// own and uses tcp.
 fn fabric_ports(ranks: u32) -> Vec<Reach> {
     let node_of: Vec<u32> = (0..ranks).collect();
     let join = |rank| {
@@ -46,7 +46,8 @@ fn fabric_ports(ranks: u32) -> Vec<Reach> {
     joined.into_iter().map(port).collect()
 }
 
-/// Runs `body` as every rank of a job of `ranks`, each in its thread, until all have returned and are quiet.
+/// Runs `body` as every rank of a job of `ranks` ranks, each in its own thread, until all have returned and
+/// all their sends have ended.
 fn run(carrier: Carrier, ranks: u32, config: Config, body: impl Fn(&mut P2p) + Sync) {
     let (segment, _fd) = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 1 }).unwrap();
     for rank in 0..ranks {
@@ -160,8 +161,8 @@ fn configs() -> [Config; 3] {
     ]
 }
 
-/// Goal: every length and layout arrives whole, by every protocol. Method: both directions at once, around
-/// all limits.
+/// Goal: messages of every length and layout arrive whole, by every protocol. Method: messages in both
+/// directions at once, with lengths around all limits.
 #[test]
 fn every_length() {
     for (carrier, config) in carriers_and_configs() {
@@ -209,8 +210,8 @@ fn every_length() {
     }
 }
 
-/// Goal: a flood in every direction, far beyond rings and credits, stays in order. Method: four ranks send
-/// each other messages of random lengths before they receive any.
+/// Goal: many messages in every direction, far more than rings and credits allow at once, stay in order.
+/// Method: four ranks send each other messages of random lengths before they receive any.
 #[test]
 fn floods_stay_in_order() {
     seeds(6, |seed| {

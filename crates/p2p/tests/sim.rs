@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The protocols on simulated networks: MPI's order and every outcome, whatever the network does.
+//! Tests of the protocols on simulated networks: MPI's order, and every outcome, whatever the network does.
 
 mod job;
 
@@ -44,8 +44,8 @@ fn order_survives_delay() {
     });
 }
 
-/// Goal: a message that is received without a request is the next in order; otherwise a receive must be
-/// started.
+/// Goal: a message that is received without a request is the next in order. If it cannot be, the caller must
+/// start a receive.
 #[test]
 fn the_next_message_needs_no_request() {
     let (mut without, mut begun) = (0, 0);
@@ -148,8 +148,9 @@ fn synchronous_waits_for_the_receive() {
     }
 }
 
-/// Goal: the memory that a peer needs for our messages is bounded. Method: send far beyond the credit, with
-/// no receives; messages that are not eager are only offered, and cost the receiver no copy.
+/// Goal: the memory that a peer needs for unmatched messages of one sender is bounded. Method: send far
+/// beyond the credit, with no receives. Messages that are not eager are only offered, and the receiver copies
+/// nothing.
 #[test]
 fn credit_bounds_unexpected_bytes() {
     for (dest, bytes) in [(1, 100), (1, 0), (0, 100)] {
@@ -184,7 +185,8 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
-/// Goal: credit also comes back from messages that match as they arrive: all of a hundred leave at once.
+/// Goal: credit also comes back for messages that match as they arrive, so that each of a hundred leaves at
+/// once.
 #[test]
 fn credit_comes_back_at_once() {
     // To the sender itself; to a receive that waits, or is posted; whole, or in pieces.
@@ -212,7 +214,8 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message that is too long is an error of the receiver alone, with the facts. Method: each protocol.
+/// Goal: a message longer than its receive's buffer is an error of the receiver alone, whose sentence has the
+/// facts. Method: one message by each protocol.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -246,8 +249,8 @@ fn truncation_names_the_facts() {
     }
 }
 
-/// Goal: a long message arrives while its sender computes, and the sender is informed afterwards. Method:
-/// poll the receiver only, from the start, or after the sender has answered with some packets and left.
+/// Goal: a long message arrives while its sender computes, and the sender learns of that afterwards. Method:
+/// only the receiver is polled, from the start, or after the sender has answered with some packets.
 #[test]
 fn an_absent_sender_is_read() {
     for polls_of_sender in [0, 1, 2] {
@@ -273,7 +276,8 @@ fn an_absent_sender_is_read() {
     }
 }
 
-/// Goal: a cancelled receive takes nothing; a matched one and a matched send are not cancelled.
+/// Goal: a receive that was cancelled takes no message. A receive or send that has matched cannot be
+/// cancelled.
 #[test]
 fn cancel() {
     let mut job = Job::new(2, 3, CALM, small());
@@ -293,9 +297,9 @@ fn cancel() {
     b.assert_holds(6, 500);
 }
 
-/// Goal: receives that are not posted yet behave like others: they are cancelled and freed at once, and come
-/// before every later receive, however many there are. Method: few, and more than the table holds; one is
-/// cancelled and one freed, and the outcomes of the others are taken from the last to the first.
+/// Goal: deferred receives (not posted yet) behave like others: they are cancelled and freed at once, and
+/// come before every later receive. Method: few, and more than the table holds; one is cancelled and one
+/// freed, and the outcomes of the others are taken from the last to the first.
 #[test]
 fn receives_that_are_not_posted() {
     let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
@@ -337,8 +341,9 @@ fn receives_that_are_not_posted() {
     }
 }
 
-/// Goal: taking a receive that is not posted also takes the messages for those before it: each into its own
-/// buffer, in order for each peer. A receive whose message has come has ended, whatever is done with it.
+/// Goal: taking a deferred receive (not posted yet) also takes the messages for the receives before it: each
+/// into its own buffer, in order for each peer. A receive whose message has come has ended, whatever is done
+/// with it.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -377,8 +382,8 @@ fn messages_come_for_all_that_are_not_posted() {
     (0..6).for_each(|at| into[at].assert_holds(at as u64, into[at].bytes));
 }
 
-/// Goal: a send that has not matched can be cancelled in the queue, at the peer and at its own process; its
-/// message is not received. A send that a probe has matched cannot be cancelled.
+/// Goal: a send that has not matched can be cancelled: in the queue, at the peer, or at its own process. Its
+/// message is then not received. A send whose message a matched probe has taken cannot be cancelled.
 #[test]
 fn cancel_sends() {
     for seed in 0..20 {
@@ -412,10 +417,9 @@ fn cancel_sends() {
     }
 }
 
-/// Goal: a message of which some pieces have come is a message like others: probed with its whole length,
-/// taken by a matched probe, received into any buffer, dropped; the remaining pieces follow it. Its send can
-/// no longer be cancelled, and messages behind it wait. Method: a ring that holds three packets, so that it
-/// stops before each number of pieces.
+/// Goal: a message of which some pieces have come is probed, taken by a matched probe, received or dropped
+/// like others, and its other pieces follow. Its send can no longer be cancelled, and messages behind it
+/// wait. Method: a ring for three packets, so that it stops before each piece.
 #[test]
 fn messages_of_which_a_part_has_come() {
     let config = Config { eager_bytes_max: 800, ..small() };
@@ -468,7 +472,8 @@ fn messages_of_which_a_part_has_come() {
     }
 }
 
-/// Goal: a message that a matched probe has taken is found no more; after MPI_Iprobe it still is.
+/// Goal: other probes no longer find a message that a matched probe has taken; after MPI_Iprobe they still
+/// find it.
 #[test]
 fn probes() {
     for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
@@ -499,7 +504,8 @@ fn probes() {
     }
 }
 
-/// Goal: buffered sends end at once, from the user's memory, which can be detached when all have left.
+/// Goal: buffered sends end at once, and use the memory that the user has attached. It can be detached when
+/// all messages have left.
 #[test]
 fn buffered() {
     for automatic in [false, true] {
@@ -564,7 +570,8 @@ fn a_stranger_is_refused() {
     assert_eq!(error.class, Class::Rank);
 }
 
-/// Goal: a message goes into the most specific buffer, and a flush waits only for the messages before it.
+/// Goal: a buffered message goes into the comm's buffer before the session's and the process's, and a flush
+/// waits only for the messages before it.
 #[test]
 fn specific_buffers() {
     let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());

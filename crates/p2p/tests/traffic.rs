@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random traffic on simulated networks, checked against the rules of MPI 5.0, section 3.5.
+//! Tests of random traffic on simulated networks, checked against the rules of MPI 5.0, section 3.5.
 
 mod job;
 
@@ -24,7 +24,7 @@ struct Receive {
     pattern: Pattern,
     ticket: Ticket,
     memory: Bytes,
-    /// The id of the message that the receive got; None until then.
+    /// The id of the message that the receive has got; None until it has ended.
     got: Option<u64>,
     cancelled: bool,
 }
@@ -40,22 +40,22 @@ struct Sent {
 struct Traffic {
     job: Job,
     messages: Vec<Message>,
-    /// The messages that each rank has to send, in order.
+    /// For each rank, the ids of the messages that it still has to send, in order.
     outbox: Vec<Vec<u64>>,
     sends: Vec<Sent>,
-    /// The receives of each rank.
+    /// For each rank, its receives and matched probes, in the order of posting.
     receives: Vec<Vec<Receive>>,
-    /// Whether ranks do almost nothing but send, receive and look for outcomes, and each receive matches the
-    /// first message of its source that has no receive yet. This exercises deferred receives
+    /// Whether ranks do almost nothing but send, receive and ask for outcomes, and each receive matches the
+    /// first message of its source that has no receive yet. This tests deferred receives
     /// (`p2p/src/deferred.rs`).
     orderly: bool,
-    /// The stand-in for executors that moves the bytes of some messages; None if no executor does.
+    /// The stand-in for executors, which moves the bytes of some messages; None if all go in packets.
     engines: Option<Engines>,
-    /// Whether nearly all messages of two ranks are in one channel, so that receives know their messages in
-    /// advance.
+    /// Whether nearly all messages of two ranks have one context and tag (one channel), so that receives know
+    /// their messages in advance.
     foreseen: bool,
-    /// For each rank and source: the id of the first message from that source for which no receive was posted
-    /// yet.
+    /// For each rank and source: the id of the first message from that source for which the rank has posted
+    /// no receive yet.
     awaited: Vec<[u64; RANKS as usize]>,
 }
 
@@ -144,8 +144,8 @@ impl Traffic {
         }
     }
 
-    /// Draws a source, and returns what a receive must match to get the source's first message without one:
-    /// its tag or any tag. Returns None if every message of the source has a receive.
+    /// Draws a source, and returns what a receive must match to get the source's first message that has no
+    /// receive: its tag, or any tag. Returns None if every message of the source has a receive.
     fn next_pattern(&mut self, rank: usize) -> Option<Pattern> {
         // The source is another rank: a message of a rank to itself does not travel.
         let source = (rank + 1 + self.draw(RANKS as usize - 1)) as u32 % RANKS;
@@ -178,7 +178,7 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got: None, cancelled: false });
     }
 
-    /// Receives a message at once, without a ticket.
+    /// Receives a message at once, without a ticket, as a blocking receive does.
     fn receive_next(&mut self, rank: usize, pattern: Pattern) {
         let Pattern { context, source: Some(source), tag } = pattern else { return };
         let memory = self.draw_memory();
@@ -190,8 +190,8 @@ impl Traffic {
         self.receives[rank].push(Receive { pattern, ticket, memory, got, cancelled: false });
     }
 
-    /// Tries a matched probe, and receives the message that it finds, as if a receive were posted now.
-    /// Returns whether it found one.
+    /// Tries a matched probe, and receives the message that it finds; for the order it counts as a receive
+    /// posted now. Returns whether it has found a message.
     fn probe(&mut self, rank: usize, pattern: Pattern) -> bool {
         let Pattern { context, source, tag } = pattern;
         let Some((message, _)) = self.job.ranks[rank].improbe(context, source, tag) else { return false };
@@ -222,7 +222,7 @@ impl Traffic {
         }
     }
 
-    /// Takes the outcomes of sends that have ended, and notes whether they were cancelled.
+    /// Takes the outcomes of sends that have ended, and records which sends were cancelled.
     fn collect_sends(&mut self) {
         for sent in self.sends.iter_mut().filter(|sent| !sent.is_over) {
             let rank = self.messages[sent.id as usize].source as usize;
@@ -240,7 +240,7 @@ impl Traffic {
         }
     }
 
-    /// Polls one rank, and lets the executors of the test go on, if it has any.
+    /// Polls one rank, and lets the stand-in for executors continue, if there is one.
     fn step(&mut self) {
         self.job.step();
         let Some(engines) = &mut self.engines else { return };
@@ -274,8 +274,8 @@ impl Traffic {
         self.receives.iter().flatten().filter(|receive| receive.got.is_some()).count()
     }
 
-    /// Ends the receives that are left over: cancels those that no message fits, and receives every message
-    /// that is still there.
+    /// Ends the receives that are left: cancels those that no message fits. Then receives every message that
+    /// no receive has taken.
     fn drain(&mut self) {
         for turn in 0..200_000 {
             self.collect_sends();
@@ -299,9 +299,9 @@ impl Traffic {
         panic!("only {} of {} messages came", self.received(), self.messages.len());
     }
 
-    /// Checks MPI 5.0, section 3.5. If two messages of one sender both fit a receive, then the one sent first
-    /// has been taken before the other: by a receive posted no later. And no receive stays empty while a
-    /// later one takes a message that fits the first.
+    /// Checks MPI 5.0, section 3.5. If two messages of one sender both fit a receive that got one of them,
+    /// the message sent first went to a receive posted no later. And no receive stays empty while a later
+    /// receive takes a message that fits the first.
     fn judge(&self) {
         let order: HashMap<u64, usize> = (0..RANKS as usize)
             .flat_map(|rank| {
@@ -341,7 +341,7 @@ impl Traffic {
     }
 }
 
-/// Returns the id of the message that has come to a rank's memory, after checking the outcome and all bytes.
+/// Returns the id of the message that has come into a rank's memory. Checks the outcome and all bytes before.
 fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) -> u64 {
     let id = u64::from_le_bytes(memory.packed()[..8].try_into().unwrap());
     let message = &messages[id as usize];
@@ -357,8 +357,8 @@ fn came(messages: &[Message], rank: usize, outcome: &Outcome, memory: &Bytes) ->
 
 /// Goal: MPI's order and whole messages under any traffic. Method: 40 random messages of all modes, with gaps
 /// and without, to random receives, matched probes and cancels, or nearly all to receives that fit, on a
-/// network with random faults. The bytes tell which message came, and the rules of the standard are checked.
-/// Ids grow in the order of sending, per sender.
+/// network with random faults. The bytes tell which message came. For each sender, ids grow in the order of
+/// sending.
 #[test]
 fn random_traffic() {
     seeds(1500, |seed| {
@@ -366,7 +366,8 @@ fn random_traffic() {
     });
 }
 
-/// Goal: the same where executors move some of the bytes, in any order of arrival.
+/// Goal: MPI's order and whole messages also where executors move the bytes of some messages, which end in
+/// any order.
 #[test]
 fn random_traffic_by_executors() {
     let mut sums = [0; 3];
@@ -435,9 +436,9 @@ fn run(seed: u64, engines: Option<Engines>) -> Option<Engines> {
     traffic.engines
 }
 
-/// Goal: a sender that has forgotten a channel, because it has used more tags than it numbers, starts a new
-/// channel. The receiver, which waits for the next message of the old channel, takes the first of the new
-/// one.
+/// Goal: a sender that has forgotten a channel (the numbered messages of one tag), because it has used too
+/// many tags, starts a new channel. The receiver, which waits for the next message of the old channel, takes
+/// the first message of the new one.
 #[test]
 fn forgotten_channels() {
     let mut job = Job::new(2, 1, moods(1), drawn(1));

@@ -21,9 +21,9 @@ use sys::{Block, Span};
 
 /// How long an exporter's thread sleeps at most before it checks whether the exporter has been closed.
 const WATCH: Duration = Duration::from_millis(200);
-/// The length of a staging buffer, through which an importer reads and writes.
+/// The length of a staging buffer, through which an importer reads and writes, in bytes.
 const STAGING_BYTES: usize = 64 << 10;
-/// The number of an importer's staging buffers, and so of the reads and writes that may be under way.
+/// The number of an importer's staging buffers. Each read or write uses one while it is under way.
 const STAGING: usize = 48;
 /// How long a read or write of a rank's memory may take, in nanoseconds, before the rank counts as lost.
 const SILENCE_NS: u64 = 5_000_000_000;
@@ -31,33 +31,36 @@ const SILENCE_NS: u64 = 5_000_000_000;
 /// A range of memory that a rank has exported, with the numbers by which an importer reaches it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExportedRange {
-    /// The address of its first byte in the rank's process.
+    /// The address of the range's first byte in the rank's process.
     pub address: u64,
-    /// The length of the range.
+    /// The length of the range, in bytes.
     pub bytes: u64,
-    /// The provider's key for the range.
+    /// The key by which the rank's network provider knows the range.
     pub key: u64,
     /// The address of the range's first byte as the provider counts (`RemoteMemory::base`).
     pub base: u64,
 }
 
 impl ExportedRange {
-    /// How many 64-bit words a range takes in a note to the proxy.
+    /// How many 64-bit words a range takes in a note, the fixed-size message by which a rank tells the proxy
+    /// of it.
     pub const WORDS: usize = 4;
 
-    /// Returns the range as the words that a note carries.
+    /// Returns the range as the words of a note, the message to the proxy.
     pub fn words(&self) -> [u64; ExportedRange::WORDS] {
         [self.address, self.bytes, self.key, self.base]
     }
 
-    /// Makes a range of the words in a note. Returns None if their number is wrong or the range would wrap.
+    /// Makes a range from the words in a rank's note. Returns None if there are too few or too many words, or
+    /// if the range would wrap around.
     pub fn from_words(words: &[u64]) -> Option<ExportedRange> {
         let &[address, bytes, key, base] = words else { return None };
         address.checked_add(bytes)?;
         Some(ExportedRange { address, bytes, key, base })
     }
 
-    /// Returns the offset in this range of the `bytes` bytes at `address`, or None if they lie outside.
+    /// Returns the offset in this range of the `bytes` bytes at `address`, or None if they do not all lie in
+    /// it.
     pub fn find(&self, address: u64, bytes: u64) -> Option<u64> {
         let at = address.checked_sub(self.address)?;
         (at <= self.bytes && bytes <= self.bytes - at).then_some(at)
@@ -98,7 +101,7 @@ impl Exporter {
         }
     }
 
-    /// The name by which an importer reaches this exporter.
+    /// Returns the name of the endpoint by which an importer reaches this exporter.
     pub fn name(&self) -> &[u8] {
         &self.name
     }
@@ -115,14 +118,15 @@ impl Exporter {
         Some(ExportedRange { address: span.address() as u64, bytes, key, base })
     }
 
-    /// Revokes a range: from now on no importer reads or writes it.
+    /// Revokes the export of a range: from now on no importer reads or writes it.
     pub fn revoke(&self, range: &ExportedRange) {
         if let Some(open) = self.shared.lock().as_mut() {
             open.regions.remove(&range.key);
         }
     }
 
-    /// Revokes all ranges and closes the endpoint: reads and writes under way change nothing any more.
+    /// Revokes all exported ranges and closes the endpoint. Reads and writes that are under way change no
+    /// memory any more.
     pub fn close(&self) {
         *self.shared.lock() = None;
     }
@@ -167,9 +171,9 @@ impl Shared {
 /// What the importer does with a part of a rank's memory.
 #[derive(Clone, Copy)]
 enum Access {
-    /// Reads that memory, and copies its bytes to this span.
+    /// Reads the rank's memory, and copies its bytes to this span of the proxy's memory.
     Read(Span),
-    /// Writes the bytes of this span to that memory.
+    /// Writes the bytes of this span of the proxy's memory to the rank's memory.
     Write(Span),
 }
 
@@ -180,8 +184,8 @@ pub struct Importer {
     staging: Block,
     /// The numbers of the staging buffers that are not in use.
     free: Vec<u32>,
-    /// For each staging buffer, the read or write under way in it: the rank, and for a read the destination
-    /// of the bytes. None if the buffer is not in use.
+    /// For each staging buffer, the read or write that uses it: the rank, and the destination of the bytes if
+    /// it is a read. None if the buffer is not in use.
     under_way: Vec<Option<(u32, Option<Span>)>>,
     /// For each rank, its exporter's address, and the range to which the importer writes its heartbeat.
     ranks: HashMap<u32, (Address, ExportedRange)>,
@@ -219,8 +223,8 @@ impl Importer {
         })
     }
 
-    /// Adds a rank, by the name of its exporter and the word to which heartbeats go, which the rank exports
-    /// as long as its exporter is open. Returns false if the name is not valid.
+    /// Adds a rank: `name` is that of its exporter's endpoint, and `heartbeat` the word to which this
+    /// importer writes its heartbeat. Returns false if the name is not valid.
     pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
@@ -229,13 +233,14 @@ impl Importer {
         true
     }
 
-    /// Whether a rank's memory is out of reach: an access to it has failed, or the rank was never added.
+    /// Whether a rank's memory is out of reach, because a read or write of it has failed, or because the rank
+    /// was never added.
     pub fn is_lost(&self, rank: u32) -> bool {
         self.lost.contains(&rank) || !self.ranks.contains_key(&rank)
     }
 
-    /// Reads pieces of a rank's memory (range, offset in it, length), one after the other, into `to`, which
-    /// is as long as all pieces. Returns false if the rank is lost.
+    /// Reads pieces of a rank's memory (exported range, offset in it, length), one after the other, into
+    /// `to`, which is as long as all pieces. Returns false if the rank is lost.
     pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -258,8 +263,8 @@ impl Importer {
         is_done
     }
 
-    /// Writes `from` to pieces of a rank's memory (range, offset in it, length). The bytes may arrive after
-    /// this returns: `settle` waits for them. Returns false if the rank is lost.
+    /// Writes `from` to pieces of a rank's memory (exported range, offset in it, length). The bytes may
+    /// arrive after this returns: `settle` waits for them. Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
@@ -278,8 +283,8 @@ impl Importer {
         true
     }
 
-    /// Waits until all writes to ranks that are not lost have arrived. It reads a byte of each such rank,
-    /// since a read completes after the writes before it.
+    /// Waits until all writes have arrived, except writes to lost ranks. For that it reads a byte of each
+    /// rank written to, since a read completes after the writes before it.
     pub fn settle(&mut self) {
         if self.written.is_empty() {
             return;
@@ -332,7 +337,7 @@ impl Importer {
     }
 
     /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. After an
-    /// error the rank is lost, and the answer is `Full`.
+    /// error the rank is lost, and `Full` is returned.
     fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Sent {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
@@ -364,7 +369,8 @@ impl Importer {
         }
     }
 
-    /// Polls until `done` returns true. Returns false if `rank` is lost, which it is if this takes too long.
+    /// Polls until `done` returns true. Returns false if `rank` is lost; it counts as lost if this takes too
+    /// long.
     fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
@@ -379,7 +385,7 @@ impl Importer {
         !self.is_lost(rank)
     }
 
-    /// Writes a heartbeat if it is time, and polls once.
+    /// Writes the heartbeat if it is due, and polls once.
     fn idle(&mut self) {
         self.beat();
         if !self.poll() {
@@ -473,7 +479,8 @@ mod tests {
         }
     }
 
-    /// Goal: what was revoked, or whose exporter is closed, stays as it is, and the importer knows.
+    /// Goal: exported memory that was revoked, or whose exporter is closed, stays as it is, and the importer
+    /// knows.
     #[test]
     fn what_was_revoked_is_out_of_reach() {
         for closes in [false, true] {

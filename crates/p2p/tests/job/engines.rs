@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A stand-in for executors in a test: it moves the bytes of messages once both sides have started, at any
-//! time.
+//! A stand-in for executors in tests. It moves the bytes of a message at some time after both sides have
+//! started.
 
 use datatype::Buffer;
 use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use sys::Block;
 
-/// Messages of which at least one side has started, and that have not been moved.
+/// The messages of which at least one side has started, and whose bytes have not been moved.
 #[derive(Default)]
 pub struct Engines {
     sides: Vec<Side>,
-    /// Receives that wait until an earlier receive with the same key has gone.
+    /// Receives, each with its rank, that wait until an earlier receive with the same key has gone.
     later: Vec<(usize, Handoff)>,
-    /// The number of messages whose receiving side started before the sending side.
+    /// How many messages there were whose receiving side started before the sending side.
     pub foreseen: u64,
     pub moved: u64,
     pub withdrawn: u64,
@@ -24,10 +24,10 @@ struct Side {
     key: HandoffKey,
     sends: bool,
     buffer: Buffer,
-    /// Set for a withdrawn receive: how many more turns it keeps its key.
+    /// For a receive that was withdrawn, how many more turns it keeps its key; None for any other.
     lingers: Option<u64>,
     is_over: bool,
-    /// Whether the receive took only a part of its message.
+    /// Whether the receive took only a part of its message, since its buffer is shorter.
     is_short: bool,
 }
 
@@ -47,8 +47,8 @@ impl Engines {
         });
     }
 
-    /// Starts a send whose message an executor moves. With `fails`, the executor has no memory, and the send
-    /// goes like any other.
+    /// Starts a send whose message this stand-in moves. With `fails`, it has no memory for that, and the
+    /// message goes like any other.
     pub fn send(
         &mut self,
         (rank, p2p): (usize, &mut P2p),
@@ -68,8 +68,8 @@ impl Engines {
         ticket
     }
 
-    /// Takes the handoffs of a rank, and ends the sides that are over, as a process does whenever it makes
-    /// progress.
+    /// Takes what executors are to do for a rank, and reports messages whose side at this rank has ended, as
+    /// a process does whenever it makes progress.
     pub fn carry(&mut self, rank: usize, p2p: &mut P2p, draw: impl Fn(u64) -> u64) {
         let mut due: Vec<_> = self.later.extract_if(.., |(owner, _)| *owner == rank).collect();
         due.extend(std::iter::from_fn(|| p2p.next_handoff()).map(|handoff| (rank, handoff)));
@@ -136,7 +136,8 @@ impl Engines {
         self.sides[into].is_short = is_short;
     }
 
-    /// Cancels an operation as a process does.
+    /// Cancels an operation of a rank as a process does: it first withdraws the executors that wait for
+    /// messages.
     pub fn cancel(&mut self, rank: usize, p2p: &mut P2p, ticket: Ticket) {
         let mut is_free = true;
         for other in p2p.receives_depending_on(ticket) {

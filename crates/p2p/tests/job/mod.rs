@@ -11,7 +11,7 @@ use sys::Span;
 use transport::route::Reach;
 use transport::sim::{Conditions, Network};
 
-/// Memory of a send or a receive: elements of `piece` bytes, `gap` bytes apart.
+/// Memory of a send or a receive: elements of `piece` bytes with `gap` unused bytes after each.
 pub struct Bytes {
     memory: Box<[u8]>,
     layout: Arc<Layout>,
@@ -20,7 +20,7 @@ pub struct Bytes {
     pub bytes: usize,
 }
 
-/// The content of gaps, and of receive buffers before a message comes.
+/// The content of gaps, and of receive buffers into which no message has come.
 const UNTOUCHED: u8 = 0xee;
 
 impl Bytes {
@@ -29,15 +29,15 @@ impl Bytes {
         Bytes::with_gaps(bytes, bytes.max(1), 0)
     }
 
-    /// Makes `bytes` untouched bytes with `gap` bytes between elements of `piece` bytes, which must divide
-    /// `bytes`.
+    /// Makes `bytes` untouched bytes in elements of `piece` bytes, which divides `bytes`, with `gap` bytes
+    /// after each.
     pub fn with_gaps(bytes: usize, piece: usize, gap: usize) -> Bytes {
         assert_eq!(bytes % piece, 0);
         let memory = vec![UNTOUCHED; bytes / piece * (piece + gap)].into_boxed_slice();
         Bytes { memory, layout: Arc::new(element(piece, piece + gap)), piece, gap, bytes }
     }
 
-    /// Fills the memory's data with the content of message `id`.
+    /// Writes the content of message `id` into the memory, without its gaps.
     pub fn holding(mut self, id: u64) -> Bytes {
         let (piece, step) = (self.piece, self.piece + self.gap);
         for at in 0..self.bytes {
@@ -56,13 +56,14 @@ impl Bytes {
         unsafe { Span::claim(self.memory.as_ptr() as usize, self.memory.len()) }
     }
 
-    /// Returns the data without gaps.
+    /// Returns the bytes of the memory without its gaps.
     pub fn packed(&self) -> Vec<u8> {
         let (piece, step) = (self.piece, self.piece + self.gap);
         (0..self.bytes).map(|at| self.memory[at / piece * step + at % piece]).collect()
     }
 
-    /// Fails unless the memory holds the first `bytes` bytes of message `id`, and nothing else was written.
+    /// Fails unless the memory holds the first `bytes` bytes of message `id`, and its other bytes are
+    /// untouched.
     #[track_caller]
     pub fn assert_holds(&self, id: u64, bytes: usize) {
         let packed = self.packed();
@@ -82,7 +83,7 @@ impl Bytes {
     }
 }
 
-/// Makes the layout of a datatype of `piece` bytes with this extent.
+/// Makes the layout of a datatype of `piece` contiguous bytes whose extent is `extent` bytes.
 pub fn element(piece: usize, extent: usize) -> Layout {
     let mark = Layout::contiguous(1).to_words()[0];
     let words = [mark, piece as u64, 0, extent as u64, 0, 1, 0, piece as u64, 1, 0];
@@ -97,7 +98,7 @@ pub fn byte_of(id: u64, at: usize) -> u8 {
     }
 }
 
-/// A simulated job, in which the test makes the progress.
+/// A simulated job, whose ranks make progress only when the test polls them.
 pub struct Job {
     pub network: Network,
     pub ranks: Vec<P2p>,
@@ -119,7 +120,7 @@ impl Job {
         self.ranks[rank].poll().expect("no rank is corrupt");
     }
 
-    /// Polls every rank so often that everything has happened that can.
+    /// Polls every rank so often that all that can happen has happened.
     pub fn settle(&mut self) {
         for _ in 0..self.settling_polls * self.ranks.len() {
             self.step();
@@ -139,7 +140,7 @@ impl Job {
     }
 }
 
-/// A network without faults.
+/// A network that neither loses, delays, refuses nor repeats packets.
 pub const CALM: Conditions = Conditions {
     ring_packets: 8,
     payload_bytes_max: 256,
@@ -166,8 +167,8 @@ pub fn small() -> Config {
     }
 }
 
-/// Makes the configuration `small`, but draws the longest eager message from a seed. Every second seed reads
-/// the messages of an exchange.
+/// Makes the configuration `small`, with the longest eager message drawn from a seed. With every second seed,
+/// ranks read the messages that they exchange in the sender's memory.
 pub fn drawn(seed: u64) -> Config {
     let mut tuning = tuning::Tuning::default();
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
@@ -175,7 +176,8 @@ pub fn drawn(seed: u64) -> Config {
     Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
 }
 
-/// Runs `test` for many seeds (SEEDS sets how many), or for SEED alone. A failure prints its seed.
+/// Runs `test` for many seeds (the environment variable SEEDS says how many), or for SEED alone if that is
+/// set. A failure prints its seed.
 pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
     let count = std::env::var("SEEDS").map_or(count, |count| count.parse().expect("SEEDS is a number"));
     let seeds = match std::env::var("SEED") {
@@ -200,7 +202,7 @@ impl Drop for PrintOnPanic {
     }
 }
 
-/// Draws from a seed the faults of the network below the sequence numbers: from none to heavy losses.
+/// Draws the faults of the network from a seed that sequence numbers must hide: from none to heavy losses.
 pub fn weather(seed: u64) -> Conditions {
     // Neighbouring seeds differ in all parts.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -213,8 +215,8 @@ pub fn weather(seed: u64) -> Conditions {
     }
 }
 
-/// Draws the faults of the network from a seed: from none to one that delays, refuses, loses packets, and
-/// hides memory.
+/// Draws the faults of the network from a seed: from none to delays, refusals, losses, and memory that cannot
+/// be read.
 pub fn moods(seed: u64) -> Conditions {
     let pick = |choices: &[u64], shift: u64| choices[(seed >> shift) as usize % choices.len()];
     Conditions {
