@@ -149,8 +149,7 @@ fn synchronous_waits_for_the_receive() {
 }
 
 /// Goal: the memory that a peer needs for unmatched messages of one sender is bounded. Method: send far
-/// beyond the credit, with no receives. Messages that are not eager are only offered, and the receiver copies
-/// nothing.
+/// beyond the credit, with no receives. Messages beyond it are offered, and the receiver copies nothing.
 #[test]
 fn credit_bounds_unexpected_bytes() {
     for (dest, bytes) in [(1, 100), (1, 0), (0, 100)] {
@@ -185,8 +184,7 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
-/// Goal: credit also comes back for messages that match as they arrive, so that each of a hundred leaves at
-/// once.
+/// Goal: credit also comes back for messages that match as they arrive: each of a hundred leaves at once.
 #[test]
 fn credit_comes_back_at_once() {
     // To the sender itself; to a receive that waits, or is posted; whole, or in pieces.
@@ -214,8 +212,7 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message longer than its receive's buffer is an error of the receiver alone, whose sentence has the
-/// facts. Method: one message by each protocol.
+/// Goal: a message longer than its receive's buffer is an error of the receiver alone, with the facts.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -276,8 +273,7 @@ fn an_absent_sender_is_read() {
     }
 }
 
-/// Goal: a receive that was cancelled takes no message. A receive or send that has matched cannot be
-/// cancelled.
+/// Goal: a cancelled receive takes no message. A receive or send that has matched cannot be cancelled.
 #[test]
 fn cancel() {
     let mut job = Job::new(2, 3, CALM, small());
@@ -342,8 +338,7 @@ fn receives_that_are_not_posted() {
 }
 
 /// Goal: taking a deferred receive (not posted yet) also takes the messages for the receives before it: each
-/// into its own buffer, in order for each peer. A receive whose message has come has ended, whatever is done
-/// with it.
+/// into its own buffer, in order for each peer. Once its message has come, a receive has ended.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -472,8 +467,7 @@ fn messages_of_which_a_part_has_come() {
     }
 }
 
-/// Goal: other probes no longer find a message that a matched probe has taken; after MPI_Iprobe they still
-/// find it.
+/// Goal: other probes do not find a message that a matched probe has taken; after MPI_Iprobe they do.
 #[test]
 fn probes() {
     for (bytes, dest) in [(8, 1), (100, 1), (400, 1), (3000, 1), (8, 0), (3000, 0)] {
@@ -504,8 +498,7 @@ fn probes() {
     }
 }
 
-/// Goal: buffered sends end at once, and use the memory that the user has attached. It can be detached when
-/// all messages have left.
+/// Goal: buffered sends end at once, by the user's buffer, which can be detached when all have left.
 #[test]
 fn buffered() {
     for automatic in [false, true] {
@@ -570,8 +563,8 @@ fn a_stranger_is_refused() {
     assert_eq!(error.class, Class::Rank);
 }
 
-/// Goal: a buffered message goes into the comm's buffer before the session's and the process's, and a flush
-/// waits only for the messages before it.
+/// Goal: a buffered send uses the comm's buffer, else the session's, else the process's. A flush waits only
+/// for the messages before it.
 #[test]
 fn specific_buffers() {
     let mut job = Job::new(2, 3, Conditions { ring_packets: 1, ..CALM }, small());

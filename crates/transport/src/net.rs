@@ -27,8 +27,7 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// The number of consumed bytes, not yet reported to the peer that sent them, from which on this process
-/// sends the peer a report.
+/// This process reports consumed bytes to the peer that sent them once so many are not reported yet.
 const REPORT_BYTES: u64 = 128 << 10;
 /// How often this process sends waiting packets and checks the timers of its peers, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
@@ -38,19 +37,16 @@ pub(crate) struct Net {
     pub(crate) endpoint: Endpoint,
     pub(crate) peers: Peers,
     proxy_end_reports: Option<proxy_end::ProxyEndReports>,
-    /// The addresses at which peers expose memory to RDMA reads, by the endpoints' names that the peers have
-    /// sent.
+    /// The addresses at which peers expose memory, by the endpoint names that the peers have sent.
     targets: HashMap<Box<[u8]>, Address>,
-    /// Packets that `pump` is about to release to the endpoint. Outside of `pump` it is empty; it is a field
-    /// so that its memory is reused.
+    /// Packets that `pump` is about to release; empty at other times. A field, to use its memory again.
     done: Vec<Packet>,
 }
 
 /// The records of the peers with which this process has exchanged packets.
 pub(crate) struct Peers {
     rank: u32,
-    /// The number of the world of this process (`Segment::generation`), which grows when a new process gets
-    /// an old number.
+    /// The number of this process's world (`Segment::generation`).
     generation: u32,
     secret: u64,
     /// The host's segment, from which this process learns the names of its peers' endpoints.
@@ -60,23 +56,19 @@ pub(crate) struct Peers {
     ranks: usize,
     /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
-    /// The pulls (reads of peers' memory) that have ended: the token of each, and whether its bytes are
-    /// there.
+    /// The pulls (reads of a peer's memory) that have ended: token, and whether its bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
-    /// The pulls for edges of collectives that have ended: the token of each, and whether its bytes are
-    /// there.
+    /// The pulls for edges of collectives that have ended: token, and whether its bytes are there.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
     /// Peers from which packets about edges of collectives have come that `take_edge` has not taken yet.
     pub(crate) edge_senders: Vec<u32>,
-    /// Peers to which this process owes an answer or a report of consumed bytes that no other packet has
-    /// carried.
+    /// Peers to which this process still owes an answer or a report of consumed bytes.
     needing_reply: Vec<u32>,
     /// Peers that may lack packets of this process, and peers from which no packet has come.
     unsettled: Vec<u32>,
     /// When `check_unsettled` last read the clock, in nanoseconds of `sys::clock::now`.
     now: u64,
-    /// Whether packets to a peer that has answered before wait here because the provider had no room for
-    /// them.
+    /// Whether packets to a peer that has answered before wait, since the provider had no room.
     is_clogged: bool,
 }
 
@@ -102,19 +94,15 @@ impl HeldPacket {
 
 #[derive(Default)]
 pub(crate) struct PeerRecord {
-    /// The number of the peer's world, by which the peer differs from earlier processes with the same process
-    /// number.
+    /// The number of the peer's world: an earlier process with the same number had another world.
     generation: u32,
     address: Option<Address>,
     sequence: Sequence<Block>,
-    /// The packets of point-to-point messages that have come from the peer and have not been taken, with
-    /// their headers.
+    /// The point-to-point packets that have come from the peer and wait to be taken.
     inbox: VecDeque<(Header, HeldPacket)>,
-    /// The packets about edges of collectives that have come from the peer and have not been taken, with
-    /// their headers.
+    /// The packets about edges of collectives that have come from the peer and wait to be taken.
     edges: VecDeque<(Header, HeldPacket)>,
-    /// Whether the peer is in `Peers::edge_senders`, which lists a peer only once, however many packets wait
-    /// in `edges`.
+    /// Whether the peer is in `Peers::edge_senders`: packets wait in `edges`.
     is_edge_sender: bool,
     /// How many bytes of this process's eager messages the peer has consumed, by the peer's last report.
     consumed: u64,
@@ -130,8 +118,7 @@ pub(crate) struct PeerRecord {
     is_unsettled: bool,
     /// Whether any packet from the peer has come.
     has_sent: bool,
-    /// When this process next probes the peer, in nanoseconds. It does so only until a packet from the peer
-    /// has come.
+    /// When to probe the peer next, in nanoseconds; not used once a packet from the peer has come.
     next_probe: u64,
     /// Measures how long the peer has been silent, until a first packet from it comes.
     silence: Silence,
@@ -241,14 +228,12 @@ impl Net {
         sequence.has_room(packets, bytes) && (sequence.stores_copies() || free >= packets)
     }
 
-    /// Sends a probe or an answer, which does not count among the numbered packets. Returns whether the
-    /// provider took it.
+    /// Sends a probe or an answer, which has no number of its own. Returns whether it has left.
     fn send_unnumbered(&mut self, number: u32, header: Header) -> bool {
         self.resolve(number).is_some_and(|address| self.send_unnumbered_to(address, number, header))
     }
 
-    /// Sends a probe or an answer to `address`, an endpoint of peer `number`. Returns whether the provider
-    /// took it.
+    /// Sends a probe or an answer to `address`, an endpoint of peer `number`. Returns whether it has left.
     fn send_unnumbered_to(&mut self, address: Address, number: u32, header: Header) -> bool {
         let wire = self.peers.wire(number, header);
         matches!(self.endpoint.send(address, WIRE_BYTES, |to| wire.write(to)), Ok(fabric::Sent::Done))
@@ -288,8 +273,7 @@ impl Net {
         }
     }
 
-    /// Drives the endpoint: files packets that have arrived, and sends answers, probes and packets that
-    /// waited for room.
+    /// Drives the endpoint: files packets that have come, and sends packets that wait.
     pub(crate) fn pump(&mut self) {
         // Before new packets come: packets that left since the last call carried most answers already.
         if !self.peers.needing_reply.is_empty() {
@@ -319,8 +303,7 @@ impl Net {
         }
     }
 
-    /// Sends the answers and reports of consumed bytes that this process owes. A peer without room does not
-    /// delay the others.
+    /// Sends the answers and reports that this process owes. A peer without room does not delay others.
     fn reply_to_all(&mut self) {
         for number in std::mem::take(&mut self.peers.needing_reply) {
             if self.reply_to(number) {
@@ -331,8 +314,7 @@ impl Net {
         }
     }
 
-    /// Sends a peer the report of consumed bytes and the answer that this process owes it. Returns true if
-    /// both have left, or if the peer is lost.
+    /// Sends a peer the report and the answer that this process owes it. Returns true also if it is lost.
     fn reply_to(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
@@ -374,8 +356,7 @@ impl Net {
         }
     }
 
-    /// Checks when a peer must be probed and whether it counts as lost. Returns whether it may leave
-    /// `Peers::unsettled`.
+    /// Probes a peer or marks it as lost, if it is time. Returns whether the peer may leave `unsettled`.
     fn check_timers(&mut self, number: u32, now: u64) -> bool {
         let Some(peer) = self.peers.get_mut(number) else { return true };
         if peer.lost.is_some() {
@@ -442,8 +423,7 @@ impl Peers {
         self.all[index].get_or_insert_with(begin)
     }
 
-    /// Returns the number of a peer's world, as the latest packets from the peer have shown it; 0 without a
-    /// record of the peer.
+    /// Returns the number of a peer's world, as its packets have shown it; 0 if there were none.
     pub(crate) fn generation(&self, number: u32) -> u32 {
         self.get(number).map_or(0, |peer| peer.generation)
     }
@@ -487,8 +467,7 @@ impl Peers {
         self.arrivals = (0..self.ranks as u32).filter(is_in_arrivals).collect();
     }
 
-    /// Returns the index of a peer's record in `all`, where the records of the ranks come before those of the
-    /// proxies.
+    /// Returns the index of a peer's record in `all`: first come the ranks, then the proxies.
     fn index(&self, number: u32) -> usize {
         match number & PROXY {
             0 => number as usize,
@@ -602,8 +581,7 @@ impl PeerRecord {
         Some(packet)
     }
 
-    /// Handles a probe or an answer from the peer. Returns whether the answer shows that stored packets must
-    /// be sent again.
+    /// Handles a probe or an answer. Returns whether stored packets must be sent to the peer again.
     fn take_probe_or_answer(&mut self, wire: &Wire, now: u64) -> bool {
         let Header { kind, tag, context } = wire.header;
         if kind == PROBE {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Packets about edges of collectives (a `Send` and its `Recv`), which executors and proxies take apart from
-//! point-to-point packets. Such a packet is a note (a short message between drivers or servers), or carries
-//! bytes of the edge.
+//! Packets about edges of collectives (a `Send` and its `Recv`), which executors and proxies take. Such a
+//! packet is a note (a short message between drivers or servers), or carries bytes of the edge.
 //!
 //! | state of a peer | who enters it | who leaves it |
 //! |---|---|---|
