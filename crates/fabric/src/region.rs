@@ -111,7 +111,7 @@ impl Region {
         Ok(Region { object, span, domain: domain.clone() })
     }
 
-    /// The registered memory.
+    /// Returns the registered memory.
     pub fn span(&self) -> Span {
         self.span
     }

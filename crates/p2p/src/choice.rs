@@ -29,7 +29,7 @@ pub(crate) struct Chooser {
     /// simulated job.
     segment: Option<Segment>,
     rank: u32,
-    /// Whether there are two ways: each rank has a core of its own, and no setting forbids to read another
+    /// Whether there are two ways: each rank has a core of its own, and no setting forbids reads of another
     /// rank's memory.
     may_choose: bool,
     /// Whether messages are timed to find the faster way, because the tuning table does not say it.

@@ -6,8 +6,8 @@ use tuning::{EAGER_BYTES_MAX, Tuning, ValueSource};
 /// How the bytes of a long message travel once the receive that takes it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// The way that was measured to be faster (`choice.rs`), or a read if the sender stays out of MPI, where
-    /// each process has a core of its own. Elsewhere like `Cma`.
+    /// The way that was measured to be faster (`choice.rs`), or a read if the sender stays out of MPI. Where
+    /// processes share cores, this is `Cma`.
     #[default]
     Auto,
     /// The receiver reads the bytes in the sender's memory by cross-memory attach, where it can.
@@ -25,8 +25,8 @@ pub struct Config {
     /// meanwhile (`Mode::Overlapped`) and the kernel carries the packets. It is what a socket takes at once
     /// (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// The most that this process's eager messages may cost, as `lane::cost` counts, while one peer holds
-    /// them without a receive.
+    /// The most that eager messages of this process may cost in all, as `lane::cost` counts, while one peer
+    /// holds them and no receive has matched them.
     pub credit_bytes: usize,
     /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,

@@ -123,7 +123,7 @@ impl DeferredReceives {
         self.entries[self.number(ticket)? as usize % DEFERRED_MAX].outcome()
     }
 
-    /// Frees the ticket of a deferred receive that has ended, or that a request stands for.
+    /// Frees the ticket of a deferred receive that no longer waits: it has ended, or a request stands for it.
     #[inline(always)]
     pub(crate) fn free_entry(&mut self, number: u64) {
         self.entry(number).state = UnpostedState::Forgotten;

@@ -142,7 +142,8 @@ impl Lane {
         }
     }
 
-    /// Decides the protocol of a message that may leave eagerly. Called once per message.
+    /// Decides the protocol of a message of `bytes` bytes whose mode allows that it leaves eagerly. Called
+    /// once per message.
     #[inline(always)]
     pub(crate) fn protocol(&mut self, bytes: usize, chooser: &Chooser) -> Protocol {
         if bytes > self.limits.packet_bytes_max && self.is_learning {

@@ -254,8 +254,8 @@ impl P2p {
         matches!(self.reach, Reach::Nodes(_))
     }
 
-    /// Opens the network to other hosts by `open`, if this process has opened none yet. Errors: those of
-    /// `open`.
+    /// Opens the network to other hosts by `open`, if this process has opened none yet. Errors: `open` has
+    /// failed.
     pub fn add_network(
         &mut self,
         open: impl FnOnce() -> Result<transport::route_fabric::Port>,

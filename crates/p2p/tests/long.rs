@@ -90,7 +90,7 @@ fn messages_beyond_two_gib() {
 }
 
 /// Goal: a long send during which the process computes leaves before its receive is known, if the credit
-/// lasts and it is not above the limit. A longer one waits.
+/// lasts and its length is not above the limit. A longer one waits.
 #[test]
 fn an_overlapped_send_does_not_wait_for_its_receive() {
     for (mode, bytes, leaves) in [

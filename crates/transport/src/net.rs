@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// This process reports consumed bytes to the peer that sent them once so many are not reported yet.
+/// The number of unreported consumed bytes at which this process sends their sender a report.
 const REPORT_BYTES: u64 = 128 << 10;
 /// How often this process sends waiting packets and checks the timers of its peers, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
@@ -39,7 +39,7 @@ pub(crate) struct Net {
     proxy_end_reports: Option<proxy_end::ProxyEndReports>,
     /// The addresses at which peers expose memory, by the endpoint names that the peers have sent.
     targets: HashMap<Box<[u8]>, Address>,
-    /// Packets that `pump` is about to release; empty at other times. A field, to use its memory again.
+    /// Packets that `pump` is about to release; otherwise empty. A field only to reuse the vector's memory.
     done: Vec<Packet>,
 }
 
@@ -56,9 +56,9 @@ pub(crate) struct Peers {
     ranks: usize,
     /// Peers whose first packet has come and which `Port::arrivals` has not reported yet.
     pub(crate) arrivals: Vec<u32>,
-    /// The pulls (reads of a peer's memory) that have ended: token, and whether its bytes are there.
+    /// The ended pulls (reads of a peer's memory): the token of each, and whether its bytes are there.
     pub(crate) pulled: Vec<(u64, bool)>,
-    /// The pulls for edges of collectives that have ended: token, and whether its bytes are there.
+    /// The ended pulls for edges of collectives: the token of each, and whether its bytes are there.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
     /// Peers from which packets about edges of collectives have come that `take_edge` has not taken yet.
     pub(crate) edge_senders: Vec<u32>,
@@ -68,7 +68,7 @@ pub(crate) struct Peers {
     unsettled: Vec<u32>,
     /// When `check_unsettled` last read the clock, in nanoseconds of `sys::clock::now`.
     now: u64,
-    /// Whether packets to a peer that has answered before wait, since the provider had no room.
+    /// Whether packets to a peer in contact wait here, because the provider had no room for them.
     is_clogged: bool,
 }
 
@@ -303,7 +303,7 @@ impl Net {
         }
     }
 
-    /// Sends the answers and reports that this process owes. A peer without room does not delay others.
+    /// Sends the owed answers and reports of consumed bytes. A peer without room does not delay others.
     fn reply_to_all(&mut self) {
         for number in std::mem::take(&mut self.peers.needing_reply) {
             if self.reply_to(number) {
@@ -314,7 +314,8 @@ impl Net {
         }
     }
 
-    /// Sends a peer the report and the answer that this process owes it. Returns true also if it is lost.
+    /// Sends a peer the report of consumed bytes and the answer that this process owes it. Returns true if
+    /// both have left, or if the peer is lost.
     fn reply_to(&mut self, number: u32) -> bool {
         let Some(peer) = self.peers.get(number) else { return true };
         if peer.lost.is_some() {
@@ -536,8 +537,7 @@ impl PeerRecord {
         self.consumed_here.wrapping_sub(self.reported_consumed) >= REPORT_BYTES
     }
 
-    /// Empties the record for a new process with the peer's number. Returns the packets of the earlier
-    /// process that lie in the endpoint's buffer, so that the caller releases them.
+    /// Empties the record for a new process. Returns the earlier process's packets, to be released.
     fn renew(&mut self, generation: u32) -> Vec<Packet> {
         // `is_in_arrivals` becomes false, so `arrivals` reports the new process like any peer: the state that
         // the matcher has of the peer must be made anew before.

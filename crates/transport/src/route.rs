@@ -150,7 +150,7 @@ impl Reach {
         }
     }
 
-    /// Makes `arrivals` report all peers that have ever sent to this process once more.
+    /// Makes `arrivals` report every peer again that has ever sent to this process.
     pub fn reset_arrivals(&mut self) {
         match self {
             Reach::Shm(port) => port.reset_arrivals(),
@@ -338,7 +338,7 @@ impl Route {
         matches!(self, Route::Shm(_) | Route::Sim(_))
     }
 
-    /// Whether the kernel delivers packets while neither process is in an MPI call.
+    /// Whether the kernel delivers packets while neither this process nor the peer is in an MPI call.
     pub fn is_carried_by_kernel(&self) -> bool {
         match self {
             Route::Loopback | Route::Shm(_) => false,

@@ -229,7 +229,7 @@ impl Port {
         lock(&self.net).renew(peer);
     }
 
-    /// Makes `arrivals` report all peers that have ever sent to this process once more.
+    /// Makes `arrivals` report every peer again that has ever sent to this process.
     pub fn reset_arrivals(&mut self) {
         lock(&self.net).peers.reset_arrivals();
     }
@@ -320,7 +320,7 @@ impl Link {
         }
     }
 
-    /// Whether the kernel delivers packets while neither process is in an MPI call
+    /// Whether the kernel delivers packets while neither this process nor the peer is in an MPI call
     /// (`Endpoint::is_carried_by_kernel`).
     pub(crate) fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()

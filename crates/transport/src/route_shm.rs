@@ -86,7 +86,7 @@ impl Port {
         })
     }
 
-    /// Makes `arrivals` report all peers that have ever sent to this rank once more.
+    /// Makes `arrivals` report every peer again that has ever sent to this rank.
     pub fn reset_arrivals(&mut self) {
         self.reported.fill(0);
     }

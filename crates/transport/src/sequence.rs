@@ -22,8 +22,8 @@ const ANSWER_PACKETS: u32 = WINDOW / 4;
 /// The most bytes of packets that a sender stores as copies. Beyond that, sends are refused until some
 /// packets are answered.
 pub(crate) const COPIES_BYTES_MAX: usize = 256 << 10;
-/// The most bytes of packets that a receiver stores because they came before their turn. It drops more of
-/// them, and they then count as missing.
+/// The most bytes of packets that a receiver stores because they came before their turn. Beyond that it drops
+/// such packets, and they count as missing.
 const EARLY_BYTES_MAX: usize = COPIES_BYTES_MAX;
 /// How long after its first answer a connection stays young, in nanoseconds. While it is young, senders store
 /// copies.

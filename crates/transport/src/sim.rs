@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// The nanoseconds of one tick, for the timers of `sequence.rs`.
+/// The length of one tick of the simulated time, in nanoseconds, as the timers of `sequence.rs` count it.
 const TICK_NS: u64 = 1_000_000;
 
 /// The faults and limits of a simulated network.
@@ -336,7 +336,7 @@ impl Port {
         self.rank
     }
 
-    /// The number of ranks of the job.
+    /// Returns the number of ranks of the simulated job.
     pub fn ranks(&self) -> u32 {
         self.network.state().ranks
     }

@@ -23,7 +23,8 @@ use sys::Span;
 /// | number | 4 | the packet's number in this direction (`Stamp::number`) |
 /// | answered | 4 | the sender has all packets of the other direction before this number |
 pub const WIRE_BYTES: usize = 48;
-/// "OBF" and the version of the wire format. A sender of the other byte order sends these bytes reversed.
+/// The number with which a packet begins: "OBF" and the version of the wire format. A sender of the other
+/// byte order sends these bytes reversed.
 const MAGIC: u32 = 0x4f42_4602;
 /// The bit in a header's byte `kind` by which the sender asks for an answer soon.
 const WANTS_ANSWER: u8 = 0x80;

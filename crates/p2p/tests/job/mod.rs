@@ -114,7 +114,7 @@ impl Job {
         Job { network, ranks, settling_polls }
     }
 
-    /// Polls a rank that the seed draws.
+    /// Polls one rank, which is drawn from the job's seed.
     pub fn step(&mut self) {
         let rank = self.network.below(self.ranks.len() as u64) as usize;
         self.ranks[rank].poll().expect("no rank is corrupt");
@@ -202,7 +202,7 @@ impl Drop for PrintOnPanic {
     }
 }
 
-/// Draws the faults of the network from a seed that sequence numbers must hide: from none to heavy losses.
+/// Draws from a seed the faults of the network that sequence numbers must hide: from none to heavy losses.
 pub fn weather(seed: u64) -> Conditions {
     // Neighbouring seeds differ in all parts.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);

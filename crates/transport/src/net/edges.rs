@@ -65,8 +65,8 @@ impl Peers {
         bytes <= NOTE_BYTES_MAX || self.get(number).map_or(0, in_flight) < WINDOW
     }
 
-    /// Returns why a peer is lost that has been lost for `BROKEN_NS` although its process has not ended; None
-    /// if there is no such peer.
+    /// Returns the reason why a peer is broken: lost for `BROKEN_NS` although its process has not ended.
+    /// Returns None if no peer is broken.
     pub(crate) fn broken(&self) -> Option<String> {
         let now = sys::clock::now();
         let lasts = |(index, peer): (usize, &Option<Box<PeerRecord>>)| {
@@ -79,8 +79,8 @@ impl Peers {
 }
 
 impl PeerRecord {
-    /// Whether packet `number`, about an edge, must ask the peer for an answer: half of `WINDOW` lacks one.
-    /// Mostly the peer's own packets have carried an answer before.
+    /// Whether packet `number`, about an edge, must ask the peer for an answer, since `WINDOW / 2` packets or
+    /// more lack one. Mostly, packets from the peer have carried an answer before.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! In a job without `mpirun`, ranks tell other hosts that their proxy has ended.
 //!
-//! Each rank that the proxy served sends all other hosts that report, in the rank's own MPI calls. From then
-//! on the other hosts ask the rank for the bytes that it sends, and it answers in its MPI calls, too.
+//! Each rank that the proxy served sends this report to all other hosts, in the rank's own MPI calls. From
+//! then on the other hosts ask the rank for the bytes that it sends, and it answers in its MPI calls, too.
 
 use crate::shm::Segment;
 use crate::wire::Wire;

@@ -9,7 +9,7 @@ use crate::wire::WIRE_BYTES;
 use sys::Span;
 
 impl Port {
-    /// Whether the kernel delivers packets while neither process is in an MPI call
+    /// Whether the kernel delivers packets while neither this process nor the peer is in an MPI call
     /// (`Endpoint::is_carried_by_kernel`).
     pub fn is_carried_by_kernel(&self) -> bool {
         lock(&self.net).endpoint.is_carried_by_kernel()
@@ -92,8 +92,8 @@ impl Port {
         lock(&self.net).acknowledge(from, name);
     }
 
-    /// Returns why a peer is out of reach although its process has not ended. Waits long enough first for a
-    /// late report that the process has ended. Returns None if there is no such peer.
+    /// Returns why a peer has been out of reach for so long that the end of its process would have been
+    /// reported by now. Returns None if there is no such peer.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
     }

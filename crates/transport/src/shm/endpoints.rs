@@ -44,8 +44,8 @@ impl Segment {
         proxy_endpoint(self.job().node.load(Ordering::Relaxed), self.shape().proxies, proxy)
     }
 
-    /// Whether, in this job, another host fetches what a rank sends from that rank's proxy. All hosts have
-    /// the same answer.
+    /// Whether proxies are servers in this job: another host that needs the bytes that a rank sends asks that
+    /// rank's proxy. All hosts have the same answer.
     pub fn has_remote_servers(&self) -> bool {
         let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())

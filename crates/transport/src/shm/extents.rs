@@ -38,7 +38,7 @@ pub struct ExtentTable {
 unsafe impl InSharedMemory for ExtentTable {}
 
 impl ExtentTable {
-    /// Returns the offsets of extent `index`, counted from the one after the first, in an arena of `range`
+    /// Returns the offsets of an extent after the first, by its `index` among these, in an arena of `range`
     /// bytes of offsets. Returns None if the table has no such extent, or has an invalid one.
     fn get(&self, index: usize, range: u64) -> Option<Range<u64>> {
         let end = |index: usize| self.ends.get(index).map(|end| end.load(Ordering::Acquire));
@@ -71,7 +71,8 @@ pub(super) struct MappedExtents {
     taken: AtomicUsize,
 }
 
-/// The part of a segment that `Extents` uses: it maps parts of an arena. Tests have another one.
+/// The part of a segment that `Extents` uses: it maps parts of an arena. Tests implement it without a
+/// segment.
 pub(super) trait Mapper {
     /// Maps the part of the arena at these offsets.
     fn map(&self, part: Range<u64>) -> Result<Map>;

@@ -29,12 +29,12 @@ pub enum Request {
     /// Asks the launcher to forget the port that is published under a service name (section 11.9.4). The
     /// answer is empty.
     Unpublish {
-        /// The service name under which the port was published.
+        /// The service name whose port is to be forgotten.
         service: String,
     },
     /// Asks the launcher for the port that was published under a service name. The answer is the port's name.
     Lookup {
-        /// The service name whose port is to be forgotten.
+        /// The service name under which the port was published.
         service: String,
     },
 }

@@ -69,8 +69,8 @@ pub struct JobPage {
     pub adopted: AtomicU32,
     /// 1 if every process has a cpu of its own, so that a wait may spin.
     pub spin_allowed: AtomicU32,
-    /// 1 if a sleeper fences for itself and for ringers (`sys::fence`), since processes hardly ever sleep. It
-    /// never changes.
+    /// 1 if a sleeper also executes the memory fence for ringers (`sys::fence`), since processes hardly ever
+    /// sleep. It never changes.
     pub sleepers_fence: AtomicU32,
     /// 1 if a setting forbids cross-memory attach, even where it would work.
     pub cma_forbidden: AtomicU32,
@@ -316,7 +316,7 @@ pub struct RankSet {
 }
 
 impl RankSet {
-    /// Adds a rank.
+    /// Adds a rank to the set.
     pub fn add(&self, rank: u32) {
         if let Some(word) = self.words.get(rank as usize / 64) {
             word.fetch_or(1 << (rank % 64), Ordering::Release);
@@ -334,14 +334,14 @@ impl RankSet {
         self.word(rank as usize / 64) >> (rank % 64) & 1 != 0
     }
 
-    /// Removes a rank.
+    /// Removes a rank from the set.
     pub fn remove(&self, rank: u32) {
         if let Some(word) = self.words.get(rank as usize / 64) {
             word.fetch_and(!(1 << (rank % 64)), Ordering::Release);
         }
     }
 
-    /// Removes all ranks.
+    /// Removes all ranks from the set.
     pub(crate) fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Ordering::Release));
     }
@@ -457,8 +457,7 @@ impl RankPage {
         (self.waits_on.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// Publishes a new state of the process. The caller has written the fields that go with that state
-    /// before.
+    /// Publishes a new state of the process. The caller has first written the fields that go with this state.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
@@ -568,8 +567,7 @@ impl ProxyPage {
         State::of(self.state.load(Ordering::Acquire))
     }
 
-    /// Publishes a new state of the process. The caller has written the fields that go with that state
-    /// before.
+    /// Publishes a new state of the process. The caller has first written the fields that go with this state.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }

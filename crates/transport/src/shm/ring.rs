@@ -35,7 +35,8 @@ const WINDOW_SHIFT: u32 = 60;
 const CELL_ALIGN: u64 = 256;
 /// The longest cell, in bytes, that a receiver prefetches before the packet is matched with a receive.
 const EARLY_BYTES_MAX: u64 = 1 << 10;
-/// How many slots after the next one a sender prefetches a slot. The receiver reads the slots before.
+/// The distance, in slots, from the next slot to the one that a sender prefetches. The receiver may still
+/// read the slots between.
 const SLOTS_AHEAD: u64 = 3;
 /// The most bytes of data in a recycled buffer, which two ranks use as a cell in turn.
 pub const RECYCLED_BYTES: usize = 16 << 10;
@@ -204,8 +205,8 @@ impl Window {
     }
 
     /// Returns the positions at which the next cell of `bytes` bytes starts and ends, if earlier cells end at
-    /// `position`. A cell that does not fit before the window's end starts at its beginning. Sender and
-    /// receiver compute this alike.
+    /// `position`. A cell that does not fit before the window's end starts at the window's beginning. Sender
+    /// and receiver compute this alike.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
