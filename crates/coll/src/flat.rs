@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Flat collectives: short calls over shared slots, each in one or two exchanges of cache lines.
+//! Flat collectives: short calls without a schedule, over slots in memory that the members share.
 //!
-//! A long allreduce takes two rounds, like a long all-to-all or allgather that is *pulled*. Blocking calls
-//! and each queue of nonblocking calls have sets of slots of their own, since the two never match (MPI 5.0,
-//! section 6.12). A comm attaches a set after some calls, since many comms make only a few.
+//! A long allreduce takes two rounds. So does a long all-to-all or allgather that is *pulled*: members read
+//! each other's memory. Blocking calls and each queue of nonblocking calls have slots of their own, since the
+//! two never match (MPI 5.0, section 6.12). A comm attaches slots only after some calls.
 //!
 //! Invariants: whether a call is flat depends only on what all members know alike, so their rounds agree.
 //!
@@ -23,7 +23,7 @@ use transport::shm::Segment;
 /// How many collectives a comm carries out by schedules before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
-/// Names a set of slots in reports by the calls that it carries.
+/// Names a set of slots, in messages to the user, by the calls that the set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatCalls {
     /// The blocking calls of a comm: the index of their set in `FlatSets::blocking`.
@@ -53,8 +53,8 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls at the locations that the members stated. Returns its number, or
-    /// None if some member has no slots.
+    /// Attaches a set for blocking calls at the locations of slots that the members have exchanged. Returns
+    /// the set's number, or None if some member has no slots.
     pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
@@ -66,8 +66,8 @@ impl FlatSets {
         &self.blocking[set]
     }
 
-    /// Starts a blocking call, and looks at most `looks` times whether it is over. Returns None if it is not
-    /// over then, or has failed: `start_round` continues it.
+    /// Starts a blocking call, and looks at most `looks` times whether the call is over. Returns None if it
+    /// is not over by then, or has failed; then `start_round` must continue the call.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
@@ -104,14 +104,15 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// Makes a call with a count for each member ready for slots. Returns None if slots do not take it, or
-    /// probably would not since an earlier call was too long.
+    /// Prepares a call with a count for each member (gatherv and the like) for slots. Returns None if slots
+    /// do not take the call, or probably would not since an earlier call was too long.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
     }
 
-    /// Notes that a blocking call with counts was too long for slots, so that the next ones do not try them.
+    /// Notes that a blocking call with counts was too long for slots, so that the next such calls go to
+    /// schedules at once.
     pub(crate) fn back_off(&mut self, set: usize) {
         self.blocking[set].backoff.start();
     }

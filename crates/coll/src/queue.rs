@@ -42,7 +42,7 @@ pub(crate) struct ScheduleCall {
 pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
-    /// Whether the program will make no more calls in this queue. It ends with its last call.
+    /// Whether the program will make no more calls in this queue. The queue is removed after its last call.
     closed: bool,
 }
 
@@ -102,11 +102,11 @@ pub(crate) struct Remainder {
 #[derive(Default)]
 pub(crate) struct Queues {
     pub(crate) queues: Slab<CallQueue>,
-    /// Calls whose outcome the program has not asked for yet.
+    /// The calls whose outcome the program has not asked for yet.
     pub(crate) calls: Slab<QueuedCall>,
-    /// The indices of the queues that the next poll looks at, because something is under way in them.
+    /// The indices of the queues that the next poll advances, because something is under way in them.
     pub(crate) busy: Vec<usize>,
-    /// The remainders that `Coll` must start.
+    /// The parts of queued calls that slots did not take, for which `Coll` must start schedules.
     pub(crate) remainders: Vec<Remainder>,
 }
 
@@ -116,7 +116,8 @@ impl QueuedCall {
         QueuedCall::new(CallForm::Undecided(Box::new(whole)))
     }
 
-    /// A call that slots take.
+    /// Makes a call that slots take. `whole` returns the call for a schedule, and is called only if a
+    /// schedule may have to carry out a part.
     #[inline(always)]
     pub(crate) fn flat(call: FlatCall, whole: impl FnOnce() -> ScheduleCall) -> QueuedCall {
         QueuedCall::new(CallForm::of(call, whole))
@@ -151,8 +152,8 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes the part of a call that slots did not carry out, once its rounds are over. `round` is the number
-    /// of the last round; None if the call went over no slots.
+    /// Takes out the part of a call that slots did not carry out, once the call's rounds are over. `round` is
+    /// the number of its last round; None if the call went over no slots.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -181,8 +182,8 @@ impl CallForm {
     }
 }
 
-/// Advances the rounds of a call as far as possible. Returns the outcome, once all have ended, and whether
-/// they moved.
+/// Advances the rounds of a call as far as possible. Returns the call's outcome, once all its rounds have
+/// ended, and whether any round advanced.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -215,7 +216,7 @@ impl CallQueue {
         if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
     }
 
-    /// Whether a poll may move the queue.
+    /// Whether the next poll may advance this queue.
     fn is_busy(&self) -> bool {
         !self.calls.is_empty() || matches!(self.state, QueueState::Attaching(_))
     }
@@ -242,7 +243,7 @@ impl Attaching {
 }
 
 impl Queues {
-    /// Opens a queue that is being attached. The first poll moves it.
+    /// Adds a queue whose members still exchange the locations of their slots. Returns the queue's index.
     pub(crate) fn open(&mut self, attaching: Attaching) -> usize {
         let queue = self.queues.insert(CallQueue::new(QueueState::Attaching(Box::new(attaching))));
         self.busy.push(queue);
@@ -276,7 +277,8 @@ impl Queues {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }
 
-    /// The outcome of a call and of its schedules, once all have ended. The ticket is then spent.
+    /// Returns the outcome of a call and of its schedules, or None before all have ended. After that the
+    /// ticket is not valid.
     pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: ScheduleOutcome) -> Option<Result<()>> {
         let call = &mut self.calls[ticket.0];
         let outcome = call.outcome.as_mut()?;
@@ -309,7 +311,7 @@ impl Queues {
         moved
     }
 
-    /// Advances the calls of one queue as far as possible. Returns whether any moved.
+    /// Advances the calls of one queue as far as possible. Returns whether any call advanced.
     fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         let CallQueue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
@@ -346,7 +348,7 @@ impl Queues {
         moved
     }
 
-    /// Closes a queue, in which no more calls are made. Some may be under way.
+    /// Closes a queue, in which the program makes no more calls. Earlier calls may be under way.
     pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
         if queue.is_busy() {
@@ -356,7 +358,7 @@ impl Queues {
         }
     }
 
-    /// The attached queues in which calls wait, and their sets.
+    /// Returns the attached queues in which calls wait, each with its set of slots.
     #[inline]
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, &FlatSet)> {
         self.busy.iter().filter_map(|queue| Some((*queue, self.queues[*queue].set()?)))

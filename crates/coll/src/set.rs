@@ -21,18 +21,19 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{ArenaWords, Doorbell, LocalRank, RankPageRef};
 
-/// The longest contribution that lies beside the word, in the same pair of cache lines.
+/// The longest contribution, in bytes, that a slot holds in the same pair of cache lines as its word.
 pub(crate) const BESIDE_MAX: u64 = 120;
-/// The shortest contribution whose blocks cross in an all-to-all. For shorter ones the decision costs more
-/// than it gains.
+/// The shortest contribution to an all-to-all, in bytes, whose blocks may go into the receivers' slots
+/// (`crosses`). For shorter contributions the decision costs more than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
 /// What a member does in each round of a call: the methods of the types of calls that go over slots.
 pub trait Round {
-    /// The bits of the facts that may differ from member to member.
+    /// The bits of the facts (what a member's word says about the call) that may differ from member to
+    /// member.
     const MINE: u64;
-    /// Returns the facts of the call in its present round (`word.rs`). All members publish the same, except
-    /// for `MINE`.
+    /// Returns what this member's word says about the call in its present round (`word.rs`). All members
+    /// publish the same facts, except for the bits `MINE`.
     fn facts(&self) -> u64;
     /// Returns which collective the call is.
     fn collective(&self) -> Collective {
@@ -41,7 +42,8 @@ pub trait Round {
     /// Writes this member's contribution to its slot. Returns the word to publish, which differs from `word`
     /// in the bits of `MINE` only.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Copies the data that this member gives itself. It runs after the word is published, while others come.
+    /// Copies the data that this member gives itself. It runs after this member has published its word, while
+    /// others begin the round.
     fn copy_own(&mut self, _set: &FlatSet) {}
     /// Returns the range of members without whose contributions the member `rank` cannot end the round.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
@@ -51,14 +53,16 @@ pub trait Round {
     fn next_phase(&mut self) -> bool {
         false
     }
-    /// Makes the error for the case that member `rank` has begun this round with other facts, in `word`.
+    /// Makes the error for the case that member `rank` has begun this round with another call, which its
+    /// `word` describes.
     fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error;
 }
 
 /// A round that this member has started and not ended.
 #[derive(Debug)]
 pub struct ActiveRound {
-    /// The word that every member publishes that makes the same call, except for the bits of `Round::MINE`.
+    /// The word that this member publishes. The words of all members that make the same call are equal,
+    /// except for the bits `Round::MINE`.
     pub(crate) word: u64,
     /// Whether this member has published its word.
     pub(crate) posted: bool,
@@ -86,7 +90,7 @@ pub struct FlatSet {
     pub(crate) reads_fail: Cell<bool>,
 }
 
-/// A process that shares slots.
+/// A member of a set: a process that shares slots with the others.
 pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
@@ -130,24 +134,24 @@ impl FlatSet {
         self.round
     }
 
-    /// This member's rank.
+    /// Returns this member's rank in the comm.
     #[inline(always)]
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// A member's rank in the job.
+    /// Returns a member's rank in the job.
     pub(crate) fn peer(&self, rank: usize) -> LocalRank {
         self.members[rank].peer
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// All members but this one.
+    /// Returns the ranks in the comm of all members but this one.
     #[inline]
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let me = self.rank;
@@ -161,7 +165,8 @@ impl FlatSet {
         }
     }
 
-    /// Returns the facts that a member has published in this round. It must be known to have begun the round.
+    /// Returns what a member's word says about its call in this round. The member must be known to have begun
+    /// the round.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
         self.slots(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
     }
@@ -172,7 +177,7 @@ impl FlatSet {
         self.bytes_of(self.round, rank, total)
     }
 
-    /// The longest contribution for which all members have space.
+    /// Returns the longest contribution, in bytes, for which all members have space.
     pub(crate) fn contribution_max(&self) -> usize {
         self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
@@ -184,14 +189,14 @@ impl FlatSet {
     }
 
     /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots. They
-    /// do in every second pair of rounds, so that a member writes where it read last, but not after an
+    /// do so in every second pair of rounds, so that a member writes where it read last. They do not after an
     /// allreduce, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
     }
 
-    /// The facts that this member published in the round before.
+    /// Returns what this member's word said about its call in the round before.
     #[inline]
     fn last_facts(&self) -> u64 {
         self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
@@ -212,20 +217,21 @@ impl FlatSet {
         if total <= BESIDE_MAX { slot.beside } else { slot.apart }
     }
 
-    /// The members' slots for a round.
+    /// Returns the slots of all members for a round, by rank.
     #[inline]
     fn slots(&self, round: u64) -> &[FlatSlot] {
         &self.slots[round as usize % 2]
     }
 
-    /// Whether a member has begun this round and not yet the round two later, by the word in its slot.
+    /// Whether member `rank` has begun this round and has not begun the round two later, by the word in its
+    /// slot.
     #[inline]
     fn has_started(&self, rank: usize, round: u64) -> bool {
         let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
-    /// Whether the member for which a round waited has still not begun it.
+    /// Whether the member for which a round waited last has still not begun that round.
     #[inline]
     pub(crate) fn still_waits(&self) -> bool {
         !self.has_started(self.awaited.0, self.awaited.1)
@@ -237,7 +243,7 @@ impl FlatSet {
     }
 
     /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
-    /// waited. The round may not need all of these members, but each can use the cpu.
+    /// waited. Members that the round does not need count, too, since they also use the cpu.
     #[inline]
     pub(crate) fn waits_on_cpu(&self, cpu: usize) -> bool {
         let (first, round) = self.awaited;
@@ -262,7 +268,8 @@ impl FlatSet {
         self.step(active, call)
     }
 
-    /// The inlined body of `advance`.
+    /// Advances a round as far as possible, and returns its outcome once it has ended. It is always inlined,
+    /// unlike `advance`.
     #[inline(always)]
     pub(crate) fn step<R: Round>(&mut self, active: &mut ActiveRound, call: &mut R) -> Option<Result<()>> {
         let members = self.members.len();

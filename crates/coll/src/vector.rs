@@ -22,10 +22,11 @@ use std::ops::Range;
 /// two through slots.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// How many calls go by schedules without a round, after a call that was too long for its slots.
+/// How many calls with counts go to schedules without a round, after a call that was too long for its slots.
 const SKIPPED_MAX: u32 = 15;
 
-/// Counts down the calls that go by a schedule without trying slots, after one that was too long.
+/// Counts down the calls with counts that go to a schedule without trying slots, after a call that was too
+/// long.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);
 
@@ -56,22 +57,23 @@ pub(crate) struct LongBlock {
 }
 
 impl Backoff {
-    /// Whether the next call tries no round. All members come to the same answer.
+    /// Whether the next call with counts goes to a schedule without trying slots. Counts that call. All
+    /// members come to the same answer.
     pub(crate) fn skips(&mut self) -> bool {
         let skips = self.0 > 0;
         self.0 -= u32::from(skips);
         skips
     }
 
-    /// Notes that a call was too long, since the next calls probably are, too.
+    /// Notes that a call was too long for its slots, since the next calls with counts probably are, too.
     pub(crate) fn start(&mut self) {
         self.0 = SKIPPED_MAX;
     }
 }
 
 impl Vector {
-    /// Makes a call with counts ready for slots with space for contributions of `bytes_max` bytes. Returns
-    /// None if slots do not take the call. All members come to the same answer.
+    /// Prepares a call with counts (gatherv and the like) for slots with space for contributions of
+    /// `bytes_max` bytes. Returns None if slots do not take the call. All members come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
@@ -105,7 +107,8 @@ impl Vector {
         self.scheduled
     }
 
-    /// The long blocks of a gatherv that this member sends or receives, once the round is over.
+    /// Returns the blocks of a gatherv that are too long for slots and that this member sends or receives,
+    /// once the round is over.
     pub(crate) fn long_blocks(&self, rank: usize) -> impl Iterator<Item = LongBlock> {
         let long = |from: usize, block: &Buffer| LongBlock { from, to: self.root, block: block.clone() };
         let received = self.long.iter().map(move |from| long(*from, self.take_of(*from)));
@@ -114,13 +117,13 @@ impl Vector {
         received.chain(self.given(rank).first().filter(sends).map(move |block| long(rank, block)))
     }
 
-    /// Whether each contribution has a block for each receiver, and so begins with the table of where these
-    /// end.
+    /// Whether each contribution has a block for each receiver, and so begins with the table of the ends of
+    /// these blocks.
     fn has_table(&self) -> bool {
         !matches!(self.collective, Collective::Gatherv | Collective::Allgatherv)
     }
 
-    /// The blocks that this member contributes: one for each member, or one for all.
+    /// Returns the blocks that this member contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
             CallBuffer::Each(blocks) => blocks,
@@ -151,7 +154,8 @@ impl Vector {
         }
     }
 
-    /// The block that this member gives to itself, and the memory for that block.
+    /// Returns the block that this member gives to itself, and the memory into which the block is copied.
+    /// None if there is no such block, or if it lies there already.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
             CallBuffer::Each(blocks) => &blocks[rank],
@@ -162,7 +166,7 @@ impl Vector {
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
-    /// Copies the block that member `from` gives to this member out of its slot.
+    /// Copies the block for this member out of the slot of member `from`.
     fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
         let total = length_of(set, from);
         if total == LENGTH_MAX {
@@ -200,7 +204,8 @@ impl Vector {
     }
 }
 
-/// The length of a member's contribution, or `LENGTH_MAX` if it is too long.
+/// Returns the length of a member's contribution, in bytes, or `LENGTH_MAX` if the contribution is too long
+/// for its slot.
 fn length_of(set: &FlatSet, rank: usize) -> u64 {
     set.facts_of(rank) & LENGTH_MAX
 }

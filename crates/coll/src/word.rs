@@ -28,7 +28,7 @@ pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
     (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
 }
 
-/// Replaces the length in a word, and returns the word.
+/// Returns `word` with its length replaced by `bytes`.
 pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
@@ -39,14 +39,14 @@ pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
 }
 
-/// Whether facts belong to a call of this collective.
+/// Whether the facts in a word belong to a call of this collective.
 #[inline]
 pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64
 }
 
-/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. The other arguments
-/// are what `me` calls.
+/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. Collective, root and
+/// bytes are those of the call that `me` makes.
 #[cold]
 pub(crate) fn disagree(
     collective: Collective,
@@ -68,8 +68,8 @@ pub(crate) fn disagree(
     Error::new(Class::Truncate, sentence)
 }
 
-/// Makes the error for two members of a round whose collectives or roots differ. `theirs` are the facts of
-/// `rank`.
+/// Makes the error for two members of a round whose collectives or roots differ. `theirs` are the facts that
+/// `rank` has published, the other arguments describe the call of `me`.
 #[cold]
 pub(crate) fn differ(collective: Collective, root: usize, me: usize, rank: usize, theirs: u64) -> Error {
     let theirs_root = theirs >> LENGTH_BITS & 15;

@@ -109,7 +109,8 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
     draft.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
-/// Lists the indices of the dimensions, the one whose elements are adjacent in memory first.
+/// Returns the indices of the dimensions, first the dimension in which adjacent elements are adjacent in
+/// memory.
 fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
     (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
 }
@@ -181,9 +182,9 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// Deals out `size` slabs, `stride` bytes apart, to `processes` in turn, in blocks of `block`. Returns the
-/// slabs that the process at `coordinate` gets, and their number. A block distribution is a cyclic one that
-/// ends after its first round.
+/// Deals out `size` slabs (all elements with one index in a dimension), `stride` bytes apart, to `processes`
+/// in turn, in blocks of `block` slabs. Returns the slabs that the process at `coordinate` gets, and their
+/// number. A block distribution is a cyclic one that ends after its first round.
 fn distribute(
     slab: LayoutDraft<'_>,
     stride: i64,

@@ -97,8 +97,8 @@ impl Basic {
         ]
     };
 
-    /// Returns the machine type whose `as u8` is `number`, which may come from another process; None if there
-    /// is none.
+    /// Returns the machine type with this number (`basic as u8`), which may come from another process; None
+    /// if no type has it.
     pub fn from_number(number: u8) -> Option<Basic> {
         Basic::ALL.get(number as usize).copied()
     }
@@ -119,8 +119,8 @@ impl PredefinedOp {
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp]
     };
 
-    /// Returns the operator whose `as u8` is `number`, which may come from another process; None if there is
-    /// none.
+    /// Returns the operator with this number (`op as u8`), which may come from another process; None if no
+    /// operator has it.
     pub fn from_number(number: u8) -> Option<PredefinedOp> {
         PredefinedOp::ALL.get(number as usize).copied()
     }

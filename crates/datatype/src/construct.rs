@@ -158,12 +158,12 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
 /// The layout of a datatype under construction, without its recipe.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// The data as loops and runs, borrowed from the datatype `old` until they differ from its.
+    /// The data as loops and runs, borrowed from the datatype `old` as long as they are the same as its data.
     pub body: Cow<'a, Body>,
     pub size: i64,
-    /// The offsets at which the data begin and end, with the padding of structs; None without data.
+    /// The offsets at which the data begin and end, including the padding of structs; None without data.
     pub data: Option<(i64, i64)>,
-    /// The lower and the upper bound; None where no part has set it, so that it follows from the data.
+    /// The lower and the upper bound. Each is None if no part has set it; it then follows from the data.
     pub marks: (Option<i64>, Option<i64>),
     /// The greatest alignment of the basic types, in bytes.
     pub align: i64,
@@ -217,7 +217,8 @@ impl<'a> LayoutDraft<'a> {
         Ok(self)
     }
 
-    /// Appends the data of `other`, moved by `by` bytes, and widens the bounds to contain its own.
+    /// Appends the data of `other`, moved by `by` bytes, and widens the bounds so that they contain the
+    /// bounds of `other`.
     pub fn join(&mut self, other: &LayoutDraft<'_>, by: i64) -> Result<()> {
         self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
@@ -290,8 +291,8 @@ fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Makes the datatype of blocks of `old` whose starts are `stride_bytes` apart. `numbers`: the number of
-/// blocks, the length of one, and the stride as the program gave it.
+/// Makes the datatype of blocks of `old` whose starts are `stride_bytes` apart. `numbers` are the number of
+/// blocks, the length of one block, and the stride as the program gave it.
 fn strided(
     combiner: Combiner,
     width: Width,
@@ -308,8 +309,8 @@ fn strided(
     draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
-/// Makes the datatype of blocks of `old` with these lengths at these displacements in bytes: equal blocks at
-/// equal distances as a loop, others one by one.
+/// Makes the datatype of blocks of `old` with these lengths at these displacements in bytes. Equal blocks at
+/// equal distances become a loop, all other blocks are listed one by one.
 fn blocks(
     lengths: &[i64],
     displacements: &[i64],
@@ -337,8 +338,8 @@ fn blocks(
     draft.finish(old.facts.times(elements as u64), recipe)
 }
 
-/// Returns the distance between the starts of blocks in bytes, if all are equal and all blocks have one
-/// length; otherwise None.
+/// Returns the distance in bytes from the start of one block to the start of the next, if all these distances
+/// are equal and all blocks have one length; otherwise None.
 fn regular(lengths: &[i64], displacements: &[i64]) -> Option<i64> {
     let step = match displacements {
         [] => return None,

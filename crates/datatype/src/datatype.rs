@@ -23,8 +23,9 @@ pub struct Datatype {
     /// Whether the datatype is predefined, named or not: then it is committed from the start, and never
     /// freed.
     pub(crate) permanent: bool,
-    /// Whether a constructor has set the lower bound, and the upper bound (resized, subarray, darray). Set
-    /// bounds determine those of derived types.
+    /// Whether a constructor has set the lower bound, and whether one has set the upper bound (resized,
+    /// subarray, darray). A bound that is set determines the bound of the types that are derived from this
+    /// one.
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of the basic types in the datatype, in bytes; 1 if there are none.
     pub(crate) align: i64,
@@ -37,17 +38,17 @@ pub struct Datatype {
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub combiner: Combiner,
-    /// The arguments that are numbers: `integers` of type int, then `addresses` of type MPI_Aint, then those
-    /// of type MPI_Count.
+    /// The arguments that are numbers: first `integers` arguments of type int, then `addresses` arguments of
+    /// type MPI_Aint. All others are of type MPI_Count.
     pub(crate) numbers: Vec<i64>,
     pub(crate) integers: usize,
     pub(crate) addresses: usize,
-    /// The arguments that are datatypes. A predefined one has a handle (`Datatype::predefined`);
-    /// MPI_Type_get_contents makes new handles for the others.
+    /// The arguments that are datatypes. A predefined datatype has a handle (`Datatype::predefined`); for the
+    /// others MPI_Type_get_contents makes new handles.
     pub datatypes: OldTypes,
 }
 
-/// The datatypes that a constructor got as arguments, from which it made another.
+/// The datatypes from which a constructor made another datatype.
 #[derive(Clone, Debug)]
 pub enum OldTypes {
     One(Arc<Datatype>),
@@ -113,7 +114,7 @@ impl Datatype {
         elements.all(|element| element == Some(first)).then_some(first)
     }
 
-    /// Returns the datatype's handle in the standard ABI; None if it has no fixed one.
+    /// Returns the datatype's handle in the standard ABI; None if the datatype has no fixed handle.
     pub fn predefined(&self) -> Option<u32> {
         self.predefined
     }
@@ -141,13 +142,14 @@ impl Datatype {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the number of basic elements in one element: a pair has two, a complex number is one.
+    /// Returns the number of basic elements in one element of this datatype: a pair has two, a complex number
+    /// is one.
     pub fn elements(&self) -> u64 {
         self.facts.elements
     }
 
     /// Returns the number of elements in `bytes` packed bytes (MPI_Get_count); None (MPI_UNDEFINED) if the
-    /// last is incomplete.
+    /// last element is incomplete.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -156,7 +158,7 @@ impl Datatype {
     }
 
     /// Returns the number of basic elements in `bytes` packed bytes (MPI_Get_elements); None (MPI_UNDEFINED)
-    /// if the last is incomplete.
+    /// if the last element is incomplete.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -186,8 +188,8 @@ impl Datatype {
         whole.checked_add(elements)
     }
 
-    /// Returns the number of packed bytes of the first `elements` basic elements: the inverse of
-    /// `elements_of` (MPI_Status_set_elements).
+    /// Returns the number of packed bytes of the first `elements` basic elements (MPI_Status_set_elements);
+    /// None if the number is too large. It is the inverse of `elements_of`.
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
@@ -210,8 +212,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic elements of `count` elements in typemap order: their type, and how many of
-    /// this type follow each other.
+    /// Calls `each` for the basic elements of `count` elements, in typemap order: with a type, and how many
+    /// elements of this type follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);
@@ -257,7 +259,8 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Gives up the datatypes from which this one was made. Those without another owner are moved to `left`.
+    /// Gives up the datatypes from which this one was made. Datatypes without another owner are moved to
+    /// `left`, whose caller frees them.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, OldTypes::Many(vec![])) {
@@ -287,8 +290,9 @@ impl Recipe {
         datatypes: OldTypes::Many(vec![]),
     };
 
-    /// Makes the recipe of a constructor whose `numbers` are counts, then `displacements` displacements in
-    /// bytes. In the `int` form these are ints and MPI_Aints, in the `_c` form all MPI_Counts.
+    /// Makes the recipe of a constructor. The last `displacements` of `numbers` are displacements in bytes,
+    /// the others are counts. In the `int` form these are MPI_Aints and ints, in the `_c` form all are
+    /// MPI_Counts.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,
@@ -316,7 +320,7 @@ impl Recipe {
         &self.numbers[self.integers + self.addresses..]
     }
 
-    /// Lists the blocks of a struct that have data: the number of elements in the block, and their datatype.
+    /// Returns the blocks of a struct that have data: for each, the number of elements, and their datatype.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
         let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
         blocks

@@ -10,7 +10,7 @@ use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// MPI_UNDEFINED as a precision or range, which then may be any.
+/// MPI_UNDEFINED. A precision or range with this value is not restricted.
 const UNDEFINED: i32 = -32766;
 
 /// The kinds of reals of gfortran, each with its decimal precision, its decimal exponent range, and the
@@ -34,7 +34,8 @@ pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     Ok(cached(Combiner::F90Real, &[precision, range], basic))
 }
 
-/// Returns the datatype of complex numbers whose parts are those of `f90_real` (MPI_Type_create_f90_complex).
+/// Returns the datatype of complex numbers whose parts have at least `precision` decimal digits and the
+/// decimal exponent range `range` (MPI_Type_create_f90_complex).
 pub fn f90_complex(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, _, basic) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Complex, &[precision, range], basic))
@@ -69,8 +70,8 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// Returns the one datatype of this combiner and these arguments, which is made at their first use. There are
-/// few valid arguments, so the cache is bounded.
+/// Returns the datatype of this combiner and these arguments. It is made at their first use, and is the same
+/// at every later one. There are few valid arguments, so the cache is bounded.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

@@ -10,7 +10,7 @@ use error::{Class, Result, fail};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
-/// The handle MPI_DATATYPE_NULL, after which those of the predefined datatypes follow.
+/// The handle MPI_DATATYPE_NULL. The handles of the predefined datatypes follow it.
 pub const NULL: u32 = 0x200;
 
 /// Returns the datatype of a predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
@@ -110,7 +110,7 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
 });
 
 /// The datatypes MPI_LB and MPI_UB that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI:
-/// handle, name, and whether it sets the lower and the upper bound.
+/// handle, name, whether it sets the lower bound, and whether it sets the upper bound.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -128,8 +128,8 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// Makes a predefined datatype. `external_bytes`: the length of an element in external32, for a pair that of
-/// its value. The index of a pair keeps its length.
+/// Makes a predefined datatype. `external_bytes` is the length in external32 of an element, or in a pair of
+/// its value. The index of a pair has the same length in both forms.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| TypeFacts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {

@@ -220,7 +220,7 @@ fn each<T: Copy>(left: *const T, right: *const T, into: *mut T, count: usize, co
     }
 }
 
-/// Panics: `op` does not take elements of the type `what`, which the caller should have learnt from
+/// Panics, because `op` does not take elements of the type `what`. The caller should have learnt that from
 /// `check_op`.
 #[cold]
 fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
@@ -312,8 +312,8 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Carries out the most common reductions in wide registers, which not every processor has: twice as fast in
-/// the caches.
+/// Carries out the most common reductions in wide registers, which not every processor has. They are twice as
+/// fast on data in the caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -412,8 +412,8 @@ fn has_quad() -> bool {
     !cfg!(miri) && outboard_has_quad() != 0
 }
 
-/// Carries out a reduction of types that Rust lacks by the loops in C. The numbers here are those of the
-/// enums in `long_double.c`.
+/// Carries out a reduction of types that Rust lacks by the loops in C. `long_double.c` has the same numbers
+/// for types and operators in its enums.
 fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let kind = match basic {
         Basic::LongDouble => 0,

@@ -27,7 +27,8 @@ enum Type {
     Dup(Box<Type>),
 }
 
-/// An entry of a typemap: an element, a marker of the standard, or the end of a struct's padding.
+/// An entry of a typemap: an element, the standard's marker of a lower or upper bound, or the end of a
+/// struct's padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Data(Basic),
@@ -60,7 +61,7 @@ fn bounds(map: &Map) -> (i64, i64) {
     (lb, of(Entry::Pad).max().unwrap_or(ub).max(ub) - lb)
 }
 
-/// Adds the padding to a struct's typemap that its alignment needs.
+/// Adds the padding that a struct's alignment needs to its typemap.
 fn padded(mut map: Map) -> Map {
     if let Some((lb, _)) = ends(&map) {
         let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);
@@ -144,8 +145,8 @@ fn marked(mut map: Map, lb: i64, ub: i64) -> Map {
     map
 }
 
-/// Returns the typemap of the elements of an array whose index in each dimension is in `owned`, in the order
-/// of the array.
+/// Returns the typemap of a part of an array: the elements whose index in each dimension is in `owned`, in
+/// the order of the array.
 fn array(mut sizes: Vec<i64>, mut owned: Vec<Vec<i64>>, c_order: bool, old: &Map) -> Map {
     if !c_order {
         sizes.reverse();

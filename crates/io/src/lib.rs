@@ -48,8 +48,8 @@ pub struct Io {
 }
 
 impl Io {
-    /// Makes the state of a process without accesses. The threads of the pool call `wake` whenever a job is
-    /// done.
+    /// Makes the state of a process without accesses. The threads that carry out transfers call `wake`
+    /// whenever they have finished a job.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: ThreadPool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
@@ -83,7 +83,8 @@ impl Io {
         moved
     }
 
-    /// Whether a job was done since the latest `poll`; asked before sleeping on the doorbell.
+    /// Whether a thread has finished a job since the latest `poll`. The rank asks this before it sleeps on
+    /// its doorbell.
     pub fn has_events(&self) -> bool {
         self.pool.done() != self.seen
     }

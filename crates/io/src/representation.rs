@@ -10,7 +10,7 @@ pub enum Representation {
     Native,
     /// "internal": the same as in memory, since all processes have the same kind of machine.
     Internal,
-    /// "external32": the standard's portable form, big-endian and with the same lengths on every machine.
+    /// external32: the standard's portable form, big-endian and with the same lengths on every machine.
     External32,
     /// A representation that the program has registered: its functions convert the data.
     User(Arc<UserRepresentation>),

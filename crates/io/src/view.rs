@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
-//! Offsets into a view are *packed*: they count the bytes of data in the tiles of the filetype, without
-//! holes. The filetype's layout gives their places, as it does for memory: a file offset is an address
-//! relative to the displacement.
+//! A view is a sequence of *tiles*: elements of the filetype, one after the other. Offsets into a view are
+//! *packed*: they count the bytes of data in the tiles, without holes. The filetype's layout gives their
+//! places, as it does for memory: a file offset is an address relative to the displacement.
 
 use crate::representation::Representation;
 use datatype::{Datatype, Layout};
@@ -26,18 +26,19 @@ pub struct View {
     pub tiles: Tiles,
 }
 
-/// The part of a view that other ranks need: tiles of one layout, one after the other from a displacement in
+/// The part of a view that other ranks need: tiles of one layout, one after the other, from a displacement in
 /// the file on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     displacement: u64,
     layout: Arc<Layout>,
-    /// The offset in the file of the first data byte, if no holes follow it; None for tiles with holes.
+    /// The offset in the file of the first data byte if the tiles have no holes, so that all data follow it;
+    /// None if they have.
     gapless: Option<u64>,
     sorted: bool,
 }
 
-/// At an aggregator, the views of all ranks, once they were exchanged. At other ranks an empty list, which
+/// At an aggregator, the views of all ranks, once these were exchanged. At other ranks an empty list, which
 /// says that the aggregators have the views.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
@@ -123,8 +124,8 @@ impl Tiles {
         }
     }
 
-    /// Returns how many of the packed bytes `[from, to)` are before `offset` in the file. The tiles must be
-    /// sorted.
+    /// Returns how many of the packed bytes `[from, to)` are before the byte at `offset` in the file. The
+    /// tiles must be sorted.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first).clamp(from, to) - from;
@@ -137,7 +138,8 @@ impl Tiles {
         low - from
     }
 
-    /// Returns how many of all data bytes are before `offset` in the file. The tiles need not be sorted.
+    /// Returns how many of all data bytes of the view are before the byte at `offset` in the file. The tiles
+    /// need not be sorted.
     pub fn bytes_before(&self, offset: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first);
@@ -180,13 +182,13 @@ impl Tiles {
     }
 }
 
-/// In which order the pieces of one element of a layout are in memory or in the file.
+/// The order in which the pieces of one element of a layout lie in memory or in the file.
 struct PieceOrder {
     /// Whether each piece begins where the piece before it begins, or later.
     ascending: bool,
     /// Whether each piece begins where the piece before it ends, or later.
     disjoint: bool,
-    /// The distance in bytes from the start of the first piece to the end of the last.
+    /// The distance in bytes from the start of the first piece to the end of the last piece.
     reach: i64,
 }
 
@@ -239,7 +241,7 @@ impl View {
     }
 
     /// Makes a view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them
-    /// out in the file. `writable`: whether the file was opened for writing.
+    /// out in the file. `writable` says whether the file was opened for writing.
     pub fn new(
         displacement: u64,
         etype: Arc<Datatype>,
@@ -290,8 +292,8 @@ impl View {
         Ok(self.tiles.offset_of(packed) as i64)
     }
 
-    /// Returns how many etypes of the view begin before the end of a file of `bytes` bytes; MPI_SEEK_END
-    /// counts from there.
+    /// Returns how many etypes of the view begin before the end of a file of `bytes` bytes. This is the
+    /// position from which MPI_SEEK_END counts.
     pub fn end(&self, bytes: u64) -> i64 {
         self.tiles.bytes_before(bytes).div_ceil(self.etype_bytes) as i64
     }

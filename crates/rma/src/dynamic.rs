@@ -77,8 +77,8 @@ impl Window {
         Ok(())
     }
 
-    /// Reads the table of attached regions of a member on this host, if it has changed since the last read.
-    /// This process's own private memory counts as local.
+    /// Reads the table of attached regions of a member on this host, if the table has changed since the last
+    /// read. Regions in this process's own private memory count as addressable here.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
         let MemberHost::Own(LocalTarget { record, memory, .. }) = &mut self.members[member].host else {

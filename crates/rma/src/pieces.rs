@@ -25,8 +25,8 @@ pub(crate) const BLOCK_BYTES: usize = 32 << 10;
 pub(crate) const STEP_BYTES: usize = 4 << 10;
 
 impl Scratch {
-    /// Returns the first `bytes` bytes of the scratch block for this use, which is made once in the life of
-    /// the process.
+    /// Returns the first `bytes` bytes of the scratch block for this use. The block is made at its first use,
+    /// and stays for the life of the process.
     pub fn block(&mut self, which: ScratchUse, bytes: usize) -> Span {
         let make = || Span::of(Box::leak(vec![0u8; BLOCK_BYTES].into_boxed_slice()));
         self.blocks[which as usize].get_or_insert_with(make).slice(0, bytes)
@@ -36,9 +36,10 @@ impl Scratch {
 /// A contiguous part of the target's data of an operation, as this process reaches it.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {
-    /// Memory that this process can address. `mapped`: whether every other process of the host can, too.
+    /// Memory that this process can address. `mapped` says whether every other process of the host can
+    /// address it, too.
     Here { span: Span, mapped: bool },
-    /// Private memory of the target's process, at `address` there.
+    /// Private memory of the target's process, at `address` in that process.
     There { address: usize, bytes: usize },
 }
 

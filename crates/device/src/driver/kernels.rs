@@ -82,8 +82,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Returns the address of at least `bytes` bytes of scratch memory. Their content is lost with the next
-    /// call.
+    /// Returns the address of at least `bytes` bytes of scratch memory on the device. The next call may free
+    /// the memory or use it again.
     fn scratch(&self, kernels: &mut Kernels, bytes: usize) -> Result<usize> {
         if kernels.scratch.1 < bytes {
             if kernels.scratch.1 > 0 {
@@ -148,8 +148,8 @@ impl Driver {
         Ok(module)
     }
 
-    /// Returns the architecture for which kernels are compiled: CUDA's, or the name of HIP's current device,
-    /// for which hipRTC compiles.
+    /// Returns the architecture for which kernels are compiled. For CUDA this is a compute capability; for
+    /// HIP it is the name of the current device, for which hipRTC compiles.
     fn architecture(&self) -> Result<String> {
         let mut device = 0;
         // SAFETY: it stores one number.
