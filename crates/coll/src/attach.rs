@@ -19,11 +19,11 @@ use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
 use tuning::{Distance, Load, Method, Probes};
 
-/// The distance, in bytes, between the words of a member's slots: two cache lines, which processors fetch as
-/// a pair.
+/// The distance, in bytes, between the atomic words of a member's slots in shared memory: two cache lines,
+/// which processors fetch as a pair.
 const WORD_BYTES: u64 = 128;
-/// The bytes before the longer contributions in a member's slots: the word `left`, the word of each slot with
-/// the short contribution beside it, and a spare word.
+/// The bytes at the start of a member's slots, before its longer contributions. They hold the word `left`,
+/// the word of each slot with the short contribution beside it, and a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// The bytes of slots that a rank allocates at full length. Its later sets get smaller slots, since the
 /// kernel keeps the pages that were touched.
@@ -154,7 +154,7 @@ impl SlotMemory {
         Location(location.0 | crowded | if pulls { Location::PULLS } else { 0 })
     }
 
-    /// Frees slots that no member has attached.
+    /// Keeps slots that no member has attached for the next set of this rank.
     pub(crate) fn free_unattached(&mut self, location: Location) {
         if location != Location::NONE {
             self.left.push((location, 0));
@@ -167,7 +167,8 @@ impl SlotMemory {
         AttachedSet::new(&self.segment, rank, peers, stated, self.bounds)
     }
 
-    /// Leaves a set, on which this rank makes no more calls. Calls of other members may be under way.
+    /// Leaves a set of slots, on which this rank makes no more calls. Calls of other members may still be
+    /// under way there.
     pub(crate) fn detach(&mut self, attached: AttachedSet) {
         self.left.push((attached.location, attached.set.size() as u64 - 1));
         attached.set.leave();
@@ -195,16 +196,16 @@ pub(crate) struct AttachedSet {
     pub(crate) tried: Option<ActiveRound>,
 }
 
-/// How a set carries out a short call.
+/// The way in which a set of shared slots carries out a short collective call.
 #[derive(Debug)]
 pub enum FlatForm {
-    /// The call goes through the slots, in one round or two.
+    /// The call's bytes go through the slots, in one round or two.
     Short,
-    /// The members read each other's memory.
+    /// The members read each other's memory (cross-memory attach), in rounds that publish addresses.
     Pulled(Box<Pull>),
 }
 
-/// A collective call, prepared in one of the three ways in which a set of slots carries calls out.
+/// A collective call, prepared for one of the three ways in which a set of slots carries calls out.
 pub(crate) enum FlatCall {
     Short(Short),
     Pulled(Box<Pull>),
@@ -252,8 +253,8 @@ impl AttachedSet {
         }))
     }
 
-    /// Returns how this set carries out a short call that fits: through slots, or by reading the senders'
-    /// memory, as `moved` says. Also sets the number of the call's rounds.
+    /// Returns the way in which this set of slots carries out a short call that fits: through the slots, or
+    /// by reading the senders' memory, as `moved` says. Also sets the number of the call's rounds.
     #[inline]
     pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> FlatForm {
         match moved {
@@ -265,8 +266,8 @@ impl AttachedSet {
         }
     }
 
-    /// Returns the form in which this set carries out a call, or None if its slots do not take the call. All
-    /// members come to the same answer.
+    /// Returns the way in which this set of slots carries out a call, or None if the slots do not take it.
+    /// All members come to the same answer.
     pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
@@ -276,8 +277,8 @@ impl AttachedSet {
         self.flat_short(short)
     }
 
-    /// Returns the form in which this set carries out a call whose blocks all have one length, or None if its
-    /// slots do not take the call.
+    /// Returns the way in which this set of slots carries out a call whose blocks all have one length, or
+    /// None if the slots do not take it.
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
@@ -288,7 +289,8 @@ impl AttachedSet {
     }
 }
 
-/// Returns the bytes of a member's two slots, with their words, for contributions of up to `bytes` bytes.
+/// Returns the bytes of a member's two slots, with their words, if each is to fit contributions of `bytes`
+/// bytes.
 fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }

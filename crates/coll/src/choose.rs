@@ -52,7 +52,7 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
     Rule { algorithm, bytes_max, ranks_min, spans: Spans::Any }
 }
 
-/// Makes a rule for comms of at least three ranks whose nodes are as `spans` says.
+/// Makes a rule for comms of at least three ranks. `spans` says on which nodes these ranks must be.
 const fn over(spans: Spans, algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 3, spans }
 }

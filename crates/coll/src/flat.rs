@@ -26,20 +26,21 @@ pub const CALLS_BEFORE: u32 = 8;
 /// Names a set of slots, in messages to the user, by the calls that the set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatCalls {
-    /// The blocking calls of a comm: the index of their set in `FlatSets::blocking`.
+    /// The blocking calls of a comm. The number is the index of their set in `FlatSets::blocking`.
     Blocking(usize),
-    /// The nonblocking calls of a queue: the index of that queue in `FlatSets::queues`.
+    /// The nonblocking calls of a queue. The number is the index of the queue in `FlatSets::queues`.
     Queued(usize),
 }
 
 /// All sets of slots that this process shares with other ranks.
 pub(crate) struct FlatSets {
     pub(crate) memory: SlotMemory,
-    /// The sets of blocking calls.
+    /// The sets of slots for the blocking calls of comms.
     blocking: Slab<AttachedSet>,
     /// The queues of nonblocking calls, with their sets.
     pub(crate) queues: Queues,
-    /// The sets on which a thread is in a long wait of a blocking call, in which it may go to sleep.
+    /// The sets, by index, on which a thread is in a long wait of a blocking call, in which it may go to
+    /// sleep.
     waiting: Vec<usize>,
 }
 
@@ -60,7 +61,7 @@ impl FlatSets {
         Ok(attached.map(|attached| self.blocking.insert(attached)))
     }
 
-    /// Returns the set of blocking calls with this number.
+    /// Returns the set of slots for blocking calls that has this number.
     #[inline]
     pub(crate) fn blocking(&self, set: usize) -> &AttachedSet {
         &self.blocking[set]
@@ -83,7 +84,8 @@ impl FlatSets {
         None
     }
 
-    /// Starts the next round, or continues the round that `try_now` has started for the same call.
+    /// Starts the next round on a set of slots, or continues the round that `try_now` has started for the
+    /// same call.
     #[inline]
     pub(crate) fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
@@ -126,7 +128,7 @@ impl FlatSets {
         }
     }
 
-    /// Returns the sets on which a thread may sleep until another member has begun a round.
+    /// Returns the sets of slots on which a thread may sleep until another member has begun a round.
     #[inline]
     fn awaited(&self) -> impl Iterator<Item = (FlatCalls, &FlatSet)> {
         let blocking =
@@ -134,18 +136,20 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (FlatCalls::Queued(queue), set)))
     }
 
-    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has come.
+    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has begun
+    /// the round.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.still_waits())
     }
 
-    /// Returns the sets on which a call waits, each with the member that has not begun the call's round.
+    /// Returns the sets of slots on which a call waits, each with a member that has not begun the call's
+    /// round.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.awaited().filter(|(_, set)| set.still_waits()).map(|(calls, set)| (calls, set.awaited_member()))
     }
 
-    /// Leaves the set of blocking calls of a comm that the program frees.
+    /// Leaves the set of slots for the blocking calls of a comm that the program frees.
     pub(crate) fn leave(&mut self, set: usize) {
         let attached = self.blocking.remove(set);
         self.memory.detach(attached);

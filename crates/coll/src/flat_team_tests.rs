@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of sets whose members are threads, each at its own pace.
+//! Tests of sets of slots whose members are threads, each at its own pace.
 
 use super::*;
 use crate::attach::{FlatCall, FlatForm};
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
 
-/// The state that the members of a test share, each of which is a thread.
+/// The state that the members of a test share. Each member is a thread.
 struct Team {
     segment: Segment,
     locations: Mutex<Vec<i64>>,
@@ -98,7 +98,7 @@ fn draw(
     calls.collect()
 }
 
-/// Makes a blocking call in one of the forms that it may have at this member.
+/// Makes a blocking call in one of the forms that the call may have at this member, drawn at random.
 fn call_in_any_form(
     sets: &mut FlatSets,
     set: usize,
@@ -379,7 +379,8 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
     }
 }
 
-/// A member that cannot read another's memory reports that in the second round, and all make a third round.
+/// A member that cannot read another's memory reports that in the second round. Then all members exchange
+/// pieces in a third round.
 #[test]
 fn members_that_cannot_read_get_pieces_in_a_third_round() {
     let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of sets of several members in one process: every collective, several under way at once, members at
-//! their own pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs`
-//! they are threads.
+//! Tests of sets of slots with several members in one process: every collective, several calls under way at
+//! once, members at their own pace, members that disagree. Here two members take turns in one thread; in
+//! `flat_team_tests.rs` the members are threads.
 
 #[path = "flat_team_tests.rs"]
 mod team;
@@ -170,8 +170,8 @@ fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
     unreachable!("a schedule of a short call")
 }
 
-/// Fills the output buffer of a call with blocks of `block` words. Returns the call, and the words that it
-/// must leave.
+/// Makes a call with blocks of `block` words at member `rank`, and fills its input. Returns the call, and the
+/// words that must be in its output when it has ended.
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),
@@ -211,7 +211,7 @@ fn call(
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
 
-/// Makes two members in one process.
+/// Makes two members of a set of slots in one process.
 fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
@@ -443,7 +443,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
     }
 }
 
-/// Advances a call as far as possible.
+/// Advances a pulled call as far as possible.
 fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) {
     while let Some(mut now) = active.take() {
         match sets.advance(0, &mut now, call) {

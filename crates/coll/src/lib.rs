@@ -124,7 +124,7 @@ impl Coll {
         self.start_schedule(members, call).map(CollTicket::Schedule)
     }
 
-    /// Whether a proxy would carry a message of so many bytes to `peer`.
+    /// Whether a proxy would carry a message of `bytes` bytes to `peer`.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         !self.offload_stopped && self.executor.takes_message(peer, bytes)
     }
@@ -134,9 +134,9 @@ impl Coll {
         self.executor.message_bytes_min()
     }
 
-    /// Decides whether a proxy is to carry a message that the rank starts in the comm of this context.
-    /// Returns the decision, and, if the message is one of those that are measured, what `message_ended`
-    /// needs.
+    /// Decides whether a proxy is to carry a message of `bytes` bytes that the rank starts in the comm of
+    /// this context. Returns the decision, and, if the message is one of those that are measured, what
+    /// `message_ended` needs.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
         let (pays, begun) = self.executor.start_measured_message(group);
@@ -208,20 +208,21 @@ impl Coll {
         })
     }
 
-    /// Collects the facts beside the call that decide its carrier. `slots` is the state of the slots that the
-    /// call would use.
+    /// Collects the facts, apart from the call's own, that decide its carrier. `slots` is the state of the
+    /// slots that the call would use.
     #[inline(always)]
     pub fn facts(&self, slots: Slots) -> CarrierFacts<'_> {
         CarrierFacts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
-    /// Returns whether a set of slots carries a blocking call with these facts, and how.
+    /// Returns whether this set of slots carries a blocking call with these facts, and how its bytes move.
     #[inline(always)]
     pub fn slots(&self, set: usize, call_facts: &CallFacts) -> Slots {
         Slots::Attached(call_facts.moves(self.sets.blocking(set).space))
     }
 
-    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how.
+    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how its bytes
+    /// move.
     #[inline(always)]
     pub fn slots_of_queue(&self, queue: usize, call_facts: &CallFacts) -> Slots {
         match &self.sets.queues.queues[queue].state {
@@ -305,7 +306,7 @@ impl Coll {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Attaches the slots at the locations that all members have stated. Returns the number of the set, or
+    /// Maps the slots at the locations that all members have exchanged. Returns the number of the set, or
     /// None if some member has no slots. Errors: slots outside their arena.
     pub fn attach_flat(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         self.sets.attach(rank, peers, locations)
@@ -324,7 +325,7 @@ impl Coll {
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Starts a nonblocking call, in the queue if the queue's slots take it, and else by a schedule.
+    /// Starts a nonblocking call: in the queue if the queue's slots take the call, otherwise by a schedule.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let call_facts = CallFacts::of(&call, size, one_group, CallMode::Nonblocking, false);
@@ -357,7 +358,7 @@ impl Coll {
         CollTicket::Queued(ticket)
     }
 
-    /// Closes a queue, in which no more calls are made.
+    /// Closes a queue, in which the program makes no more calls.
     pub fn close_queue(&mut self, queue: usize) {
         self.sets.queues.close(queue, &mut self.sets.memory);
     }
@@ -419,8 +420,8 @@ impl Coll {
         self.sets.advance(set, active, call)
     }
 
-    /// Whether the last blocking call on this set waits for a member that may need this cpu, so that the rank
-    /// should yield.
+    /// Whether the last blocking call on this set of slots waits for a member that may need this cpu, so that
+    /// the rank should yield.
     #[inline]
     pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
         self.sets.blocking(set).set.waits_on_cpu(cpu)
@@ -475,7 +476,7 @@ impl Coll {
         Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }
 
-    /// Advances all started collectives that this rank executes itself.
+    /// Advances all collectives that this rank has started and executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
         let Coll { executor, sets, .. } = self;
@@ -487,7 +488,7 @@ impl Coll {
         }
     }
 
-    /// Continues after the program's operator that `poll` asked for has been called.
+    /// Continues after the caller has called the program's operator, for which `poll` had asked.
     pub fn called(&mut self, call: UserCall) {
         self.executor.called(call);
     }

@@ -8,7 +8,8 @@ use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
 
-/// A message whose match has been made. Both sides pass the same numbers.
+/// A message whose send and receive are matched already. Both sides pass the same context and sequence
+/// number.
 #[derive(Debug)]
 pub struct MessageInstance {
     /// The context that, with `sequence`, names the message on both sides. No collective has this context.

@@ -27,7 +27,7 @@ const PULLED: usize = 15;
 /// The flag, in what a member publishes in the second round, that it could not read another member's memory.
 const UNREAD: u64 = 1 << LENGTH_BITS;
 
-/// What a round of a pulled call is for.
+/// The purpose of a round of a pulled call, in which members read each other's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PullPhase {
     /// Each member publishes the address of its blocks, and reads the blocks of the others.
@@ -56,7 +56,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// Makes a call with long blocks ready to be pulled.
+    /// Prepares a call whose blocks are so long that members read them in each other's memory.
     #[cold]
     pub(crate) fn new(call: &Short, segment: &Segment) -> Pull {
         debug_assert!(is_pullable(call.collective));
@@ -123,7 +123,7 @@ impl Pull {
         (blocks, most.min(self.call.bytes as usize - at))
     }
 
-    /// Puts a piece of each of this member's blocks into its slot.
+    /// Puts a piece of each of this member's blocks, from byte `at` on, into this member's slot.
     fn put_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let slot = set.contribution(set.rank(), u64::MAX);
@@ -136,7 +136,7 @@ impl Pull {
         }
     }
 
-    /// Takes the pieces for this member from the others' slots.
+    /// Takes the pieces for this member, which begin at byte `at` of their blocks, from the others' slots.
     fn take_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let index = if blocks == 1 { 0 } else { set.rank() };
@@ -146,8 +146,8 @@ impl Pull {
         }
     }
 
-    /// Returns the root and the length that members publish in the present round, where they may stand for
-    /// something else.
+    /// Returns the numbers that this member publishes as root and length in the present round. In later
+    /// rounds they have other meanings.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
             PullPhase::Read => (PULLED, self.call.bytes),

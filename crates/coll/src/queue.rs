@@ -22,14 +22,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
 
-/// A function that returns the outcome of a schedule, once it has ended.
+/// A function that returns the outcome of a schedule, or None before the schedule has ended.
 pub(crate) type ScheduleOutcome<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
 /// Names a call in a queue until `Coll::outcome` has returned its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call that a schedule is to carry out, or may have to.
+/// A call of a queue that a schedule is to carry out instead of slots, or may have to.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
@@ -47,16 +47,17 @@ pub(crate) struct CallQueue {
 }
 
 pub(crate) enum QueueState {
-    /// The members exchange the locations of their slots.
+    /// The members still exchange the locations of their slots.
     Attaching(Box<Attaching>),
     Attached(AttachedSet),
-    /// Some member has no memory for slots, or has a proxy, so schedules carry out all calls of this queue.
+    /// Some member has no memory for slots, or a proxy carries out some member's calls. So schedules carry
+    /// out all calls of this queue.
     Refused,
     /// The locations that members stated are invalid, so all calls of this queue fail.
     Broken(Error),
 }
 
-/// The allgather by which the members of a queue learn where the slots of all lie.
+/// The allgather by which the members of a queue exchange the locations of their slots.
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
@@ -68,24 +69,24 @@ pub(crate) struct Attaching {
     pub peers: Arc<[u32]>,
 }
 
-/// A call in a queue: its form, its present round, and what schedules do for it.
+/// A call in a queue: its form, its present round, and the schedules that carry out a part of it.
 pub(crate) struct QueuedCall {
     active: Option<ActiveRound>,
     form: CallForm,
-    /// The outcome of the call's rounds over slots. None before they are over.
+    /// The outcome of the call's rounds over slots. None before these rounds are over.
     pub(crate) outcome: Option<Result<()>>,
     /// The schedules that carry out the parts of the call that slots did not take.
     pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
-/// The form in which slots carry out a queued call, as far as that is decided.
+/// The form in which slots carry out a queued call. It may not be decided yet.
 enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
     Vector(Box<(Vector, ScheduleCall)>),
-    /// The call was made before the set was attached.
+    /// The call was made before the queue's slots were attached, so its form is not decided.
     Undecided(Box<ScheduleCall>),
-    /// The call's rounds are over.
+    /// The call's rounds over slots are over.
     Over,
 }
 
@@ -111,7 +112,7 @@ pub(crate) struct Queues {
 }
 
 impl QueuedCall {
-    /// Makes a call whose form is decided once the set of its queue is attached.
+    /// Makes a call whose form is decided once the slots of its queue are attached.
     pub(crate) fn undecided(whole: ScheduleCall) -> QueuedCall {
         QueuedCall::new(CallForm::Undecided(Box::new(whole)))
     }
@@ -128,7 +129,7 @@ impl QueuedCall {
         QueuedCall { active: None, form, outcome: None, schedules: Vec::new() }
     }
 
-    /// Advances the call's rounds as far as possible. Returns whether they moved.
+    /// Advances the call's rounds over slots as far as possible. Returns whether any round advanced.
     fn drive(&mut self, attached: &mut AttachedSet) -> bool {
         let (set, active) = (&mut attached.set, &mut self.active);
         let (outcome, moved) = match &mut self.form {
@@ -290,7 +291,7 @@ impl Queues {
         self.calls.remove(ticket.0).outcome
     }
 
-    /// Advances all calls as far as possible. Returns whether any moved.
+    /// Advances the calls of all queues as far as possible. Returns whether any call advanced.
     #[inline]
     pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         !self.busy.is_empty() && self.drive_all(memory, ended)

@@ -131,8 +131,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// Returns the most bytes that one copy moves. Where the L2 cache holds all that is touched they are few,
-    /// since short copies use vector instructions; elsewhere there is no bound.
+    /// Returns the most bytes that one copy moves. If all memory that the call touches fits the L2 cache,
+    /// these are few, since short copies use vector instructions. Otherwise there is no bound.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {

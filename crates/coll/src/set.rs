@@ -21,13 +21,13 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{ArenaWords, Doorbell, LocalRank, RankPageRef};
 
-/// The longest contribution, in bytes, that a slot holds in the same pair of cache lines as its word.
+/// The longest contribution, in bytes, that a slot holds beside its word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
 /// The shortest contribution to an all-to-all, in bytes, whose blocks may go into the receivers' slots
 /// (`crosses`). For shorter contributions the decision costs more than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
-/// What a member does in each round of a call: the methods of the types of calls that go over slots.
+/// The methods of the calls that go over slots: what a member does in each round of a call.
 pub trait Round {
     /// The bits of the facts (what a member's word says about the call) that may differ from member to
     /// member.
@@ -39,8 +39,8 @@ pub trait Round {
     fn collective(&self) -> Collective {
         collective_of(self.facts())
     }
-    /// Writes this member's contribution to its slot. Returns the word to publish, which differs from `word`
-    /// in the bits of `MINE` only.
+    /// Writes this member's contribution to its slot. Returns the word to publish there, which differs from
+    /// `word` only in the bits of `MINE`.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
     /// Copies the data that this member gives itself. It runs after this member has published its word, while
     /// others begin the round.
@@ -61,12 +61,12 @@ pub trait Round {
 /// A round that this member has started and not ended.
 #[derive(Debug)]
 pub struct ActiveRound {
-    /// The word that this member publishes. The words of all members that make the same call are equal,
-    /// except for the bits `Round::MINE`.
+    /// The word that this member publishes in its slot. The words of all members that make the same call are
+    /// equal, except for the bits `Round::MINE`.
     pub(crate) word: u64,
-    /// Whether this member has published its word.
+    /// Whether this member has published the round's word in its slot.
     pub(crate) posted: bool,
-    /// The members at whose words this one still has to look, before it can take the result.
+    /// The members at whose words this member still has to look before it can take the result.
     ahead: Range<usize>,
     /// Whether the result needs the contributions of all members, not only some.
     all: bool,
@@ -81,10 +81,11 @@ pub struct FlatSet {
     round: u64,
     /// The latest round that all members are known to have begun.
     started: u64,
-    /// The member for which this one has waited last, and the number of the round that it had not begun.
+    /// The member for which this member has waited last, and the number of the round that the other had not
+    /// begun.
     awaited: (usize, u64),
-    /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache, so that vector
-    /// instructions copy them.
+    /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache. Calls within this
+    /// length copy by vector instructions.
     pub(crate) near_bytes_max: usize,
     /// Whether a member could not read another's memory in some call. All members know this.
     pub(crate) reads_fail: Cell<bool>,
@@ -95,8 +96,8 @@ pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: RankPageRef,
-    /// A word in this member's arena: how many other members have left the set. The slots are free when all
-    /// have.
+    /// A word in this member's arena that counts the other members that have left the set. The slots are free
+    /// once all have left.
     pub(crate) left: ArenaWords,
 }
 
@@ -110,7 +111,8 @@ pub(crate) struct FlatSlot {
 }
 
 impl FlatSet {
-    /// Makes a set of these members that has made no round yet. `rank` is this process's index among them.
+    /// Makes a set of slots of these members, in which no round was made yet. `rank` is this process's index
+    /// among the members.
     pub(crate) fn new(
         rank: usize,
         members: Vec<SetMember>,
@@ -165,8 +167,8 @@ impl FlatSet {
         }
     }
 
-    /// Returns what a member's word says about its call in this round. The member must be known to have begun
-    /// the round.
+    /// Returns what the word in a member's slot says about its call in this round. The member must be known
+    /// to have begun the round.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
         self.slots(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
     }
@@ -182,8 +184,8 @@ impl FlatSet {
         self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
 
-    /// Returns where this member's contribution of `total` bytes to the round before lies. It stays until
-    /// this member begins the next round.
+    /// Returns where this member's contribution of `total` bytes to the round before lies. The bytes stay
+    /// until this member begins the next round.
     pub(crate) fn last_contribution(&self, total: u64) -> Span {
         self.bytes_of(self.round - 1, self.rank, total)
     }
@@ -196,13 +198,13 @@ impl FlatSet {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
     }
 
-    /// Returns what this member's word said about its call in the round before.
+    /// Returns what the word in this member's slot said about its call in the round before.
     #[inline]
     fn last_facts(&self) -> u64 {
         self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
     }
 
-    /// Returns where the block from one member to another lies in an all-to-all to which each member
+    /// Returns where the block from member `from` to member `to` lies in an all-to-all to which each member
     /// contributes `total` bytes.
     #[inline]
     pub(crate) fn passage(&self, from: usize, to: usize, total: u64) -> Span {
@@ -252,7 +254,7 @@ impl FlatSet {
             .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
     }
 
-    /// Starts the next round.
+    /// Starts the next round of this member, without writing anything yet.
     #[inline]
     pub(crate) fn start_round(&mut self, call: &impl Round) -> ActiveRound {
         self.round += 1;
@@ -305,7 +307,8 @@ impl FlatSet {
         Some(call.take(self))
     }
 
-    /// Writes this member's contribution, publishes its word, and wakes the members that sleep.
+    /// Writes this member's contribution to its slot, publishes its word there, and wakes the members that
+    /// sleep.
     #[inline(always)]
     fn post(&self, word: u64, call: &mut impl Round) {
         let word = call.put(self, word);

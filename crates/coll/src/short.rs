@@ -12,11 +12,11 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The longest contribution of a member, in bytes, and the most bytes that a member reads from all members.
-/// Calls that are pulled may be longer (`PULLED_MAX`).
+/// The longest contribution of a member to its slot, in bytes, and the most bytes that a member reads in all
+/// slots. Blocks that are read in the sender's memory may be longer (`PULLED_MAX`).
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
-/// The most bytes that a member of a pulled call reads from all members. Meanwhile it makes no other
+/// The most bytes that a member reads in other members' memory in one call. Meanwhile it makes no other
 /// progress.
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
 /// The total bytes of all members' vectors above which an allreduce takes two rounds.
@@ -46,7 +46,7 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
     }
 }
 
-/// Which of its rounds a call is in.
+/// Which of its rounds over slots a short call is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPhase {
     /// The only round of a call that takes just one.
@@ -58,19 +58,19 @@ pub(crate) enum ShortPhase {
     GatherShares,
 }
 
-/// A collective over slots, as one member makes it.
+/// A short collective over shared slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
     /// Which collective it is: any that has no count for each member.
     pub collective: Collective,
     /// Which of its rounds the call is in.
     pub(crate) phase: ShortPhase,
-    /// The root's rank, or 0.
+    /// The root's rank; 0 in collectives without a root.
     pub root: usize,
-    /// The length that this member expects, in bytes: of the vector in a broadcast or reduction, otherwise of
-    /// one member's block.
+    /// The length that this member expects, in bytes. It is the vector's in a broadcast or reduction,
+    /// otherwise one member's block's.
     pub bytes: u64,
-    /// The length that this member gives, or `bytes` if it only receives.
+    /// The length, in bytes, that this member gives; equal to `bytes` if the member only receives.
     pub given: u64,
     /// The memory that this member contributes.
     pub input: Buffer,
@@ -79,7 +79,7 @@ pub struct Short {
     /// The range of the vector's bytes that this member reduces: the whole vector, or its share if the call
     /// takes two rounds.
     pub part: Range<usize>,
-    /// Whether this member's block is in the output already.
+    /// Whether the block that this member gives itself is in the output already (MPI_IN_PLACE).
     pub in_place: bool,
     /// The operator of a reduction and the type of its elements; None for other collectives.
     pub operator: Option<(PredefinedOp, Basic)>,
@@ -103,7 +103,7 @@ impl Short {
         }
     }
 
-    /// Makes a short call of `call`. Returns None if slots do not take it.
+    /// Makes a short call over slots from `call`. Returns None if slots do not take the call.
     #[cfg(test)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);

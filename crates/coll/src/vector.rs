@@ -18,8 +18,8 @@ use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::ops::Range;
 
-/// The longest contribution, in bytes, to a call with counts. Above it one copy by a schedule is faster than
-/// two through slots.
+/// The longest contribution, in bytes, to a call with counts over slots. For longer ones one copy by a
+/// schedule is faster than two copies through slots.
 const BYTES_MAX: u64 = 128 << 10;
 
 /// How many calls with counts go to schedules without a round, after a call that was too long for its slots.
@@ -37,13 +37,15 @@ pub struct Vector {
     root: usize,
     /// The data that this member gives: a buffer for each receiver, or one for all.
     gives: CallBuffer,
-    /// The memory for what this member receives: a buffer for each sender, or one for the root's data.
+    /// The memory into which this member receives: a buffer for each sender, or one buffer for the root's
+    /// data.
     takes: CallBuffer,
     in_place: bool,
     bytes_max: u64,
     /// Whether a schedule must carry out the whole call, because some contribution is too long for the slots.
     scheduled: bool,
-    /// The senders of a gatherv whose blocks are too long for slots, and come to this member by schedules.
+    /// The senders of those blocks of a gatherv that are too long for slots. Schedules carry these blocks to
+    /// this member, the root.
     long: Vec<usize>,
 }
 
@@ -97,12 +99,12 @@ impl Vector {
         })
     }
 
-    /// Leaves the call to a schedule, without a round.
+    /// Leaves the call to a schedule, without a round over slots.
     pub(crate) fn schedule(&mut self) {
         self.scheduled = true;
     }
 
-    /// Whether a schedule must carry the call out, as far as all members know by now.
+    /// Whether a schedule must carry out the call, according to what all members know after the call's round.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled
     }
@@ -145,7 +147,7 @@ impl Vector {
         }
     }
 
-    /// Returns the memory for the block that member `from` gives to this one.
+    /// Returns the memory for the block that member `from` gives to this member.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
             CallBuffer::Each(blocks) => &blocks[from],

@@ -15,14 +15,14 @@ use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};
 use error::{Class, Error};
 use schedule::algorithm::Collective;
 
-/// The bits of a word below the round: five of the collective, four of the root, and `LENGTH_BITS` of the
-/// bytes.
+/// The number of the lowest bits of a slot's word, below the round: five for the collective, four for the
+/// root, and `LENGTH_BITS` for the bytes.
 pub(crate) const FACTS_BITS: u32 = 30;
 pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
-/// Packs collective, root and length into the facts of a call.
+/// Packs collective, root and length into the facts of a call, which a member publishes in its slot.
 #[inline]
 pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
     (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
@@ -33,13 +33,13 @@ pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
-/// Returns the collective that the facts of a call name.
+/// Returns the collective that the facts of a call name, as a member has published them.
 #[cold]
 pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
 }
 
-/// Whether the facts in a word belong to a call of this collective.
+/// Whether the facts that a member has published belong to a call of this collective.
 #[inline]
 pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64

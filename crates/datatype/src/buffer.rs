@@ -48,7 +48,7 @@ impl<'a> BufferClaim<'a> {
         self.bytes
     }
 
-    /// Returns the one span that the data occupy; None if there are gaps.
+    /// Returns the span that the data occupy; None if there are gaps in them.
     #[inline(always)]
     pub fn contiguous(&self) -> Option<Span> {
         // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the
@@ -63,7 +63,7 @@ impl<'a> BufferClaim<'a> {
     }
 }
 
-/// The part of a buffer with gaps that a buffer without gaps does not need.
+/// What a buffer of elements with gaps has in addition to its address and length.
 #[derive(Clone, Debug)]
 struct Gaps {
     layout: Arc<Layout>,
@@ -94,7 +94,8 @@ impl Buffer {
         Buffer::with_gaps(base, count, shared)
     }
 
-    /// Makes the buffer of a layout that is not contiguous.
+    /// Makes the buffer of `count` elements of a layout that is not contiguous. Its data may still have no
+    /// gaps.
     #[inline(never)]
     fn with_gaps(base: usize, count: usize, layout: &Arc<Layout>) -> Buffer {
         let bytes = count * layout.size;
@@ -124,7 +125,8 @@ impl Buffer {
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
-    /// Returns the number of data bytes of `count` elements of `layout`; None if it does not fit 63 bits.
+    /// Returns the number of data bytes of `count` elements of `layout`; None if the number does not fit 63
+    /// bits.
     #[inline]
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
@@ -161,7 +163,7 @@ impl Buffer {
         Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
     }
 
-    /// Returns the one span that the data occupy; None if there are gaps.
+    /// Returns the span that the data occupy; None if there are gaps in them.
     #[inline]
     pub fn contiguous(&self) -> Option<Span> {
         match self.gaps {
@@ -404,7 +406,7 @@ impl Layout {
 /// length.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
-/// The shortest data with gaps that `pack_away` copies through a block on the stack.
+/// The shortest data with gaps, in bytes, that `pack_away` copies through a block on the stack.
 const AWAY_BYTES_MIN: usize = 1 << 10;
 
 /// The length, in bytes, of the block through which `copy_from` copies.
@@ -437,9 +439,9 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
     }
 }
 
-/// Calls `each` with the strips of packed bytes `[from, to)` of one run, at most three: the rest of a piece
-/// cut by `from`, whole pieces, the start of a piece cut by `to`. The run's offset counts from the address
-/// `origin`.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one run. These are at most three: the rest of
+/// a piece cut by `from`, whole pieces, and the start of a piece cut by `to`. The run's offset counts from
+/// the address `origin`.
 fn walk_run(origin: usize, run: LayoutRun, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The most structs that may be nested in each other, since functions on datatypes recurse.
+/// How deep structs may be nested at most, since functions on datatypes recurse.
 pub const DEPTH_MAX: u32 = 1000;
 
 /// Makes the datatype of `count` elements of `old`, one after the other (MPI_Type_contiguous).
@@ -52,7 +52,7 @@ pub fn hvector(
     strided(Combiner::Hvector, width, [count, length, stride], stride, old)
 }
 
-/// Makes the datatype of blocks with these lengths at these displacements, counted in elements
+/// Makes the datatype of blocks of `lengths` elements at `displacements`, both counted in elements
 /// (MPI_Type_indexed).
 pub fn indexed(
     width: Width,
@@ -66,7 +66,7 @@ pub fn indexed(
     blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Makes the datatype of blocks with these lengths at these displacements, counted in bytes
+/// Makes the datatype of blocks of `lengths` elements at `displacements`, which are in bytes
 /// (MPI_Type_create_hindexed).
 pub fn hindexed(
     width: Width,
@@ -81,7 +81,7 @@ pub fn hindexed(
     blocks(lengths, displacements, old, recipe)
 }
 
-/// Makes the datatype of blocks of one length at displacements counted in elements
+/// Makes the datatype of blocks of `length` elements at `displacements`, both counted in elements
 /// (MPI_Type_create_indexed_block).
 pub fn indexed_block(
     width: Width,
@@ -94,7 +94,7 @@ pub fn indexed_block(
     blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Makes the datatype of blocks of one length at displacements counted in bytes
+/// Makes the datatype of blocks of `length` elements at `displacements`, which are in bytes
 /// (MPI_Type_create_hindexed_block).
 pub fn hindexed_block(
     width: Width,
@@ -108,7 +108,7 @@ pub fn hindexed_block(
     blocks(&vec![length; displacements.len()], displacements, old, recipe)
 }
 
-/// Makes the datatype of blocks of different datatypes at displacements counted in bytes
+/// Makes the datatype of blocks of different datatypes (`parts`) at `displacements`, which are in bytes
 /// (MPI_Type_create_struct).
 pub fn structure(
     width: Width,
@@ -139,8 +139,8 @@ pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Resul
     draft.finish(old.facts, recipe)
 }
 
-/// Makes a duplicate of `old`, which is committed if `old` is (MPI_Type_dup). Predefined operators also take
-/// a duplicate of a predefined datatype.
+/// Makes a duplicate of `old`, which is committed if `old` is (MPI_Type_dup). Predefined operators take the
+/// duplicate of a predefined datatype, too.
 pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     Arc::new(Datatype {
         layout: old.layout.clone(),
@@ -155,7 +155,7 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     })
 }
 
-/// The layout of a datatype under construction, without its recipe.
+/// The layout of a datatype that a constructor is making, without the recipe.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
     /// The data as loops and runs, borrowed from the datatype `old` as long as they are the same as its data.
@@ -165,7 +165,7 @@ pub(crate) struct LayoutDraft<'a> {
     pub data: Option<(i64, i64)>,
     /// The lower and the upper bound. Each is None if no part has set it; it then follows from the data.
     pub marks: (Option<i64>, Option<i64>),
-    /// The greatest alignment of the basic types, in bytes.
+    /// The greatest alignment of the basic types in the data, in bytes.
     pub align: i64,
 }
 
@@ -187,7 +187,7 @@ impl<'a> LayoutDraft<'a> {
         }
     }
 
-    /// Returns the draft of `count` copies of this one, `stride` bytes apart.
+    /// Returns the draft of `count` copies of this draft's data, `stride` bytes apart.
     pub fn times(self, count: i64, stride: i64) -> Result<LayoutDraft<'a>> {
         match count {
             0 => return Ok(LayoutDraft::default()),
@@ -207,7 +207,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(LayoutDraft { body, size, data, marks, align: self.align })
     }
 
-    /// Adds `by` to the offsets of all data and of the bounds that are set.
+    /// Adds `by` bytes to the offsets of all data, and to the bounds that are set.
     pub fn shifted(mut self, by: i64) -> Result<LayoutDraft<'a>> {
         if by != 0 {
             self.data = moved(self.data, by)?;
@@ -274,8 +274,8 @@ fn moved(bounds: Option<(i64, i64)>, by: i64) -> Result<Option<(i64, i64)>> {
     Ok(shifted(Some(from), by)?.zip(shifted(Some(to), by)?))
 }
 
-/// Returns the bounds if they are less than 2^63 bytes apart, so that all strides between runs fit; otherwise
-/// an error.
+/// Returns the bounds if they are less than 2^63 bytes apart, so that all strides between runs fit an `i64`;
+/// otherwise an error.
 fn spanned(bounds: Option<(i64, i64)>) -> Result<Option<(i64, i64)>> {
     match bounds {
         Some((from, to)) if to.checked_sub(from).is_none() => Err(too_large()),

@@ -20,8 +20,8 @@ pub struct Datatype {
     pub(crate) layout: Arc<Layout>,
     pub(crate) basic: Option<Basic>,
     pub(crate) predefined: Option<u32>,
-    /// Whether the datatype is predefined, named or not: then it is committed from the start, and never
-    /// freed.
+    /// Whether the datatype is predefined, with a name or without. Then it is committed from the start, and
+    /// never freed.
     pub(crate) permanent: bool,
     /// Whether a constructor has set the lower bound, and whether one has set the upper bound (resized,
     /// subarray, darray). A bound that is set determines the bound of the types that are derived from this
@@ -52,7 +52,7 @@ pub struct Recipe {
 #[derive(Clone, Debug)]
 pub enum OldTypes {
     One(Arc<Datatype>),
-    /// The datatypes of a struct's blocks; none for a predefined datatype.
+    /// The datatypes of a struct's blocks. The list is empty in a predefined datatype.
     Many(Vec<Arc<Datatype>>),
 }
 
@@ -78,7 +78,7 @@ impl Datatype {
         self.layout.true_lb
     }
 
-    /// Returns the distance in bytes from the first data byte to the end of the last
+    /// Returns the distance in bytes from the first data byte to the end of the last data byte
     /// (MPI_Type_get_true_extent).
     pub fn true_extent(&self) -> i64 {
         self.layout.true_extent
@@ -89,15 +89,16 @@ impl Datatype {
         &self.layout
     }
 
-    /// Returns the machine type of a predefined datatype or of a duplicate of one; None for all others, which
-    /// predefined operators do not take.
+    /// Returns the machine type of a predefined datatype or of a duplicate of one; None for all other
+    /// datatypes, which predefined operators do not take.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// Returns the machine type that all predefined datatypes in this one have; None if they differ.
-    /// Accumulate operations combine such elements (MPI 5.0, section 12.3.4). A pair is one element.
+    /// Returns the machine type of the predefined datatypes in this datatype if all have the same; otherwise
+    /// None. Accumulate operations combine elements of this type (MPI 5.0, section 12.3.4). A pair is one
+    /// element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -119,8 +120,8 @@ impl Datatype {
         self.predefined
     }
 
-    /// Whether the datatype is predefined, named or not (the Fortran 90 types have no name), so that it
-    /// cannot be freed.
+    /// Whether the datatype is predefined, so that it cannot be freed. The Fortran 90 types are predefined
+    /// without a name.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
@@ -246,7 +247,8 @@ impl Datatype {
 }
 
 impl Drop for Datatype {
-    /// Frees long chains of datatypes in a loop; recursion would need stack for the whole chain.
+    /// Frees the datatypes from which this one was made, in a loop: recursion would need stack for a whole
+    /// chain of datatypes.
     fn drop(&mut self) {
         let mut left = Vec::new();
         self.release(&mut left);

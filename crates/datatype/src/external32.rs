@@ -54,8 +54,8 @@ pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u6
     })
 }
 
-/// The length of each of the two blocks on the stack through which elements are converted: one in the
-/// machine's form, one in external32.
+/// The length, in bytes, of each of two blocks on the stack through which elements are converted. One holds
+/// elements in the machine's form, one in external32.
 const BLOCK_BYTES: usize = 2048;
 
 fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Span) -> Result<()> {
@@ -212,7 +212,7 @@ fn x87_to_quad(x87: u128) -> u128 {
     (sign_and_exponent << 112) | (fraction << 49)
 }
 
-/// Converts binary128 to x87; rounds to nearest, ties to even.
+/// Converts binary128 to x87, rounding to nearest, ties to even.
 fn quad_to_x87(quad: u128) -> u128 {
     let sign = quad >> 127;
     let exponent = (quad >> 112) & 0x7fff;

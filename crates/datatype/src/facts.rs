@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Numbers about the basic types of a datatype, composed from those of its parts.
+//! Numbers about the basic types of a datatype, computed from the numbers of the datatypes from which it was
+//! made.
 
 use crate::basic::Basic;
 

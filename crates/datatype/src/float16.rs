@@ -15,7 +15,7 @@ const EXPONENT: u32 = 1 << 23;
 const INFINITE: i32 = 0x7f80_0000;
 
 impl Float16 {
-    /// Converts to `f32`; exact, and a NaN stays a NaN.
+    /// Converts the number to `f32`, exactly. A NaN stays a NaN.
     #[inline(always)] // Compiled for the registers of its caller, like `narrow`.
     pub(crate) fn widen(self) -> f32 {
         let (sign, rest) = (u32::from(self.0 & 0x8000), u32::from(self.0 & 0x7fff));
@@ -27,7 +27,7 @@ impl Float16 {
         f32::from_bits(size.to_bits() | sign << 16)
     }
 
-    /// Rounds to the nearest number, ties to even; infinite from 65520 on.
+    /// Rounds `wide` to the nearest number of 16 bits, ties to even. The result is infinite from 65520 on.
     #[inline(always)]
     pub(crate) fn narrow(wide: f32) -> Float16 {
         let bits = wide.to_bits();

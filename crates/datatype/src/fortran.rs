@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): precision and range select a kind of
-//! gfortran.
+//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9). A program gives a precision and a range,
+//! which select one of gfortran's kinds.
 
 use crate::basic::Basic;
 use crate::combiner::Combiner;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// MPI_UNDEFINED. A precision or range with this value is not restricted.
 const UNDEFINED: i32 = -32766;
 
-/// The kinds of reals of gfortran, each with its decimal precision, its decimal exponent range, and the
-/// machine types of its real and its complex numbers.
+/// The kinds of reals of gfortran. Each row has the decimal precision, the decimal exponent range, the
+/// machine type of real numbers, and the machine type of complex numbers.
 const REALS: [(i32, i32, Basic, Basic); 4] = [
     (6, 37, Basic::F32, Basic::C32),
     (15, 307, Basic::F64, Basic::C64),

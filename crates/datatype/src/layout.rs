@@ -10,7 +10,8 @@
 
 use error::{Class, Error, Result, fail};
 
-/// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
+/// A run of data: `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the
+/// element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRun {
     /// The distance in bytes from the element's origin to the first piece.
@@ -53,7 +54,7 @@ pub struct Layout {
     pub true_extent: i64,
 }
 
-/// The most runs of a layout: 2 GiB of them. A layout with more is refused, since it would fill the memory.
+/// The most runs of a layout, which take 2 GiB of memory. A layout with more runs is refused.
 pub const RUNS_MAX: usize = 1 << 26;
 
 fn too_many() -> Error {
@@ -69,8 +70,8 @@ impl Layout {
         Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
     }
 
-    /// Makes a layout of a body with the bounds that a constructor found. Errors: sizes or offsets do not fit
-    /// 63 bits.
+    /// Makes a layout of a body (loops around runs) with the bounds that a constructor found. Errors: sizes
+    /// or offsets do not fit 63 bits.
     pub(crate) fn new(body: Body, lb: i64, extent: i64) -> Result<Layout> {
         let Some((size, true_lb, true_ub)) = body.measure() else {
             fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
@@ -153,7 +154,7 @@ impl Layout {
         6 + 2 * self.body.loops.len() + 4 * self.body.runs.len()
     }
 
-    /// Reads the words that `to_words` wrote. Errors: lengths, bounds or size are wrong.
+    /// Makes the layout of the words that `to_words` wrote. Errors: lengths, bounds or size are wrong.
     pub fn from_words(words: &[u64]) -> Result<Layout> {
         let [WORDS_MARK, size, lb, extent, loops, runs, rest @ ..] = words else {
             fail!(Class::Intern, "{} words are not a layout", words.len())
@@ -188,8 +189,8 @@ pub(crate) struct Body {
     runs: Vec<LayoutRun>,
 }
 
-/// The most runs of a body that `repeated` makes without a loop: adjacent pieces can then be joined, which is
-/// faster.
+/// The most runs of a body that `repeated` lists instead of making a loop. Adjacent pieces of listed runs can
+/// be joined, which is faster.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {

@@ -12,8 +12,8 @@ use error::{Class, Result, fail};
 use num_complex::Complex;
 use sys::Span;
 
-/// Checks that `op` takes `basic` (MPI 5.0, section 6.9.2; characters, too, as in every other MPI). The error
-/// names the types that it takes.
+/// Checks that `op` takes elements of the type `basic` (MPI 5.0, section 6.9.2; characters, too, as in every
+/// other MPI). The error names the types that `op` takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -168,7 +168,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// Returns how many elements of `size` bytes each array has; panics if the last is incomplete.
+    /// Returns how many elements of `size` bytes each array has. Panics if the last element is incomplete.
     #[inline(always)]
     fn count(self, size: usize) -> usize {
         assert_eq!(self.bytes % size, 0, "reduction of a broken element");
@@ -302,7 +302,8 @@ fn narrow(z: Complex<f32>) -> Complex<Float16> {
     Complex::new(Float16::narrow(z.re), Float16::narrow(z.im))
 }
 
-/// The shortest arrays, in bytes, for which it pays to ask whether the processor has wide registers.
+/// The shortest arrays, in bytes, for which asking whether the processor has wide registers costs less than
+/// these save.
 const WIDE_BYTES_MIN: usize = 256;
 
 #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random nested datatypes against the definition: a typemap as a list (MPI 5.0, sections 5.1.1 to 5.1.7).
+//! Tests of random nested datatypes against the standard's definition: a typemap as a list (MPI 5.0, sections
+//! 5.1.1 to 5.1.7).
 
 use outboard_datatype::{
     self as datatype, Basic, Buffer, DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, Datatype,
@@ -257,8 +258,8 @@ fn span(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Returns memory for `count` elements of a typemap, the index in it of each byte of data (in packed order),
-/// and the offset from the first element's origin at which the memory begins.
+/// Returns memory for `count` elements of a typemap. Also returns the index in this memory of each byte of
+/// data, in packed order, and the offset from the first element's origin at which the memory begins.
 fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
     let extent = bounds(map).1;
     let data: Vec<i64> = (0..count as i64)

@@ -118,7 +118,7 @@ pub struct Driver {
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
     ordering: Option<StreamOrdering>,
-    /// For each context, the stream on which this crate copies.
+    /// The stream on which this crate copies, for each context by its address.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
@@ -130,7 +130,8 @@ pub struct Driver {
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
     launch: LaunchKernel,
-    /// For each context, the kernels that were loaded into it. None if they cannot be compiled.
+    /// The kernels that were loaded into each context. An entry is None if the kernels cannot be compiled for
+    /// its device.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
     /// The folder in which compiled kernels are kept. None if they are not kept.
     cache: Option<PathBuf>,
@@ -150,7 +151,8 @@ pub(crate) struct Api {
     needed: &'static str,
     /// The name of the type of streams in programs, such as `cudaStream_t`.
     pub stream_kind: &'static str,
-    /// The first word of a note (`export.rs`), which says that this driver exported the memory.
+    /// The first word of a note about exported memory (`export.rs`), which says that this driver exported the
+    /// memory.
     pub note: u64,
     compiler: &'static Dialect,
     is_hip: bool,
@@ -485,8 +487,8 @@ impl Driver {
 
 // Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// Makes the words of a note by which another process opens `span`: this process, the offset in the
-    /// allocation, the allocation's number, handle and address. None if the driver does not export the
+    /// Makes the words of a note (a description for another process) about `span`: this process, the offset
+    /// in the allocation, the allocation's number, handle and address. None if the driver does not export the
     /// memory, as for pools.
     pub(crate) fn export(&self, span: Span) -> Option<export::NoteWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;

@@ -48,7 +48,7 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a note (`export.rs`) about sentinel memory.
+/// The first word of a note (`export.rs`) that describes exported memory of the backend `sentinel`.
 const NOTE_OF_SENTINEL: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);

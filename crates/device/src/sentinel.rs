@@ -22,9 +22,9 @@ const PAGE_BYTES: usize = 4096;
 
 pub struct Sentinel {
     fd: OwnedFd,
-    /// The address of the program's map, which the CPU cannot access.
+    /// The address at which the device memory is mapped for the program. The CPU cannot access it there.
     base: usize,
-    /// The address of this file's map of the same bytes.
+    /// The address at which the same bytes are mapped for this file, which copies them.
     inner: usize,
     blocks: Mutex<Allocations>,
     /// The program's streams. The stream with handle `n` is at index `n - 1`. An entry is None once its
@@ -175,8 +175,8 @@ impl Sentinel {
 
 // Memory of other processes (`export.rs`).
 impl Sentinel {
-    /// Makes the words of a note by which another process opens `span`: this process, the memfd's number and
-    /// inode, the offset. None if `span` is not device memory.
+    /// Makes the words of a note (a description for another process) about `span`: this process, the memfd's
+    /// number and inode, and the offset. None if `span` is not device memory.
     pub(crate) fn export(&self, span: Span) -> Result<Option<export::NoteWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);

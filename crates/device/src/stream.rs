@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use sys::Span;
 
-/// A stream of the program.
+/// A stream of the program: a queue of work that the device does in order.
 #[derive(Clone)]
 pub enum Stream {
     /// A driver's stream, by its handle.

@@ -59,7 +59,6 @@ pub struct Conversion {
 
 /// The longest hole between two pieces of the file that a read includes, to save a system call, which costs
 /// about as much as the copy of a page.
-/// as the copy of a page.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {

@@ -91,7 +91,8 @@ struct TwoPhasePlan {
     view_words: Vec<usize>,
 }
 
-/// The words of an access: packed offset, bytes, first file offset, end, flags, view's words, file's size.
+/// The number of words on an access: packed start, bytes, file start and end, flags, view's words, file's
+/// size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
@@ -108,8 +109,7 @@ pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
-    /// Makes an access of all `members`. It exchanges data in the file's `queue`, else in a context of its
-    /// own.
+    /// Makes an access of all `members`. It exchanges data in the file's `queue`, else in an own context.
     pub fn new(
         transfer: Transfer,
         ordered: Option<OrderedPosition>,

@@ -16,9 +16,9 @@ pub const BYTES: usize = 4096;
 
 #[repr(C)]
 struct Bell {
-    /// The number of threads of the PE that sleep.
+    /// The number of threads that sleep on this bell.
     sleepers: AtomicU32,
-    /// The number of rings so far; sleepers wait for its change.
+    /// The number of rings so far. Threads sleep until it changes.
     rings: AtomicU32,
 }
 
@@ -32,7 +32,7 @@ fn of(process: &PeState, pe: c_int) -> Option<&Bell> {
     }
 }
 
-/// Wakes the threads of a PE that sleep, since this PE has changed its memory.
+/// Wakes the sleeping threads of PE `pe`, since this PE has changed memory of that PE.
 #[inline]
 pub fn ring(process: &PeState, pe: c_int) {
     if let Some(bell) = of(process, pe)

@@ -84,7 +84,8 @@ impl HeapParts {
     }
 }
 
-/// Checks that all PEs call `function` with the same value, if the user has set SHMEM_DEBUG.
+/// Checks that all PEs call `function` with the same `value`, if the user has set SHMEM_DEBUG. Ends the job
+/// if not.
 fn agree(function: &str, value: usize) {
     if !setting::is_debugging() {
         return;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How often a wait looks at its object before the first round of MPI's progress.
 const SPINS: u32 = 64;
-/// How long a wait looks without pauses before it sleeps between looks.
+/// How long a wait looks at its object without pauses before it sleeps between looks.
 const AWAKE: Duration = Duration::from_millis(2);
 /// The longest that a round of MPI's progress takes if no other program ran on the core meanwhile. After a
 /// longer round the wait sleeps at once.

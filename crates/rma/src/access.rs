@@ -296,9 +296,9 @@ impl Window {
 
 impl LocalTarget {
     /// Combines the target's mapped memory `there` with `from`. Stores the target's old content in `fetched`,
-    /// unless `fetched` is empty. One aligned element is updated by an atomic instruction. More elements are
-    /// updated as a whole under the window's latch, which is faster. MPI 5.0, section 12.7.1 promises less,
-    /// but programs expect it when they replace small structs as bytes.
+    /// unless that is empty. One aligned element is updated by an atomic instruction. More elements are
+    /// updated as a whole under the window's latch (a lock), which is faster. MPI 5.0, section 12.7.1
+    /// promises less, but programs expect it when they replace small structs as bytes.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;
@@ -318,7 +318,7 @@ impl LocalTarget {
     }
 
     /// Compares and swaps one element of the target, whose memory `pieces` names. A mapped, aligned element
-    /// is swapped by an atomic instruction, any other under the window's latch.
+    /// is swapped by an atomic instruction, any other under the latch, the window's lock for updates.
     pub fn swap_pieces(&self, rma: &mut Rma, swap: Swap, pieces: &[TargetPiece]) -> Result<()> {
         let Swap { basic, compare, origin, result } = swap;
         if let [TargetPiece::Here { span, mapped: true }] = pieces
@@ -339,7 +339,7 @@ impl LocalTarget {
 
     /// Combines target elements, whose memory `pieces` names, with `from`. Stores their old content in
     /// `fetched`, unless `fetched` is empty. Elements that are not all in one mapped piece are updated under
-    /// the window's latch.
+    /// the latch, the window's lock for updates.
     pub fn update_pieces(
         &self,
         rma: &mut Rma,

@@ -2,8 +2,8 @@
 //! A window's member as a target of other hosts. It carries out their requests in its own MPI calls.
 //!
 //! Invariants: a request touches only memory that this process exposes in the window, and is answered once,
-//! in the order of its origin's requests. Updates take the window's latch, as updates by origins on this host
-//! do.
+//! in the order of its origin's requests. Updates take the window's latch (its lock for updates), as updates
+//! by origins on this host do.
 
 use crate::far::{LockRequest, RemoteMember};
 use crate::message::{self, IncomingMessage, MessageKind, OutgoingMessage};

@@ -81,7 +81,7 @@ pub(crate) struct RemoteOperation {
     /// The offset of the first element from the start of the target's memory, or in a dynamic window its
     /// address in the target's process.
     base: usize,
-    /// The layout of an element at the target; None for a notice.
+    /// The layout of an element at the target; None for a notice, which moves no data.
     layout: Option<Arc<Layout>>,
     /// The number of data bytes at the target.
     bytes: usize,
@@ -93,7 +93,7 @@ pub(crate) struct RemoteOperation {
 struct RequestPart {
     /// The memory for the data in the answer to this part; None if the operation fetches nothing.
     into: Option<Buffer>,
-    /// Whether this is the last part of its operation.
+    /// Whether this is the last part (request message) of its operation.
     is_last: bool,
     ended: Option<Completion>,
 }

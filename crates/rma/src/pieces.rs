@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A target's data as pieces, and scratch memory for operations that move bytes in two steps.
+//! A target's memory as pieces, and scratch memory for operations that move bytes in two steps.
 
 use crate::serve::RemotePiece;
 use sys::Span;
@@ -33,7 +33,8 @@ impl Scratch {
     }
 }
 
-/// A contiguous part of the target's data of an operation, as this process reaches it.
+/// A contiguous piece of the target's memory that an operation touches, in the form in which this process
+/// reaches it.
 #[derive(Clone, Copy)]
 pub(crate) enum TargetPiece {
     /// Memory that this process can address. `mapped` says whether every other process of the host can

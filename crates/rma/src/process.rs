@@ -118,8 +118,9 @@ impl Rma {
         }
     }
 
-    /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
-    /// MPI_ERR_NO_MEM if the arena has no room. `Window::free` frees the record.
+    /// Makes the record (locks and counters in shared memory) of this process in a window of `members`
+    /// members. Returns its offset in the arena, or MPI_ERR_NO_MEM if the arena has no room. `Window::free`
+    /// frees it.
     pub fn record(&self, allocator: &mut Allocator, members: usize) -> Result<u64> {
         MemberRecord::create(allocator, members).map(|record| record.offset())
     }

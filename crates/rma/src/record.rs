@@ -52,7 +52,8 @@ pub enum Lock {
     Exclusive,
 }
 
-/// The record of one member of a window, opened by this process. Its owner is that member.
+/// The record of one member of a window, its owner: locks and counters in shared memory, opened by this
+/// process.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberRecord {
     arena: Arena,
@@ -62,7 +63,8 @@ pub(crate) struct MemberRecord {
 }
 
 impl MemberRecord {
-    /// Makes a record in this process's arena. Errors: the arena has no room (MPI_ERR_NO_MEM).
+    /// Makes this process's record for a window, in its own arena. Errors: the arena has no room
+    /// (MPI_ERR_NO_MEM).
     pub fn create(allocator: &mut Allocator, members: usize) -> Result<MemberRecord> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
@@ -152,8 +154,8 @@ impl MemberRecord {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch. Until the returned guard is dropped, no other process updates memory of the record's
-    /// owner, so the caller keeps it only briefly.
+    /// Shuts the latch, the lock for updates. Until the returned guard is dropped, no other process updates
+    /// memory of the record's owner, so the caller keeps it only briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {
         let latch = self.word(LATCH);
@@ -186,9 +188,9 @@ impl MemberRecord {
         }
     }
 
-    /// Waits until the latch is open, and keeps it open until the returned guard is dropped. Meanwhile the
-    /// caller may update one element by an atomic instruction. `member` is this process's rank in the window.
-    /// Only one thread may call this at a time.
+    /// Waits until the latch, the lock for updates, is open, and keeps it open until the returned guard is
+    /// dropped. Meanwhile the caller may update one element by an atomic instruction. `member` is this
+    /// process's rank in the window. Only one thread may call this at a time.
     #[inline(always)]
     pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
         let busy = self.busy(member);

@@ -33,7 +33,7 @@ pub enum Flavor {
 /// is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// The offset of the member's record in the member's arena.
+    /// The offset, in the member's arena, of the member's record: its locks and counters.
     pub record: u64,
     /// The address of the member's memory in the member's process.
     pub base: usize,
@@ -71,7 +71,6 @@ enum AccessEpoch {
     Closed,
     /// The epoch after a fence. It counts as open only once an operation was issued in it (MPI 5.0, section
     /// 12.5.1); `used` says whether one was.
-    /// section 12.5.1).
     Fence {
         used: bool,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The collective library that OUTBOARD_CCL names.
+//! Whether the collective library that OUTBOARD_CCL names (NCCL or its like) carries a collective out.
 
 use super::{CallFacts, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
@@ -10,8 +10,8 @@ const BYTES_MIN: u64 = 64 << 10;
 /// The facts about a loaded collective library on which the choice of a carrier depends.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryFacts {
-    /// The length, in bytes, from which on the library was measured to be faster; None if that was not
-    /// measured.
+    /// The length, in bytes, from which on the library was measured to be faster than this library's own
+    /// algorithms; None if that was not measured.
     pub measured: Option<u64>,
     /// Whether the library has the call's element type and operator, if the call is a reduction.
     pub has_operator: bool,

@@ -135,7 +135,7 @@ carriers! {
     Slots by slots, "the ranks, over slots";
     /// The ranks, inside MPI calls, over the slots of the comm's queue: one nonblocking call after the other.
     Queue by queue, "the ranks, inside MPI calls, over slots in the comm's queue";
-    /// A rank or its proxy (`execute`), by a schedule.
+    /// A rank or its proxy (`execute`), by a schedule: the plan of the collective as data.
     Schedule by schedule, "a schedule";
 }
 

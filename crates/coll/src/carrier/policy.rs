@@ -11,13 +11,14 @@ use settings::Settings;
 pub struct Policy {
     /// The collectives that the settings allow to go over slots: bit c is set for collective number c.
     slots: u32,
-    /// What is to execute schedules: the caller or a proxy.
+    /// Whether the calling rank or a proxy is to execute schedules.
     pub offload: Offload,
-    /// The fewest bytes of an operation at which `Offload::Auto` gives it to a proxy.
+    /// The fewest bytes of a collective that `Offload::Auto` gives to a proxy.
     pub offload_bytes_min: u64,
     /// Whether members compare the arguments of each collective first (OUTBOARD_CHECK).
     pub(super) is_checked: bool,
-    /// The fewest bytes of a call that a collective library takes. With 0 the measured bound applies.
+    /// The fewest bytes of a call that a collective library takes. With 0, the length that was measured for
+    /// the library applies.
     pub(super) ccl_bytes_min: u64,
     /// The fewest bytes of a call that the kernels of devices take.
     pub(super) device_bytes_min: u64,

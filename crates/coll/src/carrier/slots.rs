@@ -8,7 +8,7 @@ use super::{CallFacts, CallMode, CarrierFacts, Why};
 use crate::short::{BYTES_MAX, MEMBERS_MAX, PULLED_MAX, contribution, is_pullable};
 use schedule::algorithm::Collective::{self, *};
 
-/// The state of a comm's slots.
+/// The state of a comm's slots in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Slots {
     /// The comm has no slots: some member has no memory for them, or a proxy carries out some member's
@@ -21,7 +21,7 @@ pub enum Slots {
     Attached(Option<Moved>),
 }
 
-/// The lengths for which a set's slots have space, which all members have exchanged.
+/// The lengths for which the slots of a comm or queue have space. All members have exchanged them.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// The longest contribution of a member, in bytes, that fits its slot.
