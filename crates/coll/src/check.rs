@@ -137,8 +137,8 @@ pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// Compares the statements of all ranks, which come in the order of ranks. Errors: the first difference,
-/// which is the same on all members.
+/// Compares the statements of all ranks about their arguments, in the order of ranks. Errors: the first
+/// difference, which is the same on all members.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);

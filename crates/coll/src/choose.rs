@@ -155,12 +155,13 @@ impl Spans {
 #[derive(Clone, Debug)]
 pub struct AlgorithmChoice {
     overrides: Vec<Algorithm>,
-    /// Whether a reduction may combine in an order that follows the placement of the ranks on nodes.
+    /// Whether the operands of a reduction may be combined in an order that follows the placement of the
+    /// ranks on nodes.
     placed: bool,
 }
 
 impl AlgorithmChoice {
-    /// Reads the settings. Errors: a name that is not an algorithm; the message lists the algorithms.
+    /// Reads the settings. Errors: a setting names no algorithm; the error's message lists the algorithms.
     pub fn from_settings(settings: &Settings) -> Result<AlgorithmChoice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {
@@ -183,7 +184,7 @@ impl AlgorithmChoice {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// Returns the algorithm for a call, which is the same on all ranks.
+    /// Returns the algorithm for a call. All ranks get the same algorithm.
     pub fn of(
         &self,
         collective: Collective,

@@ -94,8 +94,8 @@ impl FlatSets {
         active
     }
 
-    /// Advances the round of a blocking call as far as possible. Returns the round's outcome, once it has
-    /// ended.
+    /// Advances the round of a blocking call as far as possible. Returns the round's outcome, or None before
+    /// the round has ended.
     #[inline]
     pub(crate) fn advance(
         &mut self,
@@ -119,7 +119,7 @@ impl FlatSets {
         self.blocking[set].backoff.start();
     }
 
-    /// Notes that a thread starts or ends a long wait in a blocking call.
+    /// Notes that a thread begins or ends a long wait in a blocking call on this set of slots.
     #[cold]
     pub(crate) fn wait(&mut self, set: usize, begins: bool) {
         self.waiting.retain(|waiting| *waiting != set);

@@ -123,7 +123,7 @@ fn call_in_any_form(
     }
 }
 
-/// Makes calls that are under way at the same time, and asks for their outcomes in any order.
+/// Makes calls that are under way at the same time, and asks for their outcomes in random order.
 fn call_at_once(
     sets: &mut FlatSets,
     queue: usize,

@@ -60,8 +60,8 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
 use vector::LongBlock;
 
-/// The bit that marks a context of schedules that carry the blocks of a gatherv that are too long for slots
-/// (`vector.rs`). No comm's context has this bit.
+/// The bit that marks the context of schedules that carry blocks of a gatherv, because these are too long for
+/// slots (`vector.rs`). No comm's context has this bit.
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// Names a collective that has been started, until `Coll::outcome` has returned its outcome.
@@ -88,7 +88,8 @@ pub struct Coll {
 }
 
 impl Coll {
-    /// Makes the collectives of a process with this executor. Errors: a setting names no algorithm.
+    /// Makes the part of a process that starts collectives, with this executor. Errors: a setting names no
+    /// algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = AlgorithmChoice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
@@ -113,7 +114,7 @@ impl Coll {
         Ok(Coll { executor, choice, schedules, nodes, messages, sets, policy, offload_stopped })
     }
 
-    /// Notes that the route to other hosts is open, and whether the kernel moves messages there while ranks
+    /// Notes that other hosts can be reached now, and whether the kernel moves messages to them while ranks
     /// compute.
     pub fn reaches_hosts(&mut self, is_carried_by_kernel: bool) {
         self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
@@ -169,7 +170,7 @@ impl Coll {
         self.executor.withdraw(ticket)
     }
 
-    /// Ends the send of a message that no receive will take.
+    /// Ends the send of a message for which no receive will come.
     pub fn abandon(&mut self, ticket: CollTicket) {
         if let CollTicket::Schedule(ticket) = ticket {
             self.executor.abandon(ticket);
@@ -409,7 +410,7 @@ impl Coll {
         self.sets.start_round(set, call)
     }
 
-    /// Advances a round as far as possible. Returns its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns the round's outcome, or None before the round has ended.
     #[inline]
     pub fn advance(
         &mut self,
@@ -438,13 +439,13 @@ impl Coll {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a call over slots whose thread may be asleep can go on.
+    /// Whether a call over slots can go on, whose thread may be asleep.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
     }
 
-    /// Leaves the set of slots of a comm that the program frees.
+    /// Leaves the set of slots for the blocking calls of a comm that the program frees.
     pub fn leave(&mut self, set: usize) {
         self.sets.leave(set);
     }
@@ -532,7 +533,7 @@ impl Coll {
         }
     }
 
-    /// Returns how a schedule carries out a collective, for traces. None if no schedule does.
+    /// Returns how a schedule carries out a collective, for traces; None if slots carry it out.
     #[cold]
     pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
@@ -559,7 +560,7 @@ impl Coll {
         self.executor.is_busy()
     }
 
-    /// Returns the allocator of the rank's arena, from which MPI_Alloc_mem takes memory, too.
+    /// Returns the allocator of the rank's arena. MPI_Alloc_mem takes memory from it, too.
     pub fn memory(&mut self) -> &mut Allocator {
         self.executor.memory()
     }

@@ -20,8 +20,8 @@ pub struct MessageInstance {
     pub peers: Arc<[u32]>,
     /// Whether this rank is the sender of the message.
     pub sends: bool,
-    /// The bytes of the message. The receiver takes what fits; if the message is longer, the receive ends
-    /// with MPI_ERR_TRUNCATE.
+    /// The memory that is sent or received into. The receiver takes the bytes that fit; if the message is
+    /// longer, the receive ends with MPI_ERR_TRUNCATE.
     pub buffer: Buffer,
     /// Whether a proxy or the rank itself is to carry the message.
     pub offload: Offload,

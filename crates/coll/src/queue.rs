@@ -33,12 +33,12 @@ pub struct QueueTicket(usize);
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
-    /// The members of the call, with a sequence number that no other call has.
+    /// The members of the call. Their sequence number belongs to no other call.
     pub members: Members,
 }
 
-/// The nonblocking calls of a comm, a file or a persistent collective, which go over one set of slots in
-/// turn.
+/// The nonblocking calls of a comm, a file or a persistent collective. They go over one set of slots, one
+/// after the other.
 pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
@@ -93,8 +93,8 @@ enum CallForm {
 /// The part of a queued call that slots did not take, for which `Coll` starts schedules.
 pub(crate) struct Remainder {
     pub queued: usize,
-    /// The call with counts that went over slots, and the number of its round. None if a schedule carries out
-    /// the whole call.
+    /// The call with counts whose round slots carried, and the number of that round. None if a schedule
+    /// carries out the whole call.
     pub tried: Option<(Vector, u64)>,
     pub whole: ScheduleCall,
 }
@@ -224,7 +224,8 @@ impl CallQueue {
 }
 
 impl Attaching {
-    /// Returns the state that follows `Attaching`, or None while the allgather of locations has not ended.
+    /// Returns the state that follows `Attaching`, or None before the allgather of the locations of slots has
+    /// ended.
     fn poll(&self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
@@ -272,8 +273,8 @@ impl Queues {
         QueueTicket(number)
     }
 
-    /// Returns the schedule that was started last for a part of this call, or None if slots carry out all of
-    /// it.
+    /// Returns the schedule that was started last for a part of this call, or None if slots carry out the
+    /// whole call.
     pub(crate) fn schedule_of(&self, ticket: QueueTicket) -> Option<executor::InstanceTicket> {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }

@@ -45,11 +45,11 @@ pub trait Round {
     /// Copies the data that this member gives itself. It runs after this member has published its word, while
     /// others begin the round.
     fn copy_own(&mut self, _set: &FlatSet) {}
-    /// Returns the range of members without whose contributions the member `rank` cannot end the round.
+    /// Returns the range of members whose contributions the member `rank` needs to end the round.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
     /// Takes this member's result from the slots, once all members that it needs have begun the round.
     fn take(&mut self, set: &FlatSet) -> Result<()>;
-    /// Moves the call to its next round. Returns false if the round was its last one.
+    /// Moves the call to its next round. Returns false if the present round was the call's last one.
     fn next_phase(&mut self) -> bool {
         false
     }
@@ -264,7 +264,7 @@ impl FlatSet {
         ActiveRound { word, posted: false, ahead, all: false }
     }
 
-    /// Advances a round as far as possible. Returns its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns the round's outcome, or None before the round has ended.
     #[inline]
     pub(crate) fn advance(&mut self, active: &mut ActiveRound, call: &mut impl Round) -> Option<Result<()>> {
         self.step(active, call)

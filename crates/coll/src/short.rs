@@ -49,7 +49,7 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
 /// Which of its rounds over slots a short call is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPhase {
-    /// The only round of a call that takes just one.
+    /// The only round of a call that takes one round.
     Whole,
     /// The first round of a long allreduce: each member reduces its share of the vector, and writes the
     /// result into the others' slots.
@@ -184,8 +184,8 @@ impl Short {
         true
     }
 
-    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max` bytes. Then each
-    /// member reduces only its share, and no member writes cache lines that several others hold.
+    /// Makes an allreduce take two rounds if the vectors of all members together exceed `flat_max` bytes.
+    /// Then each member reduces only its share, and no member writes cache lines that several others hold.
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {

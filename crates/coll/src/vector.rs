@@ -30,7 +30,7 @@ const SKIPPED_MAX: u32 = 15;
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);
 
-/// A collective with a count for each member, as one member makes it over slots.
+/// A collective with a count for each member (gatherv and the like), as one member makes it over slots.
 #[derive(Debug)]
 pub struct Vector {
     collective: Collective,
@@ -59,8 +59,8 @@ pub(crate) struct LongBlock {
 }
 
 impl Backoff {
-    /// Whether the next call with counts goes to a schedule without trying slots. Counts that call. All
-    /// members come to the same answer.
+    /// Whether the next call with counts goes to a schedule without trying slots. If so, one call fewer is
+    /// left to be treated like this. All members come to the same answer.
     pub(crate) fn skips(&mut self) -> bool {
         let skips = self.0 > 0;
         self.0 -= u32::from(skips);

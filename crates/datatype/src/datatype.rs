@@ -73,7 +73,8 @@ impl Datatype {
         self.layout.lb
     }
 
-    /// Returns the offset of the first data byte from the element's origin (MPI_Type_get_true_extent).
+    /// Returns the offset, from the element's origin, of the data byte that is first in memory
+    /// (MPI_Type_get_true_extent).
     pub fn true_lb(&self) -> i64 {
         self.layout.true_lb
     }
@@ -236,7 +237,7 @@ impl Datatype {
         }
     }
 
-    /// Returns the predefined datatype or struct of which this datatype's data are a sequence.
+    /// Returns the datatype of which this datatype's data are a sequence: a predefined datatype or a struct.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, OldTypes::One(part)) = (unit.basic, &unit.recipe.datatypes) {

@@ -28,7 +28,7 @@ const INTEGERS: [(i32, Basic); 5] =
     [(2, Basic::I8), (4, Basic::I16), (9, Basic::I32), (18, Basic::I64), (38, Basic::I128)];
 
 /// Returns the datatype of reals with at least `precision` decimal digits and the decimal exponent range
-/// `range` (MPI_Type_create_f90_real). The same arguments give the same datatype, which is predefined.
+/// `range` (MPI_Type_create_f90_real). It is predefined, and the same for the same arguments.
 pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, basic, _) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Real, &[precision, range], basic))

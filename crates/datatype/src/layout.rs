@@ -48,7 +48,7 @@ pub struct Layout {
     /// The distance in bytes from one element to the next (MPI_Type_get_extent).
     pub extent: i64,
     pub lb: i64,
-    /// The offset of the first data byte in memory from the element's origin.
+    /// The offset, from the element's origin, of the data byte that is first in memory.
     pub true_lb: i64,
     /// The distance in bytes from the first data byte to the end of the last data byte.
     pub true_extent: i64,
@@ -120,7 +120,7 @@ impl Layout {
         self.pass_bytes
     }
 
-    /// Returns the offset of pass number `pass` over the runs from the element's origin.
+    /// Returns the offset, from the element's origin, by which pass number `pass` over the runs is moved.
     pub(crate) fn pass_offset(&self, pass: usize) -> i64 {
         self.body.pass_offset(pass as u64)
     }
@@ -138,7 +138,7 @@ impl Layout {
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// Writes the layout as `6 + 2 loops + 4 runs` words for another process.
+    /// Returns the layout as `6 + 2 loops + 4 runs` words, from which another process makes the same layout.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);

@@ -74,12 +74,12 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// The kernels of `kernel.rs` as they were loaded into one context.
+/// The kernels of `kernel.rs`, as they were loaded into one context of a device.
 struct Kernels {
     module: usize,
     /// The handles of the kernels that have been used, by the kernels' names.
     functions: BTreeMap<CString, usize>,
-    /// The address and the length of device memory that launches use for packed bytes and strips.
+    /// The address and the length of device memory that launches of kernels use for packed bytes and strips.
     scratch: (usize, usize),
 }
 
@@ -438,7 +438,8 @@ impl Driver {
         (code == 0).then_some(value)
     }
 
-    /// Makes the context of the device memory at `address` current until the returned guard is dropped.
+    /// Makes the context of the device memory at `address` the current one, until the returned guard is
+    /// dropped.
     fn enter(&self, address: usize) -> Result<CurrentContext<'_>> {
         let own = self.attribute_of::<usize>(CONTEXT, address).filter(|context| *context != 0);
         match own {

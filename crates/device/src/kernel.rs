@@ -8,7 +8,8 @@
 use datatype::{Basic, PredefinedOp};
 use std::ffi::{CStr, CString};
 
-/// Pieces of memory of equal length at equal distances, which a kernel packs. kernels.cu has the same struct.
+/// Pieces of memory of equal length at equal distances, which a kernel packs or unpacks. kernels.cu has the
+/// same struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strip {

@@ -31,7 +31,7 @@ pub struct Sentinel {
     /// stream was destroyed.
     streams: Mutex<Vec<Option<Arc<SentinelStream>>>>,
     seed: u64,
-    /// The stream that runs kernels, started with the first kernel.
+    /// The stream that runs kernels. It is started with the first kernel.
     kernels: OnceLock<Arc<SentinelStream>>,
     /// The addresses at which other processes' device memory is mapped in this process, by process and inode
     /// of the memory's file.

@@ -31,9 +31,9 @@ pub struct Access {
     pub tiles: Tiles,
     /// Where the access begins: how many data bytes of the view `tiles` come before it. Holes do not count.
     pub from: u64,
-    /// The memory to read into or to write from, which holds as many bytes as the access has in the file.
+    /// The memory to read into or to write from. It holds as many bytes as the access has in the file.
     pub memory: Buffer,
-    /// Whether other processes must see the whole access or nothing of it (MPI_File_set_atomicity).
+    /// Whether other processes must see all of the access or none of it (MPI_File_set_atomicity).
     pub atomic: bool,
 }
 
@@ -42,12 +42,13 @@ pub struct Access {
 pub struct Transfer {
     pub way: Direction,
     pub access: Access,
-    /// The conversion to or from external32; None if the bytes in the file are those in `access.memory`.
+    /// The conversion to or from external32; None if the bytes in the file are the same as in
+    /// `access.memory`.
     pub conversion: Option<Conversion>,
 }
 
-/// A copy of an access's data in external32: a write goes from it to the file; a read fills it, and is then
-/// converted into the program's memory.
+/// A copy of an access's data in external32. A write goes from this copy to the file. A read fills the copy,
+/// which is then converted into the program's memory.
 #[derive(Debug)]
 pub struct Conversion {
     datatype: Arc<Datatype>,
@@ -62,8 +63,8 @@ pub struct Conversion {
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Allocates memory for `count` elements of `datatype` in external32. For a write, converts the elements
-    /// of `user` into it now.
+    /// Allocates memory for `count` elements of `datatype` in external32. In a write, converts the elements
+    /// of `user` into this memory at once.
     pub fn new(way: Direction, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));

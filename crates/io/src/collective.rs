@@ -91,8 +91,7 @@ struct TwoPhasePlan {
     view_words: Vec<usize>,
 }
 
-/// The number of words on an access: packed start, bytes, file start and end, flags, view's words, file's
-/// size.
+/// How many words a rank states: packed start, bytes, file start and end, flags, view words, file size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The collective buffer: the data that an aggregator moves in one round.
+//! The collective buffer: the data that an aggregator (a rank that accesses the file for all) moves in one
+//! round.
 
 use crate::view::Tiles;
 use datatype::Buffer;

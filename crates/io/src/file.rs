@@ -25,19 +25,18 @@ pub struct OpenFile {
     pub amode: i32,
     pub hints: Arc<Hints>,
     pub view: Arc<View>,
-    /// The views of all ranks, which a collective access exchanges at most once; empty until then.
+    /// The views of all ranks. Collective accesses exchange them at most once; the cell is empty until then.
     pub known: KnownViews,
     /// The individual file pointer: this rank's position in its view, in etypes.
     pub position: i64,
     /// The shared file pointer, which is in rank 0's memory; None if rank 0 is on another host.
     pub shared: Option<SharedPointer>,
-    /// The window through which ranks on other hosts than rank 0's reach the shared pointer; None if the
+    /// The window through which ranks on other hosts than rank 0's reach the shared file pointer; None if the
     /// file's ranks are on one host.
     pub counter: Option<Handle>,
     /// Whether accesses are atomic (MPI_File_set_atomicity).
     pub atomic: bool,
-    /// The split collective access whose begin function was called and whose end function was not; None if
-    /// there is none.
+    /// The split collective access that has begun and was not ended by the program; None if there is none.
     pub split: Option<SplitAccess>,
     /// The file's error handler, of which the file holds one reference in the table of `Objects`.
     pub errhandler: Handle,

@@ -41,7 +41,7 @@ use std::sync::Arc;
 pub struct Io {
     pool: ThreadPool,
     collectives: Vec<CollectiveAccess>,
-    /// The number of jobs that the pool had done at the latest `poll`.
+    /// The number of jobs that the thread pool had done at the latest `poll`.
     seen: u64,
     /// The data representations that the program has registered by MPI_Register_datarep.
     pub representations: Vec<Arc<UserRepresentation>>,
@@ -70,7 +70,8 @@ impl Io {
         outcome
     }
 
-    /// Advances all collective accesses. Returns whether anything moved.
+    /// Advances all collective accesses. Returns whether any access advanced, or any job of a thread was
+    /// done.
     #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
         let mut moved = self.has_events();

@@ -45,8 +45,8 @@ impl Storage {
         self.readable
     }
 
-    /// Reads the file's bytes from `offset` on into `to`. Returns how many were read: fewer than `to` has
-    /// only at the end of the file.
+    /// Reads the file's bytes from `offset` on into `to`. Returns how many bytes were read; these are fewer
+    /// than `to` has only at the end of the file.
     pub fn read(&self, to: Span, offset: u64) -> Result<usize> {
         let doing = || format!("read {} bytes at offset {offset} of", to.bytes());
         sys::file::read_at(&self.file, to, offset).map_err(|error| self.failure(&doing(), &error))
@@ -84,7 +84,7 @@ impl Storage {
         self.file.set_len(bytes).map_err(|error| self.failure(&format!("set the size {bytes} of"), &error))
     }
 
-    /// Allocates room on the device for the file's first `bytes` bytes (MPI_File_preallocate).
+    /// Allocates room on the storage device for the file's first `bytes` bytes (MPI_File_preallocate).
     pub fn allocate(&self, bytes: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         sys::file::allocate(&self.file, bytes)

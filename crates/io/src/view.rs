@@ -10,15 +10,15 @@ use datatype::{Datatype, Layout};
 use error::{Class, Result, fail};
 use std::sync::{Arc, OnceLock};
 
-/// Which bytes of a file a rank sees, and in which order: the arguments of MPI_File_set_view, and what
-/// follows from them.
+/// The view of a file: which of its bytes a rank sees, and in which order. It holds the arguments of
+/// MPI_File_set_view, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The offset in the file at which the first tile begins, in bytes.
     pub displacement: u64,
     /// The elementary datatype, which is the unit of offsets in the view.
     pub etype: Arc<Datatype>,
-    /// The datatype of which the view is a sequence: one tile is one element of it.
+    /// The datatype of which the view is a sequence. One element of this datatype is a tile.
     pub filetype: Arc<Datatype>,
     pub representation: Representation,
     /// The number of data bytes of one etype as the file represents it.
@@ -86,8 +86,8 @@ impl Tiles {
         offset
     }
 
-    /// Calls `each` with the offset in the file and the length of every piece that holds some of the packed
-    /// bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
+    /// Calls `each` with the offset in the file and the length of every piece of the file that holds some of
+    /// the packed bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -112,7 +112,8 @@ impl Tiles {
         }
     }
 
-    /// Returns an upper bound of the number of pieces that hold the packed bytes `[from, from + bytes)`.
+    /// Returns an upper bound for the number of pieces of the file that hold the packed bytes `[from, from +
+    /// bytes)`.
     pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
         match (self.gapless, bytes) {
             (_, 0) => 0,
@@ -165,7 +166,7 @@ impl Tiles {
         bytes
     }
 
-    /// Writes the tiles as words for another process.
+    /// Returns the tiles as words, from which another process makes the same tiles.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = vec![self.displacement];
         words.extend(self.layout.to_words());

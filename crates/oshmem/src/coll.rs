@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives over teams and active sets, by MPI's collectives.
+//! Collectives over teams and active sets (OpenSHMEM's older way to name PEs), by MPI's collectives.
 
 use crate::element::Element;
 use crate::fault::mpi;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory ordering: fence and quiet.
+//! Memory ordering: a fence orders puts, and a quiet completes all operations of a PE.
 
 use crate::context;
 use crate::fault::mpi;

@@ -49,7 +49,7 @@ pub struct PeState {
     pub threads: c_int,
     /// The thread that answers the PEs of other hosts. None if all PEs are on this host.
     pub progress: Option<Progress>,
-    /// How many operations this PE has given to windows so far.
+    /// The number of operations that this PE has given to windows so far.
     pub given: AtomicU64,
     /// How many of the operations in `given` are known to be complete.
     pub complete: AtomicU64,

@@ -15,7 +15,8 @@ pub fn init() {
     begin(SINGLE);
 }
 
-/// Initialises the library and stores the level of thread support, which the first call decides.
+/// Initialises the library, and stores at `provided` the level of thread support. The first call decides the
+/// level.
 pub fn init_thread(requested: c_int, provided: usize) -> c_int {
     begin(requested.clamp(SINGLE, MULTIPLE));
     query_thread(provided);

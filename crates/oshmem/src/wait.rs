@@ -9,7 +9,7 @@ use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks at its object before the first round of MPI's progress.
+/// How often a wait looks at its object before it makes rounds of MPI's progress.
 const SPINS: u32 = 64;
 /// How long a wait looks at its object without pauses before it sleeps between looks.
 const AWAKE: Duration = Duration::from_millis(2);
@@ -21,8 +21,8 @@ const NAP: Duration = Duration::from_millis(1);
 /// The longest sleep of a wait if some PEs are on other hosts, since a change by such a PE rings no bell.
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
-/// Waits until `is_so` returns true. Meanwhile other hosts' requests are answered, and a shared core is
-/// yielded (both in MPI_Iprobe). `what` is the kind of call for which the wait counts.
+/// Waits until `is_so` returns true. Meanwhile MPI_Iprobe answers other hosts' requests, and yields a core
+/// that is shared. `what` is the kind of call for which the wait counts.
 pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {

@@ -43,7 +43,7 @@ pub(crate) enum MessageKind {
     /// The request of MPI_Compare_and_swap. Its data are the element to compare with, then the element to
     /// put.
     Swap,
-    /// The request of MPI_Win_lock. Its argument is 1 for an exclusive lock, and 0 for a shared one.
+    /// The request of MPI_Win_lock. Its argument is 1 for an exclusive lock, and 0 for a shared lock.
     Lock,
     Unlock,
     Post,
@@ -194,7 +194,7 @@ impl IncomingMessage {
         }
     }
 
-    /// Reads the error from a message of the kind `Failed`.
+    /// Reads the error that a message of the kind `Failed` carries.
     pub fn error(&self) -> Error {
         let class = i32::try_from(self.argument).ok().and_then(Class::numbered).unwrap_or(Class::Intern);
         let mut sentence = vec![0; self.data.bytes().min(SENTENCE_BYTES)];

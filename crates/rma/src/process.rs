@@ -58,7 +58,8 @@ impl Rma {
         }
     }
 
-    /// Takes the next message to a peer on another host. The messages to one peer must arrive in order.
+    /// Takes the next message to a peer on another host. The caller must deliver messages to one peer in
+    /// order.
     pub fn next_outgoing(&mut self) -> Option<(u32, Block)> {
         self.outbox.next()
     }
@@ -142,7 +143,8 @@ impl Rma {
         peer == self.rank || *self.reaches[peer.index()].get_or_init(|| cma::reaches(&self.segment, peer))
     }
 
-    /// Makes the mailbox by which this process asks peers for private memory that it cannot reach.
+    /// Makes the mailbox (words in this process's arena) by which this process asks peers to copy private
+    /// memory that it cannot reach.
     pub fn make_mailbox(&mut self, allocator: &mut Allocator) -> Result<()> {
         if self.mailbox.is_none() {
             self.mailbox = Some(OwnMailbox::new(allocator)?);

@@ -46,9 +46,9 @@ fn words(members: usize) -> usize {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// MPI_LOCK_SHARED.
+    /// The lock admits other holders that share it (MPI_LOCK_SHARED).
     Shared,
-    /// MPI_LOCK_EXCLUSIVE.
+    /// The lock admits no other holder (MPI_LOCK_EXCLUSIVE).
     Exclusive,
 }
 
@@ -135,9 +135,9 @@ impl MemberRecord {
         self.ring_next(next, ring);
     }
 
-    /// Calls `ring` with the peer that waits with `ticket`, whose turn may have come. The turn was updated by
-    /// a sequentially consistent instruction and these loads are sequentially consistent, so no fence is
-    /// needed. One ring too many is harmless.
+    /// Calls `ring` with the peer that waits with `ticket`, whose turn may have come. No fence is needed,
+    /// because the turn was updated, and is read here, in sequentially consistent order. One ring too many is
+    /// harmless.
     #[inline]
     fn ring_next(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
@@ -216,12 +216,12 @@ impl MemberRecord {
         }
     }
 
-    /// Counts a post: member `poster` has opened its window to the record's owner.
+    /// Counts a post (MPI_Win_post): member `poster` has opened its window to the record's owner.
     pub fn post(&self, poster: usize) {
         self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns how often member `poster` has opened its window to the record's owner.
+    /// Returns how often member `poster` has opened its window to the record's owner (MPI_Win_post).
     pub fn posts(&self, poster: usize) -> u64 {
         self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }

@@ -39,7 +39,7 @@ pub(crate) struct LocalTarget {
 
 #[derive(Debug)]
 pub(crate) enum TargetMemory {
-    /// Memory in an arena: all members reach it by loads and stores.
+    /// Memory in an arena, which all members on the host reach by loads and stores.
     Mapped(Span),
     /// This process's own private memory. Other members update it under the window's latch, so this process
     /// does, too.
@@ -53,7 +53,8 @@ pub(crate) enum TargetMemory {
 }
 
 impl TargetMemory {
-    /// Makes the description of this process's own private memory `span`.
+    /// Describes this process's own private memory `span`: as memory that it addresses, or as memory on a
+    /// device.
     pub fn own(span: Span) -> Result<TargetMemory> {
         let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
         Ok(if is_on_device { TargetMemory::Private(span.address()) } else { TargetMemory::Local(span) })
@@ -157,7 +158,8 @@ fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display
     )
 }
 
-/// The data of one operation at a target on this host, in the form in which this process reaches them.
+/// The data that one operation touches at a target on this host, in the form in which this process reaches
+/// them.
 pub(crate) enum TargetData {
     Here {
         buffer: Buffer,

@@ -80,7 +80,7 @@ enum AccessEpoch {
     LockAll,
 }
 
-/// A member of a window, and the epochs of this process at it.
+/// A member of a window, and the epochs that this process has open at it.
 pub(crate) struct WindowMember {
     pub host: MemberHost,
     /// The lock of the member that this process holds or waits for; None if this process has asked for none.
@@ -285,8 +285,8 @@ impl Window {
         error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
     }
 
-    /// Begins MPI_Win_fence: checks that it may be called now. The caller then makes a barrier of the
-    /// members, and calls `fenced`.
+    /// Begins MPI_Win_fence: checks that it may be called now. The caller must then make a barrier of the
+    /// members, and call `fenced`.
     pub fn may_fence(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } => {}

@@ -14,7 +14,7 @@ pub enum Slots {
     /// The comm has no slots: some member has no memory for them, or a proxy carries out some member's
     /// nonblocking collectives.
     Refused,
-    /// The members have not attached the slots yet.
+    /// The members have not exchanged yet where their slots lie, so calls cannot use the slots.
     Unattached,
     /// The members have attached the slots. The value says how bytes move over the slots in this call; it is
     /// None if the call is too long for them.

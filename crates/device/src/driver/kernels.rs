@@ -95,7 +95,8 @@ impl Driver {
         Ok(kernels.scratch.0)
     }
 
-    /// Returns the kernels of the current context, compiled on first use. None if they cannot be compiled.
+    /// Returns the kernels of the current context, which are compiled at first use. None if they cannot be
+    /// compiled.
     fn kernels_of<'a>(
         &self,
         all: &'a mut BTreeMap<usize, Option<Kernels>>,
