@@ -28,8 +28,8 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 /// The bytes of slots that a rank allocates at full length. Its later sets get smaller slots, since the
 /// kernel keeps the pages that were touched.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
-/// The longest contribution, in bytes, that fits the smaller slots, which a rank allocates after
-/// `SLOTS_BYTES_MAX` bytes.
+/// The longest contribution, in bytes, that fits the smaller slots, which a rank allocates once it has
+/// allocated `SLOTS_BYTES_MAX` bytes of slots.
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 

@@ -439,7 +439,7 @@ impl Coll {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a call over slots can go on, whose thread may be asleep.
+    /// Whether a thread that may sleep in a call over slots can go on with the call.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()

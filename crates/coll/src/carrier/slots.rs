@@ -26,7 +26,7 @@ pub enum Slots {
 pub struct Space {
     /// The longest contribution of a member, in bytes, that fits its slot.
     pub(crate) bytes_max: u64,
-    /// The longest block, in bytes, that goes through the slots. Longer blocks the receiver reads from the
+    /// The longest block, in bytes, that goes through the slots. The receiver reads longer blocks from the
     /// sender's memory.
     pub(crate) inline_bytes_max: u64,
 }
