@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a set is attached: each member allocates slots in its arena, all members exchange the locations of
-//! their slots, and each maps the slots of all.
+//! How a set of slots is attached. Each member of a comm or queue allocates its slots in its arena, all
+//! members exchange the locations of their slots, and each member maps the slots of all.
 //!
-//! Invariants: whatever members must apply alike follows from the exchanged locations; slots are used again
-//! only after all other members have left the set.
+//! Invariants: whatever members must decide alike follows from the exchanged locations; a member uses its
+//! slots for another set only after all other members have left the set.
 //!
 //! Read next: `set.rs` (the rounds), `flat.rs` (the sets of a process).
 
@@ -19,31 +19,34 @@ use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
 use tuning::{Distance, Load, Method, Probes};
 
-/// The distance in bytes between the words of slots in an arena: processors fetch cache lines in pairs.
+/// The distance, in bytes, between the atomic words of a member's slots in shared memory: two cache lines,
+/// which processors fetch as a pair.
 const WORD_BYTES: u64 = 128;
-/// The bytes before the contributions that do not fit beside a word: `left`, the words of the two slots, and
-/// a spare word.
+/// The bytes at the start of a member's slots, before its longer contributions. They hold the word `left`,
+/// the word of each slot with the short contribution beside it, and a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// Once the slots that a rank has allocated reach this many bytes, its new slots are smaller, since touched
-/// pages stay allocated.
+/// The bytes of slots that a rank allocates at full length. Its later sets get smaller slots, since the
+/// kernel keeps the pages that were touched.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
-/// The longest contribution, in bytes, for which such smaller slots have space.
+/// The longest contribution, in bytes, that fits the smaller slots, which a rank allocates once it has
+/// allocated `SLOTS_BYTES_MAX` bytes of slots.
 pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
 const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
 
 /// The location of a member's slots in its arena, with flags in the bits that alignment leaves free. The
-/// lowest five bits are the binary logarithm of the longest contribution.
+/// lowest five bits are the binary logarithm of the longest contribution, in bytes, that fits a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location(pub u64);
 
 impl Location {
-    /// The location of a member whose arena is full.
+    /// The value that a member states if it has no slots: its arena is full, or some member is on another
+    /// host.
     pub(crate) const NONE: Location = Location(u64::MAX);
-    /// The flag of a member whose proxy carries out its nonblocking collectives.
+    /// The flag, in a location, of a member whose proxy carries out its nonblocking collectives.
     const SERVED: u64 = 1 << 5;
-    /// The flag of a member that thinks that ranks of the job share cpus.
+    /// The flag, in a location, of a member that thinks that ranks of the job share cpus.
     const CROWDED: u64 = 1 << 61;
-    /// The flag of a member that can read the memory of all others, and wants to (`pull.rs`).
+    /// The flag, in a location, of a member that can read the memory of all others, and wants to (`pull.rs`).
     const PULLS: u64 = 1 << 62;
 
     fn offset(self) -> u64 {
@@ -60,12 +63,15 @@ impl Location {
     }
 }
 
-/// The lengths from which on a member moves bytes in another way, chosen by measurement (`tuning`).
+/// The lengths that decide how a member copies its bytes or reads those of others. They come from
+/// measurements (`tuning`).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// The longest block that is not pulled, where all members can pull and want to.
+    /// The longest block, in bytes, that goes through the slots where all members want to read each other's
+    /// memory. Longer blocks are read from the sender's memory.
     pub(crate) inline_bytes_max: u64,
-    /// The value for `FlatSet::near_bytes_max` at a rank with a core of its own.
+    /// The total length, in bytes, up to which a call's buffers stay in the L2 cache of a rank with a core of
+    /// its own.
     pub(crate) near_bytes_max: usize,
     /// Whether `wants_pulls` decides by messages that the job has timed (`tuning::Probes`), because neither a
     /// table of measurements nor a setting says whether to pull.
@@ -73,18 +79,19 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The value of `inline_bytes_max` where timed messages show that the kernel copies fast.
+    /// The value of `inline_bytes_max` where the timed messages of the job show that the kernel copies fast.
     pub(crate) const PROBED: u64 = 64 << 10;
 
-    /// Returns bounds for tests, by which blocks above `inline_bytes_max` are pulled.
+    /// Returns bounds for tests, by which blocks longer than `inline_bytes_max` bytes are read from the
+    /// sender's memory.
     #[cfg(test)]
     pub(crate) fn pulling_above(inline_bytes_max: u64) -> Bounds {
         Bounds { inline_bytes_max, near_bytes_max: 512 << 10, is_probed: false }
     }
 
-    /// Whether this member wants to pull long blocks. Members exchange the answers, so they may differ.
-    /// Without a table, the job's messages must have shown that reading is faster at some distance, and
-    /// slower at none.
+    /// Whether this member wants to read long blocks from the senders' memory. The members' answers may
+    /// differ, since members exchange them. Without a table of measurements, the job's timed messages must
+    /// have shown that reading is faster at some distance between cores, and slower at none.
     pub(crate) fn wants_pulls(&self, segment: &Segment) -> bool {
         if !self.is_probed {
             return self.inline_bytes_max < BYTES_MAX;
@@ -96,11 +103,12 @@ impl Bounds {
     }
 }
 
-/// The slots that a rank has in its arena: those that it allocates for new sets, and those that it has left.
+/// Allocates a rank's slots in its arena. Slots of sets that the rank has left are used again, once all other
+/// members have left these sets, too.
 pub(crate) struct SlotMemory {
     pub(crate) segment: Segment,
-    /// The locations of slots on which this rank makes no more calls, each with the number of other members,
-    /// all of which must leave before the slots are used again.
+    /// The slots of sets that this rank has left: their location, and how many other members their set had.
+    /// All of these must leave before the slots are used again.
     pub(crate) left: Vec<(Location, u64)>,
     made_bytes: u64,
     bounds: Bounds,
@@ -146,27 +154,29 @@ impl SlotMemory {
         Location(location.0 | crowded | if pulls { Location::PULLS } else { 0 })
     }
 
-    /// Frees slots that no member has attached.
+    /// Keeps slots that no member has attached for the next set of this rank.
     pub(crate) fn free_unattached(&mut self, location: Location) {
         if location != Location::NONE {
             self.left.push((location, 0));
         }
     }
 
-    /// Attaches the set at the stated locations. Returns None if some member has no slots.
+    /// Maps the slots of all members at `stated`, the locations that the members have exchanged. Returns None
+    /// if some member has no slots.
     pub(crate) fn attach(&self, rank: usize, peers: &[u32], stated: &[i64]) -> Result<Option<AttachedSet>> {
         AttachedSet::new(&self.segment, rank, peers, stated, self.bounds)
     }
 
-    /// Leaves a set, on which this rank makes no more calls. Calls of other members may be under way.
+    /// Leaves a set of slots, on which this rank makes no more calls. Calls of other members may still be
+    /// under way there.
     pub(crate) fn detach(&mut self, attached: AttachedSet) {
         self.left.push((attached.location, attached.set.size() as u64 - 1));
         attached.set.leave();
     }
 }
 
-/// The slots of a comm or queue, mapped by this rank (`set`), and what follows from the locations that all
-/// members have exchanged.
+/// A set: the slots of all members of a comm or queue, mapped by this rank (`set`), and what follows from the
+/// locations that the members have exchanged.
 pub(crate) struct AttachedSet {
     pub(crate) set: FlatSet,
     /// The location of this member's slots.
@@ -174,26 +184,28 @@ pub(crate) struct AttachedSet {
     /// Whether a proxy carries out some member's nonblocking collectives.
     pub(crate) served: bool,
     pub(crate) space: Space,
-    /// The bytes of all members' vectors above which an allreduce takes two rounds (`Short::choose_rounds`).
+    /// The total bytes of all members' vectors above which an allreduce takes two rounds
+    /// (`Short::choose_rounds`).
     pub(crate) flat_max: u64,
     segment: Segment,
-    /// Decides which collectives with counts go by schedules without trying a round first.
+    /// Decides which calls with counts (gatherv and the like) go to a schedule at once, because the counts of
+    /// an earlier call were too long for the slots.
     pub(crate) backoff: Backoff,
     /// The round of the blocking call that `FlatSets::try_now` has started and `start_round` continues; None
     /// if there is none.
     pub(crate) tried: Option<ActiveRound>,
 }
 
-/// How a set carries out a short call.
+/// The way in which a set of shared slots carries out a short collective call.
 #[derive(Debug)]
 pub enum FlatForm {
-    /// The call goes through the slots, in one round or two.
+    /// The call's bytes go through the slots, in one round or two.
     Short,
-    /// The members read each other's memory.
+    /// The members read each other's memory (cross-memory attach), in rounds that publish addresses.
     Pulled(Box<Pull>),
 }
 
-/// A call in the form in which a set carries it out.
+/// A collective call, prepared for one of the three ways in which a set of slots carries calls out.
 pub(crate) enum FlatCall {
     Short(Short),
     Pulled(Box<Pull>),
@@ -241,8 +253,8 @@ impl AttachedSet {
         }))
     }
 
-    /// Returns how this set carries out a call that fits: through slots, or by reading (`moved`). Also sets
-    /// the number of the call's rounds.
+    /// Returns the way in which this set of slots carries out a short call that fits: through the slots, or
+    /// by reading the senders' memory, as `moved` says. Also sets the number of the call's rounds.
     #[inline]
     pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> FlatForm {
         match moved {
@@ -254,8 +266,8 @@ impl AttachedSet {
         }
     }
 
-    /// Returns the form in which this set carries out a call, or None if its slots do not take the call. All
-    /// members come to the same answer.
+    /// Returns the way in which this set of slots carries out a call, or None if the slots do not take it.
+    /// All members come to the same answer.
     pub(crate) fn flat_call(&self, call: &Call) -> Option<FlatCall> {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
@@ -265,7 +277,8 @@ impl AttachedSet {
         self.flat_short(short)
     }
 
-    /// Returns what `flat_call` returns, for a call whose blocks all have one length.
+    /// Returns the way in which this set of slots carries out a call whose blocks all have one length, or
+    /// None if the slots do not take it.
     #[inline(always)]
     pub(crate) fn flat_short(&self, mut short: Short) -> Option<FlatCall> {
         let moved = self.space.moves(short.collective, short.bytes, self.set.size())?;
@@ -276,13 +289,14 @@ impl AttachedSet {
     }
 }
 
-/// Returns the bytes of a member's two slots, with their words, for contributions of up to `bytes` bytes.
+/// Returns the bytes of a member's two slots, with their words, if each is to fit contributions of `bytes`
+/// bytes.
 fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }
 
-/// Maps a member's word `left`, and its two slots. Errors: they do not lie inside its arena (MPI_ERR_INTERN),
-/// or cannot be mapped.
+/// Maps a member's word `left` and its two slots. Errors: the slots do not lie inside the member's arena
+/// (MPI_ERR_INTERN), or the arena cannot be mapped.
 pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(ArenaWords, (FlatSlot, FlatSlot))> {
     let (offset, bytes) = (location.offset(), location.bytes_max());
     if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {

@@ -7,7 +7,7 @@ use schedule::algorithm::{Algorithm, Neighbors, Params};
 use std::sync::Arc;
 use telemetry::Counter;
 
-/// The schedules made so far, by the values on which they depend, with the time of their last use.
+/// The cached schedules, each with the values on which it depends and the time of its last use.
 pub(crate) struct ScheduleCache {
     entries: FxHashMap<CacheKey, CachedSchedule>,
     entries_max: usize,
@@ -17,9 +17,9 @@ pub(crate) struct ScheduleCache {
 /// The values on which a schedule depends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CacheKey {
-    /// A collective among all ranks.
+    /// A collective among all ranks of a comm, by this algorithm with these parameters.
     All(Algorithm, Params),
-    /// A collective among neighbours, and whether all neighbours get the same block.
+    /// A neighborhood collective, and whether this rank sends the same block to all its neighbours.
     Neighbors(Arc<Neighbors>, bool),
 }
 
@@ -34,8 +34,8 @@ impl ScheduleCache {
         ScheduleCache { entries: FxHashMap::default(), entries_max: entries_max.max(1), clock: 0 }
     }
 
-    /// Returns the schedule for a key, and makes it first if the cache does not have it. The executor
-    /// recognises a schedule by its `Arc`.
+    /// Returns the schedule for a key. If the cache lacks the schedule, it is made and kept. The executor
+    /// recognises a schedule by the address in its `Arc`.
     pub fn get(&mut self, key: CacheKey) -> Arc<Schedule> {
         self.clock += 1;
         if let Some(entry) = self.entries.get_mut(&key) {

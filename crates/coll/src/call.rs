@@ -12,33 +12,33 @@ use std::sync::Arc;
 pub struct Members {
     /// The comm's context, which keeps its messages and collectives apart from those of other comms.
     pub context: u64,
-    /// The number of this operation in the context, equal on all members.
+    /// The number of the collective among those of the context, equal on all members.
     pub sequence: u32,
     /// This process's rank in the comm. On an intercommunicator it is the index of this process in `peers`.
     pub rank: u32,
-    /// The job's number of each rank. On an intercommunicator the ranks of the first group come first, then
-    /// those of the second.
+    /// The process of each rank, by its number in the job. On an intercommunicator the ranks of the first
+    /// group come first, then the ranks of the second.
     pub peers: Arc<[u32]>,
     /// How many ranks an intercommunicator's first group has; 0 for an intracommunicator.
     pub first_group: u32,
 }
 
 impl Members {
-    /// Returns the same processes as members of one group, where these are the two groups of an
-    /// intercommunicator.
+    /// Returns the processes of both groups of an intercommunicator as members of one group.
     pub fn as_one(&self) -> Members {
         Members { first_group: 0, ..self.clone() }
     }
 
-    /// Returns the range of `peers` with which this rank exchanges data: all, or on an intercommunicator the
-    /// remote group.
+    /// Returns the indices into `peers` of the ranks with which this rank exchanges data: all ranks, or on an
+    /// intercommunicator the remote group.
     pub fn partners(&self) -> Range<u32> {
         let (all, first) = (self.peers.len() as u32, self.first_group);
         if first > 0 && self.rank >= first { 0..first } else { first..all }
     }
 }
 
-/// Whether two buffers have bytes in common. Where one has gaps, whether both begin at the same address.
+/// Whether two buffers have bytes in common. Where a buffer has gaps, they count as overlapping if both begin
+/// at the same address.
 #[inline]
 pub fn buffers_overlap(a: &Buffer, b: &Buffer) -> bool {
     if a.bytes() == 0 || b.bytes() == 0 {
@@ -57,9 +57,10 @@ pub enum CallBuffer {
     None,
     /// One vector, which an algorithm may divide anywhere between elements of `element_bytes` bytes.
     One { buffer: Buffer, element_bytes: u64 },
-    /// Equal blocks, one after the other: one for each rank, rank of the remote group, or neighbour.
+    /// One buffer of equal blocks, one after the other. There is a block for each rank (of the remote group
+    /// on an intercommunicator), or for each neighbour.
     PerRank(Buffer),
-    /// One vector with a block for each rank, divided at these `size + 1` byte offsets.
+    /// One vector with a block for each rank. Block r lies between the byte offsets `at[r]` and `at[r + 1]`.
     CutAt { buffer: Buffer, at: Arc<[u64]> },
     /// A buffer for each rank or neighbour (v- and w-collectives).
     Each(Arc<[Buffer]>),
@@ -74,7 +75,8 @@ impl CallBuffer {
         CallBuffer::One { buffer, element_bytes }
     }
 
-    /// Returns the buffers of `CallBuffer::Each`, one for each rank or neighbour. Other kinds have none.
+    /// Returns the buffers of `CallBuffer::Each`, one for each rank or neighbour. Other variants return an
+    /// empty slice.
     pub fn each(&self) -> &[Buffer] {
         if let CallBuffer::Each(blocks) = self { blocks } else { &[] }
     }
@@ -91,8 +93,8 @@ impl CallBuffer {
         }
     }
 
-    /// Whether two inputs or outputs have bytes in common, as far as `buffers_overlap` can tell. A block for
-    /// a rank is compared only with the other's block for the same rank.
+    /// Whether two inputs or outputs have bytes in common, as far as `buffers_overlap` can tell. If both have
+    /// a buffer for each rank, only the two buffers for the same rank are compared.
     #[inline]
     pub fn overlaps(&self, other: &CallBuffer) -> bool {
         match (self, other) {
@@ -107,7 +109,7 @@ impl CallBuffer {
         self.whole().map_or(self.each(), std::slice::from_ref)
     }
 
-    /// Replaces each buffer by the one that `other` returns for it.
+    /// Replaces each buffer by the result of `other` for it.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
             CallBuffer::None => (),
@@ -131,7 +133,8 @@ impl CallBuffer {
         }
     }
 
-    /// Returns the one buffer of this input or output; None if it has no buffer, or one for each rank.
+    /// Returns the buffer of this input or output if it has just one. None if it has no buffer, or one for
+    /// each rank.
     #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
@@ -178,7 +181,7 @@ pub struct Call {
     /// The root as an index into `Members::peers`, or 0. On an intercommunicator the other ranks of the
     /// root's group do not know the root, and name any rank of their group but themselves.
     pub root: u32,
-    /// Whether this rank passed MPI_IN_PLACE; `input` is then `CallBuffer::None` (`output` for a scatter).
+    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CallBuffer::None`, or in a scatter `output`.
     pub in_place: bool,
     /// The data that the program sends.
     pub input: CallBuffer,
@@ -212,17 +215,17 @@ impl Call {
         }
     }
 
-    /// Whether this rank takes no part, because it is in the root's group of an intercommunicator (MPI 5.0,
-    /// section 6.2.3).
+    /// Whether this rank takes no part, because it is in the root's group of an intercommunicator and is not
+    /// the root (MPI 5.0, section 6.2.3).
     pub fn is_idle(&self, members: &Members) -> bool {
         let rooted = members.first_group > 0 && self.collective.is_rooted();
         rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
-    /// The bytes by which an algorithm is chosen, which all ranks know alike (MPI 5.0, section 6.1). They are
-    /// the vector of a reduction or broadcast, and a block of an allgather or all-to-all (the mean block
-    /// where lengths differ and all ranks know them). They are 0 for the other v- and w-collectives, and one
-    /// rank's block for all others.
+    /// Returns the bytes by which an algorithm is chosen, equal on all ranks (MPI 5.0, section 6.1). In a
+    /// reduction or broadcast these are the vector's bytes. In an allgather, all-to-all, gather or scatter
+    /// they are one block's (the mean block's in an allgatherv). In barriers and the other v- and
+    /// w-collectives they are 0.
     #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;

@@ -9,16 +9,17 @@ use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
 
-/// The number of words with which a statement begins: collective, root, operator, bytes. Then come the bytes
-/// to and from each rank, where these are not the same for all.
+/// The number of words with which each member's statement of its arguments begins: collective, root,
+/// operator, bytes. After them come the bytes to and from each rank, if ranks may pass different ones.
 const COMMON: usize = 4;
 /// The flag, in the first word of a statement, of a collective among neighbours.
 const NEIGHBORS: i64 = 1 << 8;
-/// The flag, in the first word, of a nonblocking collective, which never matches a blocking one (MPI 5.0,
-/// section 6.12).
+/// The flag, in the first word of a statement, of a nonblocking collective, which never matches a blocking
+/// one (MPI 5.0, section 6.12).
 const NONBLOCKING: i64 = 1 << 9;
 
-/// The value that stands for root, operator and bytes at a rank that takes no part.
+/// The value that stands for root, operator and bytes in the statement of a rank that takes no part in the
+/// collective.
 const IDLE: i64 = i64::MIN;
 
 /// Returns what this member states about its arguments, in `statement_words(size)` words. On an
@@ -66,8 +67,8 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
     words
 }
 
-/// Returns how many bytes this rank sends to rank `at` of the remote group of an intercommunicator, or
-/// expects from it.
+/// Returns how many bytes this rank sends to (if `sends`) or expects from rank `at` of the remote group of an
+/// intercommunicator.
 fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     use Collective::*;
     let partners = members.partners();
@@ -90,7 +91,8 @@ fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     }
 }
 
-/// Returns the bytes of all blocks for rank `at` in the input or output of a neighborhood collective.
+/// Returns how many bytes the blocks to or from rank `at` have in the input or output of a neighborhood
+/// collective.
 fn neighbor_bytes(part: &CallBuffer, neighbors: &[Option<u32>], at: u32) -> i64 {
     let bytes = |block: usize| match part {
         CallBuffer::Each(buffers) => buffers[block].bytes() as i64,
@@ -130,13 +132,13 @@ fn block(part: &CallBuffer, at: u32) -> i64 {
     }
 }
 
-/// The number of words of a statement in a comm of `size` ranks.
+/// Returns the length, in words, of a member's statement of its arguments in a comm of `size` ranks.
 pub fn statement_words(size: u32) -> usize {
     COMMON + 2 * size as usize
 }
 
-/// Compares the statements of all ranks, which come in the order of ranks. Errors: the first difference,
-/// which is the same on all members.
+/// Compares the statements of all ranks about their arguments, in the order of ranks. Errors: the first
+/// difference, which is the same on all members.
 pub fn compare(statements: &[i64], size: u32) -> Result<()> {
     let of = |rank: u32| &statements[rank as usize * statement_words(size)..][..statement_words(size)];
     let reference = (0..size).find(|rank| of(*rank)[1] != IDLE).unwrap_or(0);

@@ -21,8 +21,8 @@ use settings::{Reproducible, Settings};
 pub struct Rule {
     /// The algorithm that the rule chooses, which also says for which collective the rule is.
     pub algorithm: Algorithm,
-    /// The longest call that the rule serves, in bytes: of the vector in a reduction or broadcast, otherwise
-    /// of one rank's block.
+    /// The longest call, in bytes, that the rule serves. The length is the vector's in a reduction or
+    /// broadcast, otherwise one rank's block's.
     pub bytes_max: u64,
     /// The fewest ranks of a comm that the rule serves.
     pub ranks_min: u32,
@@ -35,15 +35,16 @@ pub struct Rule {
 pub enum Spans {
     /// Any comm.
     Any,
-    /// Comms on one node with so few ranks that all carriers combine in the order of ranks.
+    /// Comms on one node with so few ranks that every carrier of a reduction combines in the order of ranks.
     InRanks,
     /// Comms on several nodes, some of which have several ranks.
     Nodes,
     /// Comms like `Nodes` in which the ranks of each node are also consecutive.
     NodesInOrder,
-    /// Comms like `Nodes`, on at most so many nodes.
+    /// Comms like `Nodes`, on at most this many nodes.
     FewNodes(u32),
-    /// Comms on at least and at most so many nodes, each of which has several ranks.
+    /// Comms on at least as many nodes as the first number says and at most as many as the second. Each of
+    /// these nodes has several ranks.
     FullNodes(u32, u32),
 }
 
@@ -51,12 +52,12 @@ const fn rule(algorithm: Algorithm, bytes_max: u64, ranks_min: u32) -> Rule {
     Rule { algorithm, bytes_max, ranks_min, spans: Spans::Any }
 }
 
-/// Makes a rule for comms of at least three ranks whose nodes are as `spans` says.
+/// Makes a rule for comms of at least three ranks. `spans` says on which nodes these ranks must be.
 const fn over(spans: Spans, algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 3, spans }
 }
 
-/// A rule for reductions in the order of ranks.
+/// Makes a rule for reductions whose operands are combined in the order of ranks.
 const fn in_ranks(algorithm: Algorithm, bytes_max: u64) -> Rule {
     Rule { algorithm, bytes_max, ranks_min: 1, spans: Spans::InRanks }
 }
@@ -154,12 +155,13 @@ impl Spans {
 #[derive(Clone, Debug)]
 pub struct AlgorithmChoice {
     overrides: Vec<Algorithm>,
-    /// Whether the order in which a reduction combines may follow the placement of the ranks.
+    /// Whether the operands of a reduction may be combined in an order that follows the placement of the
+    /// ranks on nodes.
     placed: bool,
 }
 
 impl AlgorithmChoice {
-    /// Reads the settings. Errors: a name that is not an algorithm; the message lists the algorithms.
+    /// Reads the settings. Errors: a setting names no algorithm; the error's message lists the algorithms.
     pub fn from_settings(settings: &Settings) -> Result<AlgorithmChoice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {
@@ -177,12 +179,12 @@ impl AlgorithmChoice {
         Ok(AlgorithmChoice { overrides, placed: settings.reproducible == Reproducible::Run })
     }
 
-    /// Whether the user has chosen an algorithm for this collective, so that the table does not count.
+    /// Whether the user has chosen an algorithm for this collective, so that the table is not asked.
     pub fn is_overruled(&self, collective: Collective) -> bool {
         self.overrides.iter().any(|algorithm| algorithm.facts().collective == collective)
     }
 
-    /// Returns the algorithm for a call, which is the same on all ranks.
+    /// Returns the algorithm for a call. All ranks get the same algorithm.
     pub fn of(
         &self,
         collective: Collective,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The counters of calls, and of waits in calls. A rank that waits least while the others wait is late.
+//! The counters of calls, and of the waits in calls. The rank that waits least is the one for which the
+//! others wait.
 
 use schedule::algorithm::Collective;
 use telemetry::Counter;

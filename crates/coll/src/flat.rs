@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Flat collectives: short calls over shared slots, each in one or two exchanges of cache lines.
+//! Flat collectives: short calls without a schedule, over slots in memory that the members share.
 //!
-//! A long allreduce takes two rounds, like a long all-to-all or allgather that is *pulled*. Blocking calls
-//! and each queue of nonblocking calls have sets of slots of their own, since the two never match (MPI 5.0,
-//! section 6.12). A comm attaches a set after some calls, since many comms make only a few.
+//! A long allreduce takes two rounds. So does a long all-to-all or allgather that is *pulled*: members read
+//! each other's memory. Blocking calls and each queue of nonblocking calls have slots of their own, since the
+//! two never match (MPI 5.0, section 6.12). A comm attaches slots only after some calls.
 //!
 //! Invariants: whether a call is flat depends only on what all members know alike, so their rounds agree.
 //!
@@ -23,23 +23,24 @@ use transport::shm::Segment;
 /// How many collectives a comm carries out by schedules before its members attach slots.
 pub const CALLS_BEFORE: u32 = 8;
 
-/// Names a set of slots in reports by the calls that it carries.
+/// Names a set of slots, in messages to the user, by the calls that the set carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatCalls {
-    /// The blocking calls of a comm: the index of their set in `FlatSets::blocking`.
+    /// The blocking calls of a comm. The number is the index of their set in `FlatSets::blocking`.
     Blocking(usize),
-    /// The nonblocking calls of a queue: the index of that queue in `FlatSets::queues`.
+    /// The nonblocking calls of a queue. The number is the index of the queue in `FlatSets::queues`.
     Queued(usize),
 }
 
 /// All sets of slots that this process shares with other ranks.
 pub(crate) struct FlatSets {
     pub(crate) memory: SlotMemory,
-    /// The sets of blocking calls.
+    /// The sets of slots for the blocking calls of comms.
     blocking: Slab<AttachedSet>,
     /// The queues of nonblocking calls, with their sets.
     pub(crate) queues: Queues,
-    /// The sets on which a thread is in a long wait of a blocking call, in which it may go to sleep.
+    /// The sets, by index, on which a thread is in a long wait of a blocking call, in which it may go to
+    /// sleep.
     waiting: Vec<usize>,
 }
 
@@ -53,21 +54,21 @@ impl FlatSets {
         }
     }
 
-    /// Attaches a set for blocking calls at the locations that the members stated. Returns its number, or
-    /// None if some member has no slots.
+    /// Attaches a set for blocking calls at the locations of slots that the members have exchanged. Returns
+    /// the set's number, or None if some member has no slots.
     pub(crate) fn attach(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         let attached = self.memory.attach(rank, peers, locations)?;
         Ok(attached.map(|attached| self.blocking.insert(attached)))
     }
 
-    /// Returns the set of blocking calls with this number.
+    /// Returns the set of slots for blocking calls that has this number.
     #[inline]
     pub(crate) fn blocking(&self, set: usize) -> &AttachedSet {
         &self.blocking[set]
     }
 
-    /// Starts a blocking call, and looks at most `looks` times whether it is over. Returns None if it is not
-    /// over then, or has failed: `start_round` continues it.
+    /// Starts a blocking call, and looks at most `looks` times whether the call is over. Returns None if it
+    /// is not over by then, or has failed; then `start_round` must continue the call.
     #[inline(always)]
     pub(crate) fn try_now(&mut self, set: usize, call: &mut impl Round, looks: u32) -> Option<()> {
         let attached = &mut self.blocking[set];
@@ -83,7 +84,8 @@ impl FlatSets {
         None
     }
 
-    /// Starts the next round, or continues the round that `try_now` has started for the same call.
+    /// Starts the next round on a set of slots, or continues the round that `try_now` has started for the
+    /// same call.
     #[inline]
     pub(crate) fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         let attached = &mut self.blocking[set];
@@ -92,8 +94,8 @@ impl FlatSets {
         active
     }
 
-    /// Advances the round of a blocking call as far as possible. Returns the round's outcome, once it has
-    /// ended.
+    /// Advances the round of a blocking call as far as possible. Returns the round's outcome, or None before
+    /// the round has ended.
     #[inline]
     pub(crate) fn advance(
         &mut self,
@@ -104,19 +106,20 @@ impl FlatSets {
         self.blocking[set].set.advance(active, call)
     }
 
-    /// Makes a call with a count for each member ready for slots. Returns None if slots do not take it, or
-    /// probably would not since an earlier call was too long.
+    /// Prepares a call with a count for each member (gatherv and the like) for slots. Returns None if slots
+    /// do not take the call, or probably would not since an earlier call was too long.
     pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         let attached = &mut self.blocking[set];
         if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
     }
 
-    /// Notes that a blocking call with counts was too long for slots, so that the next ones do not try them.
+    /// Notes that a blocking call with counts was too long for slots, so that the next such calls go to
+    /// schedules at once.
     pub(crate) fn back_off(&mut self, set: usize) {
         self.blocking[set].backoff.start();
     }
 
-    /// Notes that a thread starts or ends a long wait in a blocking call.
+    /// Notes that a thread begins or ends a long wait in a blocking call on this set of slots.
     #[cold]
     pub(crate) fn wait(&mut self, set: usize, begins: bool) {
         self.waiting.retain(|waiting| *waiting != set);
@@ -125,7 +128,7 @@ impl FlatSets {
         }
     }
 
-    /// Returns the sets on which a thread may sleep until another member has begun a round.
+    /// Returns the sets of slots on which a thread may sleep until another member has begun a round.
     #[inline]
     fn awaited(&self) -> impl Iterator<Item = (FlatCalls, &FlatSet)> {
         let blocking =
@@ -133,18 +136,20 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (FlatCalls::Queued(queue), set)))
     }
 
-    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has come.
+    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has begun
+    /// the round.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.still_waits())
     }
 
-    /// Returns the sets on which a call waits, each with the member that has not begun the call's round.
+    /// Returns the sets of slots on which a call waits, each with a member that has not begun the call's
+    /// round.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (FlatCalls, usize)> {
         self.awaited().filter(|(_, set)| set.still_waits()).map(|(calls, set)| (calls, set.awaited_member()))
     }
 
-    /// Leaves the set of blocking calls of a comm that the program frees.
+    /// Leaves the set of slots for the blocking calls of a comm that the program frees.
     pub(crate) fn leave(&mut self, set: usize) {
         let attached = self.blocking.remove(set);
         self.memory.detach(attached);

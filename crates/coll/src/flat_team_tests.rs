@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of sets whose members are threads, each at its own pace.
+//! Tests of sets of slots whose members are threads, each at its own pace.
 
 use super::*;
 use crate::attach::{FlatCall, FlatForm};
@@ -14,7 +14,7 @@ use std::sync::Mutex;
 const ROUNDS: u64 = 500;
 const UNDER_WAY_MAX: usize = 3;
 
-/// The state that the members of a test share, each of which is a thread.
+/// The state that the members of a test share. Each member is a thread.
 struct Team {
     segment: Segment,
     locations: Mutex<Vec<i64>>,
@@ -30,7 +30,8 @@ impl Team {
         Team { segment, locations: Mutex::new(vec![0; size]), gate: std::sync::Barrier::new(size) }
     }
 
-    /// A member with two sets: one for blocking calls, and one for a queue.
+    /// Makes a member with two sets of slots: one for blocking calls, and one for a queue. Returns its
+    /// allocator, its sets, and the numbers of the two sets.
     fn join(&self, rank: usize) -> (Allocator, FlatSets, usize, usize) {
         let mut memory =
             Allocator::new(self.segment.arena(self.segment.require(rank as u32).unwrap()).unwrap(), 16 << 20);
@@ -78,7 +79,7 @@ impl Patience {
 /// A short call of a test: the number of its round, the call, and the words that it must return.
 type Expected = (u64, Short, Vec<u64>);
 
-/// Draws short calls over these buffers, the same calls for all members.
+/// Draws random short calls over these buffers. All members draw the same calls.
 fn draw(
     all: &mut StdRng,
     (rank, round, size): (usize, u64, usize),
@@ -97,7 +98,7 @@ fn draw(
     calls.collect()
 }
 
-/// Makes a blocking call in one of the forms that it may have at this member.
+/// Makes a blocking call in one of the forms that the call may have at this member, drawn at random.
 fn call_in_any_form(
     sets: &mut FlatSets,
     set: usize,
@@ -122,7 +123,7 @@ fn call_in_any_form(
     }
 }
 
-/// Makes calls that are under way at the same time, and asks for their outcomes in any order.
+/// Makes calls that are under way at the same time, and asks for their outcomes in random order.
 fn call_at_once(
     sets: &mut FlatSets,
     queue: usize,
@@ -147,8 +148,8 @@ fn call_at_once(
     }
 }
 
-/// Runs members through the same random collectives. `unread`: from some time on no member can read rank 0's
-/// memory.
+/// Runs `size` members through the same random collectives. With `unread`, from some time on no member can
+/// read rank 0's memory.
 fn run(size: usize, seed: u64, unread: bool) {
     let team = Team::new(size);
     let member = |rank: usize| {
@@ -233,7 +234,7 @@ impl VectorCall {
         VectorCall { collective, root, size, round, counts }
     }
 
-    /// The words from one member to another.
+    /// Returns the words that member `from` sends to member `to`.
     fn words(&self, from: usize, to: usize) -> Vec<u64> {
         let (count, source) = match self.collective {
             Gatherv if to != self.root => (0, 0),
@@ -244,7 +245,8 @@ impl VectorCall {
         (0..count).map(|at| word(source, self.round, at)).collect()
     }
 
-    /// The call of a member with these buffers. `in_place`: whether its own block is in the output already.
+    /// Returns the call of a member with these buffers. `in_place` says whether its own block is in the
+    /// output already.
     fn call(&self, rank: usize, in_place: bool, out: &[TestWords], into: &[TestWords]) -> Call {
         let whole = |words: &TestWords| words.buffer(0, words.len());
         let each = |all: &[TestWords]| CallBuffer::Each(all.iter().map(whole).collect());
@@ -266,7 +268,7 @@ impl VectorCall {
     }
 }
 
-/// Makes a call with counts, blocking or not. Returns the number of its round if it does not block.
+/// Makes a call with counts, which may block. Returns the number of its round if it does not block.
 fn call_vector(
     sets: &mut FlatSets,
     (set, queue): (usize, usize),
@@ -300,8 +302,8 @@ fn call_vector(
     (vector, Some(number))
 }
 
-/// Runs members through collectives with different lengths for each, blocking or not. Some are too long for
-/// the slots.
+/// Runs `size` members through collectives with a length of its own for each member, some blocking, some not.
+/// Some of the lengths are too long for the slots.
 fn run_vectors(size: usize, seed: u64) {
     const SPACE: u64 = 600;
     let team = Team::new(size);
@@ -377,7 +379,8 @@ fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
     }
 }
 
-/// A member that cannot read another's memory reports that in the second round, and all make a third round.
+/// A member that cannot read another's memory reports that in the second round. Then all members exchange
+/// pieces in a third round.
 #[test]
 fn members_that_cannot_read_get_pieces_in_a_third_round() {
     let (size, block) = (3, 2 * INLINE_BYTES_MAX as usize / 8);
@@ -398,7 +401,7 @@ fn members_that_cannot_read_get_pieces_in_a_third_round() {
     std::thread::scope(|scope| (0..size).for_each(|rank| drop(scope.spawn(move || member(rank)))));
 }
 
-/// Also in place, each member gets what the others had before.
+/// Each member gets what the others had before the call, also in place.
 #[test]
 fn members_read_what_was_there_before_the_call() {
     const BLOCK: usize = 2 * INLINE_BYTES_MAX as usize / 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of sets of several members in one process: every collective, several under way at once, members at
-//! their own pace, members that disagree. Here two members take turns in one thread; in `flat_team_tests.rs`
-//! they are threads.
+//! Tests of sets of slots with several members in one process: every collective, several calls under way at
+//! once, members at their own pace, members that disagree. Here two members take turns in one thread; in
+//! `flat_team_tests.rs` the members are threads.
 
 #[path = "flat_team_tests.rs"]
 mod team;
@@ -25,9 +25,10 @@ use sys::Block;
 use transport::shm::{Allocator, Shape};
 use tuning::{Distance, Load, Method, Probes};
 
-/// The longest block that is not pulled. It makes blocks of either kind common.
+/// The longest block, in bytes, that goes through slots in these tests. It is short, so that blocks that are
+/// read from the sender's memory are common, too.
 const INLINE_BYTES_MAX: u64 = 160;
-/// The turns without progress after which the other members are taken for dead.
+/// The turns of a waiting loop without progress after which a test takes the other members for dead.
 const TURNS_MAX: u32 = 20_000_000;
 const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::F64));
 const ALL: [Collective; 11] = [
@@ -44,8 +45,8 @@ const ALL: [Collective; 11] = [
     Exscan,
 ];
 
-/// The word at index `at` that a member gives: a number between 1 and 2 in which all bits are used. So sums
-/// of three or more are rounded, and show in which order they were made.
+/// Returns the word at index `at` that a member contributes: a number between 1 and 2 in which all bits are
+/// used. So sums of three or more are rounded, and show in which order they were made.
 fn word(rank: usize, round: u64, at: usize) -> u64 {
     let drawn = (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40;
     1f64.to_bits() | drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12
@@ -55,7 +56,7 @@ fn word(rank: usize, round: u64, at: usize) -> u64 {
 struct TestWords(Block);
 
 impl TestWords {
-    /// A memory of `many` words, each byte of which is `byte`.
+    /// Makes a buffer of `many` words, each byte of which is `byte`.
     fn new(many: usize, byte: u8) -> TestWords {
         TestWords(Block::of(&vec![byte; 8 * many]))
     }
@@ -163,13 +164,14 @@ fn finish(sets: &mut FlatSets, ticket: QueueTicket) -> Result<()> {
     panic!("no other member moves");
 }
 
-/// Stands for the function that asks schedules for their outcomes: short calls leave nothing to schedules.
+/// Stands in for the function that returns the outcome of a schedule. No short call leaves anything to a
+/// schedule, so it must not be called.
 fn no_schedule(_: executor::InstanceTicket) -> Option<Result<()>> {
     unreachable!("a schedule of a short call")
 }
 
-/// Fills the output buffer of a call with blocks of `block` words. Returns the call, and the words that it
-/// must leave.
+/// Makes a call with blocks of `block` words at member `rank`, and fills its input. Returns the call, and the
+/// words that must be in its output when it has ended.
 fn call(
     (collective, root, block): (Collective, usize, usize),
     (rank, round, size): (usize, u64, usize),
@@ -209,7 +211,7 @@ fn call(
     (Short { input, output, part, ..short(collective, root, bytes) }, expected)
 }
 
-/// Makes two members in one process.
+/// Makes two members of a set of slots in one process.
 fn pair() -> [FlatSets; 2] {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| {
@@ -348,7 +350,7 @@ fn a_long_vector_takes_two_rounds() {
     }
 }
 
-/// The error class that each of two members gets from a round in which they make different calls.
+/// Returns the error class that each of two members gets from a round in which they make different calls.
 fn disagree(calls: [(Collective, usize, u64); 2]) -> [Option<Class>; 2] {
     let mut members = pair();
     let words = [0, 1].map(|_| TestWords::new(2, 0));
@@ -384,7 +386,8 @@ fn members_that_disagree_are_told() {
     assert_eq!(disagree([(Bcast, 1, 8), (Bcast, 0, 8)]), both(Class::Root));
 }
 
-/// Settings must be alike. Where only lengths differ, the error names the lengths.
+/// Goal: members with different settings, of which only one reads the other's memory, both get an error.
+/// Where only lengths differ, the error names the lengths.
 #[test]
 fn members_of_which_one_pulls_are_told() {
     for (bytes, class) in [(8, Class::Other), (16, Class::Truncate)] {
@@ -405,7 +408,7 @@ fn members_of_which_one_pulls_are_told() {
 }
 
 /// Goal: a call gives the right result although one member's memory cannot be read; later calls do not try to
-/// read.
+/// read it.
 #[test]
 fn blocks_that_cannot_be_read_go_through_slots() {
     for (collective, in_place) in [(Alltoall, false), (Alltoall, true), (Allgather, false)] {
@@ -440,7 +443,7 @@ fn blocks_that_cannot_be_read_go_through_slots() {
     }
 }
 
-/// Advances a call as far as possible.
+/// Advances a pulled call as far as possible.
 fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) {
     while let Some(mut now) = active.take() {
         match sets.advance(0, &mut now, call) {
@@ -451,7 +454,7 @@ fn turn(sets: &mut FlatSets, active: &mut Option<ActiveRound>, call: &mut Pull) 
     }
 }
 
-/// A member that gives blocks of another length than it expects makes all members fail.
+/// Goal: if one member gives blocks of another length than the others expect, all members fail.
 #[test]
 fn blocks_of_two_lengths_are_told() {
     let mut members = pair();
@@ -484,7 +487,8 @@ fn slots_of_which_one_is_nowhere_are_not_attached() {
     }
 }
 
-/// A member that has made many slots makes smaller ones, and then all members use the smaller size.
+/// Goal: a member that has allocated many slots allocates smaller ones, and then all members use the smaller
+/// size.
 #[test]
 fn the_least_space_counts() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 256 << 20 }).unwrap();
@@ -506,8 +510,8 @@ fn the_least_space_counts() {
     }
 }
 
-/// What a member knows of shared cpus may change. All members apply what they have exchanged, for this set
-/// only.
+/// Goal: members that know different things about shared cpus divide vectors alike, by what they have
+/// exchanged for the set. A later set may have other values.
 #[test]
 fn members_cut_alike_and_say_anew_what_they_know() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 16 << 20 }).unwrap();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives: chooses a carrier and an algorithm, and starts the schedule or the round.
+//! Collectives: chooses what carries a call out and by which algorithm, and starts it.
 //!
-//! Short calls need no schedule: they go over slots, and nonblocking ones form queues.
+//! Short calls need no schedule: they go over slots in shared memory, and nonblocking ones form queues.
 //!
 //! Invariants: the choice of an algorithm depends only on what MPI makes equal on all ranks, and on settings
 //! that all ranks share; starting never blocks; blocking, nonblocking and persistent calls start the same
@@ -60,8 +60,8 @@ use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
 use vector::LongBlock;
 
-/// The bit that marks the context of the schedules that carry the long blocks of a gatherv (`vector.rs`). No
-/// comm's context has this bit.
+/// The bit that marks the context of schedules that carry blocks of a gatherv, because these are too long for
+/// slots (`vector.rs`). No comm's context has this bit.
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// Names a collective that has been started, until `Coll::outcome` has returned its outcome.
@@ -88,7 +88,8 @@ pub struct Coll {
 }
 
 impl Coll {
-    /// Makes the collectives of this executor. Errors: a setting names no algorithm.
+    /// Makes the part of a process that starts collectives, with this executor. Errors: a setting names no
+    /// algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = AlgorithmChoice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
@@ -113,7 +114,7 @@ impl Coll {
         Ok(Coll { executor, choice, schedules, nodes, messages, sets, policy, offload_stopped })
     }
 
-    /// Notes that the route to other hosts is open, and whether the kernel moves messages there while ranks
+    /// Notes that other hosts can be reached now, and whether the kernel moves messages to them while ranks
     /// compute.
     pub fn reaches_hosts(&mut self, is_carried_by_kernel: bool) {
         self.policy.is_carried_by_kernel = is_carried_by_kernel && !self.executor.segment().has_dpu();
@@ -124,7 +125,7 @@ impl Coll {
         self.start_schedule(members, call).map(CollTicket::Schedule)
     }
 
-    /// Whether a proxy would carry a message of so many bytes to `peer`.
+    /// Whether a proxy would carry a message of `bytes` bytes to `peer`.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         !self.offload_stopped && self.executor.takes_message(peer, bytes)
     }
@@ -134,8 +135,9 @@ impl Coll {
         self.executor.message_bytes_min()
     }
 
-    /// Decides whether a proxy is to carry a message that the rank starts in the comm of this context.
-    /// Returns that, and a record for `message_ended` if the message is one of those that are measured.
+    /// Decides whether a proxy is to carry a message of `bytes` bytes that the rank starts in the comm of
+    /// this context. Returns the decision, and, if the message is one of those that are measured, what
+    /// `message_ended` needs.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
         let (pays, begun) = self.executor.start_measured_message(group);
@@ -153,7 +155,7 @@ impl Coll {
         self.executor.end_measured_message(group, begun);
     }
 
-    /// Starts this rank's side of a message, sending or receiving, as a schedule of one edge.
+    /// Starts this rank's half of a message, its send or its receive, as a schedule of one edge.
     pub fn start_message(&mut self, mut message: MessageInstance) -> Result<CollTicket> {
         if self.offload_stopped {
             message.offload = Offload::Off;
@@ -161,14 +163,14 @@ impl Coll {
         self.executor.start(self.messages.start(message)).map(CollTicket::Schedule)
     }
 
-    /// Withdraws the receive of a message. Returns whether it was withdrawn, or None while a proxy on another
-    /// computer has not answered: ask again (`Executor::withdraw`).
+    /// Withdraws the receive of a message. Returns whether it was withdrawn. None: a proxy on another
+    /// computer has not answered yet, so the caller asks again (`Executor::withdraw`).
     pub fn withdraw(&mut self, ticket: CollTicket) -> Option<bool> {
         let CollTicket::Schedule(ticket) = ticket else { return Some(false) };
         self.executor.withdraw(ticket)
     }
 
-    /// Ends the send of a message that no receive will take.
+    /// Ends the send of a message for which no receive will come.
     pub fn abandon(&mut self, ticket: CollTicket) {
         if let CollTicket::Schedule(ticket) = ticket {
             self.executor.abandon(ticket);
@@ -207,20 +209,21 @@ impl Coll {
         })
     }
 
-    /// Collects the facts beside the call that decide its carrier. `slots` is the state of the slots that the
-    /// call would use.
+    /// Collects the facts, apart from the call's own, that decide its carrier. `slots` is the state of the
+    /// slots that the call would use.
     #[inline(always)]
     pub fn facts(&self, slots: Slots) -> CarrierFacts<'_> {
         CarrierFacts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
-    /// Returns whether a set of slots carries a blocking call with these facts, and how.
+    /// Returns whether this set of slots carries a blocking call with these facts, and how its bytes move.
     #[inline(always)]
     pub fn slots(&self, set: usize, call_facts: &CallFacts) -> Slots {
         Slots::Attached(call_facts.moves(self.sets.blocking(set).space))
     }
 
-    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how.
+    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how its bytes
+    /// move.
     #[inline(always)]
     pub fn slots_of_queue(&self, queue: usize, call_facts: &CallFacts) -> Slots {
         match &self.sets.queues.queues[queue].state {
@@ -230,21 +233,22 @@ impl Coll {
         }
     }
 
-    /// Whether the fast path (`FlatAllreduce`) takes an allreduce of vectors of so many bytes on this set.
+    /// Whether the fast path (`FlatAllreduce`) takes an allreduce with vectors of `bytes` bytes on this set
+    /// of slots.
     #[inline]
     pub fn takes_flat(&self, set: usize, bytes: usize, members: usize) -> bool {
         self.policy.may_use_slots(Collective::Allreduce)
             && (bytes as u64).saturating_mul(members as u64) <= self.sets.blocking(set).flat_max
     }
 
-    /// Makes a blocking call with counts ready for the slots of this set. Returns None if a schedule is to
-    /// carry it out.
+    /// Prepares a blocking call with counts (gatherv and the like) for the slots of this set. Returns None if
+    /// a schedule is to carry the call out.
     pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
         self.sets.vector(set, call)
     }
 
     /// Whether a schedule must carry out a call with counts, because its round has shown that some
-    /// contribution is too long for slots. The next calls then try no round.
+    /// contribution is too long for slots. The next such calls then try no round.
     pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
         let is_scheduled = vector.is_scheduled();
         if is_scheduled {
@@ -253,8 +257,8 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for the long blocks of the last blocking call on this set. `context` is that of its
-    /// comm.
+    /// Starts schedules for the blocks of the last blocking call on this set that were too long for its
+    /// slots. `context` is the context of the set's comm.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -290,8 +294,8 @@ impl Coll {
         vector.long_blocks(rank).map(&mut start).collect()
     }
 
-    /// Returns how a set carries out a call that fits: through slots, or by reading memory. Also sets the
-    /// number of the call's rounds.
+    /// Returns how a set carries out a short call that fits: through slots, or by reading the senders'
+    /// memory. Also sets the number of the call's rounds.
     #[inline]
     pub fn form(&self, set: usize, short: &mut Short, moved: Moved) -> FlatForm {
         self.sets.blocking(set).form(short, moved)
@@ -303,7 +307,7 @@ impl Coll {
         self.sets.memory.alloc(self.executor.memory(), peers).0
     }
 
-    /// Attaches the slots at the locations that all members have stated. Returns the number of the set, or
+    /// Maps the slots at the locations that all members have exchanged. Returns the number of the set, or
     /// None if some member has no slots. Errors: slots outside their arena.
     pub fn attach_flat(&mut self, rank: usize, peers: &[u32], locations: &[i64]) -> Result<Option<usize>> {
         self.sets.attach(rank, peers, locations)
@@ -322,7 +326,7 @@ impl Coll {
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
     }
 
-    /// Starts a nonblocking call, in the queue if the queue's slots take it, and else by a schedule.
+    /// Starts a nonblocking call: in the queue if the queue's slots take the call, otherwise by a schedule.
     pub fn start_in(&mut self, queue: usize, members: &Members, call: Call) -> Result<CollTicket> {
         let (size, one_group) = (members.peers.len() as u32, members.first_group == 0);
         let call_facts = CallFacts::of(&call, size, one_group, CallMode::Nonblocking, false);
@@ -334,7 +338,8 @@ impl Coll {
     }
 
     /// Makes a call that the queue takes (`choose`), after all earlier calls of the queue. Returns None if
-    /// the call's counts are too long. Clones the call only where a schedule may have to carry it out.
+    /// the call's counts are too long for the slots. Clones the call only where a schedule may have to carry
+    /// it out.
     pub fn queue(&mut self, queue: usize, members: &Members, call: &Call) -> Option<CollTicket> {
         let whole = || ScheduleCall { call: call.clone(), members: members.clone() };
         let queued = match &self.sets.queues.queues[queue].state {
@@ -354,12 +359,12 @@ impl Coll {
         CollTicket::Queued(ticket)
     }
 
-    /// Closes a queue, in which no more calls are made.
+    /// Closes a queue, in which the program makes no more calls.
     pub fn close_queue(&mut self, queue: usize) {
         self.sets.queues.close(queue, &mut self.sets.memory);
     }
 
-    /// Starts schedules for the parts of queued calls that slots did not carry out.
+    /// Starts schedules for the parts of queued calls that did not fit the slots.
     #[inline]
     fn start_remainders(&mut self) {
         if !self.sets.queues.remainders.is_empty() {
@@ -391,20 +396,21 @@ impl Coll {
         }
     }
 
-    /// Makes an allreduce that `takes_flat` allows, if it is over after `looks` looks. Otherwise
-    /// `start_round` must come next on this set, with the same call as a `Short`, and continues its round.
+    /// Starts an allreduce that `takes_flat` allows, and looks `looks` times whether it is over. Returns None
+    /// if it is not. Then `start_round` must come next on this set, with the same call as a `Short`, and
+    /// continues the round.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
         self.sets.try_now(set, &mut call, looks)
     }
 
-    /// Starts a round of a call on a set of slots, or continues the one that `try_now` has started.
+    /// Starts a round of a call on a set of slots, or continues the round that `try_now` has started.
     #[inline]
     pub fn start_round(&mut self, set: usize, call: &impl Round) -> ActiveRound {
         self.sets.start_round(set, call)
     }
 
-    /// Advances a round as far as possible. Returns its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns the round's outcome, or None before the round has ended.
     #[inline]
     pub fn advance(
         &mut self,
@@ -415,8 +421,8 @@ impl Coll {
         self.sets.advance(set, active, call)
     }
 
-    /// Whether the last blocking call on this set waits for a member that may need this cpu, so that the rank
-    /// should yield.
+    /// Whether the last blocking call on this set of slots waits for a member that may need this cpu, so that
+    /// the rank should yield.
     #[inline]
     pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
         self.sets.blocking(set).set.waits_on_cpu(cpu)
@@ -428,24 +434,24 @@ impl Coll {
         self.sets.wait(set, begins);
     }
 
-    /// Notes that a long wait of the rank, in any call, starts or ends at this time.
+    /// Notes that a long wait of the rank, in any MPI call, begins or ends at the time `at`.
     pub fn rank_waits(&mut self, begins: bool, at: u64) {
         self.executor.wait(begins, at);
     }
 
-    /// Whether a call over slots, in which a thread may sleep, can go on.
+    /// Whether a thread that may sleep in a call over slots can go on with the call.
     #[inline]
     pub fn flat_has_events(&self) -> bool {
         self.sets.has_events()
     }
 
-    /// Leaves the set of slots of a comm that the program frees.
+    /// Leaves the set of slots for the blocking calls of a comm that the program frees.
     pub fn leave(&mut self, set: usize) {
         self.sets.leave(set);
     }
 
-    /// Makes this rank carry out everything itself from now on, since proxies forget a rank that leaves its
-    /// job.
+    /// Makes this rank carry out everything itself from now on. A rank that leaves its job calls this, since
+    /// proxies forget the rank.
     pub fn stop_offloading(&mut self) {
         self.offload_stopped = true;
     }
@@ -471,7 +477,7 @@ impl Coll {
         Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }
 
-    /// Advances all started collectives that this rank executes itself.
+    /// Advances all collectives that this rank has started and executes itself.
     #[inline]
     pub fn poll(&mut self) -> Poll {
         let Coll { executor, sets, .. } = self;
@@ -483,7 +489,7 @@ impl Coll {
         }
     }
 
-    /// Continues after the program's operator that `poll` asked for has been called.
+    /// Continues after the caller has called the program's operator, for which `poll` had asked.
     pub fn called(&mut self, call: UserCall) {
         self.executor.called(call);
     }
@@ -493,26 +499,26 @@ impl Coll {
         &mut self.executor
     }
 
-    /// Whether a note waits to be sent to a proxy on another computer and must not wait for the next MPI
-    /// call.
+    /// Whether a note (a message between executors) to a proxy on another computer must be sent before the
+    /// next MPI call.
     #[inline]
     pub fn has_urgent_notes(&self) -> bool {
         self.executor.has_urgent_notes()
     }
 
-    /// Sends and receives notes about edges between hosts (`Executor::exchange`). Returns whether anything
-    /// moved.
+    /// Sends and receives notes (messages between executors) about transfers between hosts
+    /// (`Executor::exchange`). Returns whether any note moved.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         self.executor.exchange(port)
     }
 
-    /// Returns the next message to a rank of another host, or from one, that a collective needs; None if
-    /// there is none now.
+    /// Returns the next message that a collective needs to or from a rank of another host; None if there is
+    /// none now.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.executor.next_edge()
     }
 
-    /// Reports to the collective that a message which `next_edge` returned has ended.
+    /// Reports to its collective that a message which `next_edge` returned has ended.
     pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         self.executor.edge_ended(edge, outcome);
     }
@@ -527,7 +533,7 @@ impl Coll {
         }
     }
 
-    /// Returns how a schedule carries out a collective, for traces. None if no schedule does.
+    /// Returns how a schedule carries out a collective, for traces; None if slots carry it out.
     #[cold]
     pub fn carried(&self, ticket: CollTicket) -> Option<telemetry::Carried> {
         let schedule = match ticket {
@@ -543,7 +549,8 @@ impl Coll {
         self.executor.has_events() || self.sets.has_events()
     }
 
-    /// Whether no peer needs anything more of collectives that have ended here, so that this rank may leave.
+    /// Whether no peer needs anything more from collectives that have ended at this rank, so that the rank
+    /// may leave.
     pub fn is_quiet(&self) -> bool {
         self.executor.is_quiet()
     }
@@ -553,12 +560,12 @@ impl Coll {
         self.executor.is_busy()
     }
 
-    /// Returns the allocator of the rank's arena, from which MPI_Alloc_mem takes memory, too.
+    /// Returns the allocator of the rank's arena. MPI_Alloc_mem takes memory from it, too.
     pub fn memory(&mut self) -> &mut Allocator {
         self.executor.memory()
     }
 
-    /// Returns all collectives that schedules carry out at present, for reports.
+    /// Returns all collectives that schedules carry out at present, for messages to the user.
     pub fn pending(&self) -> Vec<executor::PendingOperation> {
         self.executor.pending()
     }

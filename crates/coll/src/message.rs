@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A message as an instance. Both sides know that the message will come, and by which numbers, so a proxy can
-//! carry it out. Nothing is matched here.
+//! A message as an instance (a started schedule). Both sides know that the message will come, and the numbers
+//! that name it, so a proxy can carry it out. Nothing is matched here.
 
 use datatype::Buffer;
 use executor::{Binding, Cut, MeasuredStart, Offload, Start};
@@ -8,23 +8,24 @@ use schedule::Schedule;
 use schedule::algorithm::Neighbors;
 use std::sync::Arc;
 
-/// A message whose match has been made. Both sides pass the same numbers.
+/// A message whose send and receive are matched already. Both sides pass the same context and sequence
+/// number.
 #[derive(Debug)]
 pub struct MessageInstance {
     /// The context that, with `sequence`, names the message on both sides. No collective has this context.
     pub context: u64,
     /// The number of the message among those of its context, equal on both sides.
     pub sequence: u32,
-    /// The peers of the job that send and receive: first the sender, then the receiver.
+    /// The processes that send and receive, by their numbers in the job: first the sender, then the receiver.
     pub peers: Arc<[u32]>,
     /// Whether this rank is the sender of the message.
     pub sends: bool,
-    /// The bytes of the message. The receiver takes what fits; if the message is longer, the receive ends
-    /// with MPI_ERR_TRUNCATE.
+    /// The memory that is sent or received into. The receiver takes the bytes that fit; if the message is
+    /// longer, the receive ends with MPI_ERR_TRUNCATE.
     pub buffer: Buffer,
     /// Whether a proxy or the rank itself is to carry the message.
     pub offload: Offload,
-    /// Whether both sides know that the other starts the message, with as many bytes.
+    /// Whether each side knows that the other starts the message, too, with the same number of bytes.
     pub matched: bool,
 }
 
@@ -35,13 +36,13 @@ pub struct MeasuredMessage {
     pub(crate) begun: MeasuredStart,
 }
 
-/// Returns the key under which a message is measured. Messages of one comm and of about the same length share
-/// it.
+/// Returns the key under which a message is measured. Messages of one comm and of about the same length have
+/// the same key.
 pub(crate) fn group(context: u64, bytes: u64) -> (u64, u32) {
     (context, bytes.checked_ilog2().unwrap_or(0))
 }
 
-/// The schedules of the two sides of a single edge.
+/// The schedules of the two sides of a message: first the receiver's, then the sender's.
 pub(crate) struct MessageSchedules([Arc<Schedule>; 2]);
 
 impl MessageSchedules {
@@ -51,7 +52,7 @@ impl MessageSchedules {
         MessageSchedules([side(1, Vec::new(), vec![Some(0)]), side(0, vec![Some(1)], Vec::new())])
     }
 
-    /// Returns what the executor needs to start this side of the message.
+    /// Returns what the executor needs to start this rank's half of the message.
     pub(crate) fn start(&self, message: MessageInstance) -> Start {
         let MessageInstance { context, sequence, peers, sends, buffer, offload, matched } = message;
         let cut = Cut::Even { block_bytes: buffer.bytes() as u64 };

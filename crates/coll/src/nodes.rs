@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The placement of comms on nodes, kept for later calls.
+//! How the ranks of each comm are spread over nodes, kept for later calls.
 
 use rustc_hash::FxHashMap;
 use schedule::NodeMap;
 use std::sync::Arc;
 use transport::shm::Segment;
 
-/// The most comms whose placement is kept. When there are more, all are forgotten.
+/// The most comms whose placement on nodes is kept. When there are more, all are forgotten.
 const MAPS_MAX: usize = 64;
 
-/// The placements that were worked out for comms, by the address of the comm's list of members.
+/// How the ranks of comms are spread over nodes, by the address of the comm's list of members.
 #[derive(Default)]
 pub(crate) struct NodeMaps {
-    /// Each placement, with the list of members. The map holds that list, so its address gets no other use.
+    /// The placement of each comm, with the comm's list of members. Since the map holds the list, no other
+    /// list gets its address.
     maps: FxHashMap<usize, Members>,
 }
 
@@ -30,7 +31,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// Sums up a map: one node, a node for each rank, or something between.
+    /// Returns the placement that a map from ranks to nodes shows.
     pub fn of(map: NodeMap) -> Placement {
         match map.nodes() {
             0 | 1 => Placement::Together,
@@ -39,15 +40,15 @@ impl Placement {
         }
     }
 
-    /// Returns the map, or None if all ranks are on one node or each is on its own: then no algorithm needs
-    /// it.
+    /// Returns the map from ranks to nodes. None if all ranks are on one node or each is on its own, since
+    /// then no algorithm needs a map.
     pub fn map(&self) -> Option<&Arc<NodeMap>> {
         if let Placement::Over(map) = self { Some(map) } else { None }
     }
 }
 
 impl NodeMaps {
-    /// Returns the placement of the ranks `peers`, and works it out first if it is not kept.
+    /// Returns how the ranks `peers` are spread over nodes. A placement that is not kept is worked out first.
     pub(crate) fn of(&mut self, peers: &Arc<[u32]>, segment: &Segment) -> Placement {
         if !segment.has_nodes() {
             return Placement::Together;

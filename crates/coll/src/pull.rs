@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Pulled calls: members publish addresses, and read each other's memory (cross-memory attach).
 //!
-//! The kernel copies once what slots would copy twice, at the cost of system calls. Which is faster depends
-//! on the processor (docs/measured/choices.md). In round 1 a member publishes its address, and reads its
-//! blocks. It begins round 2 when it has tried to read all, and publishes there whether it could; after that
-//! round buffers may change. If some member could not, a piece of each block goes through the slots in each
-//! further round, and all later calls of the set go through slots, too.
+//! The kernel copies once what slots would copy twice, at the cost of system calls. Whether pulling is faster
+//! depends on the processor (docs/measured/choices.md). In round 1 a member publishes its address, and reads
+//! its blocks. It begins round 2 when it has tried to read all, and publishes there whether it could; after
+//! that round buffers may change. If some member could not, a piece of each block goes through the slots in
+//! each further round, and all later calls of the set go through slots, too.
 //!
 //! Invariants: a call is pulled only if every member has stated that it can read the memory of all. What
 //! members do in a round follows from the words of the rounds before.
@@ -21,20 +21,21 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::{Segment, cma};
 
-/// The value in the place of the root in the first round's facts: all-to-all and allgather have no root.
+/// The root that members publish in the first round of a pulled call. All-to-all and allgather have no root,
+/// so it marks the call as pulled.
 const PULLED: usize = 15;
-/// The flag, in the facts that a member publishes in the second round, that it could not read another's
-/// memory.
+/// The flag, in what a member publishes in the second round, that it could not read another member's memory.
 const UNREAD: u64 = 1 << LENGTH_BITS;
 
-/// What a round of a pulled call is for.
+/// The purpose of a round of a pulled call, in which members read each other's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PullPhase {
     /// Each member publishes the address of its blocks, and reads the blocks of the others.
     Read,
     /// Each member publishes whether it could read. After this round it may change its buffers.
     Close,
-    /// Some member could not read: each puts a piece of each block, from this byte on, into its slot.
+    /// Some member could not read. So each member puts a piece of each of its blocks, from this byte on, into
+    /// its slot.
     Pieces(usize),
 }
 
@@ -43,7 +44,7 @@ enum PullPhase {
 pub struct Pull {
     call: Short,
     phase: PullPhase,
-    /// The address in this process at which the other members read this member's blocks.
+    /// The address, in this process, of this member's blocks, which the other members read.
     address: u64,
     /// A copy of this member's blocks that the others read. None if they can read the program's buffer.
     packed: Option<Block>,
@@ -55,7 +56,7 @@ pub struct Pull {
 }
 
 impl Pull {
-    /// Makes a call with long blocks ready to be pulled.
+    /// Prepares a call whose blocks are so long that members read them in each other's memory.
     #[cold]
     pub(crate) fn new(call: &Short, segment: &Segment) -> Pull {
         debug_assert!(is_pullable(call.collective));
@@ -81,12 +82,12 @@ impl Pull {
         }
     }
 
-    /// The collective.
+    /// Returns which collective is pulled: all-to-all or allgather.
     pub(crate) fn collective(&self) -> Collective {
         self.call.collective
     }
 
-    /// Reads another member's block for this member.
+    /// Reads the block for this member from the memory of member `rank` into the output.
     fn read(&self, set: &FlatSet, rank: usize) -> Result<()> {
         let block = self.call.bytes as usize;
         let mut word = [0; 8];
@@ -107,22 +108,22 @@ impl Pull {
         }
     }
 
-    /// Reads the blocks of all other members for this member.
+    /// Reads the blocks for this member from the memory of all other members.
     fn read_all(&self, set: &FlatSet) -> Result<()> {
         // Each member starts with another one; otherwise all would read the same memory at once.
         let members = set.size();
         (1..members).map(|after| (set.rank() + after) % members).try_for_each(|rank| self.read(set, rank))
     }
 
-    /// Returns how many blocks a contribution has, and how many bytes of each block the round of pieces from
-    /// byte `at` on carries.
+    /// Returns how many blocks a contribution has, and how many bytes of each block go through the slots in
+    /// the round whose pieces begin at byte `at`.
     fn pieces(&self, set: &FlatSet, at: usize) -> (usize, usize) {
         let blocks = if self.call.collective == Collective::Alltoall { set.size() } else { 1 };
         let most = (set.contribution_max() / blocks).max(1);
         (blocks, most.min(self.call.bytes as usize - at))
     }
 
-    /// Puts a piece of each of this member's blocks into its slot.
+    /// Puts a piece of each of this member's blocks, from byte `at` on, into this member's slot.
     fn put_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let slot = set.contribution(set.rank(), u64::MAX);
@@ -135,7 +136,7 @@ impl Pull {
         }
     }
 
-    /// Takes the pieces for this member from the others' slots.
+    /// Takes the pieces for this member, which begin at byte `at` of their blocks, from the others' slots.
     fn take_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let index = if blocks == 1 { 0 } else { set.rank() };
@@ -145,7 +146,8 @@ impl Pull {
         }
     }
 
-    /// Returns the values in the places of root and length in the facts of the present round.
+    /// Returns the numbers that this member publishes as root and length in the present round. In later
+    /// rounds they have other meanings.
     fn root_and_bytes(&self) -> (usize, u64) {
         match self.phase {
             PullPhase::Read => (PULLED, self.call.bytes),

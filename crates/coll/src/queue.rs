@@ -22,41 +22,42 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use sys::Block;
 
-/// A function that returns the outcome of a schedule, once it has ended.
+/// A function that returns the outcome of a schedule, or None before the schedule has ended.
 pub(crate) type ScheduleOutcome<'a> = &'a mut dyn FnMut(executor::InstanceTicket) -> Option<Result<()>>;
 
 /// Names a call in a queue until `Coll::outcome` has returned its outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueTicket(usize);
 
-/// A call that a schedule is to carry out, or may have to.
+/// A call of a queue that a schedule is to carry out instead of slots, or may have to.
 #[derive(Debug)]
 pub(crate) struct ScheduleCall {
     pub call: Call,
-    /// The members of the call, with a sequence number that no other call has.
+    /// The members of the call. Their sequence number belongs to no other call.
     pub members: Members,
 }
 
-/// The nonblocking calls of a comm, a file or a persistent collective, which go over one set of slots in
-/// turn.
+/// The nonblocking calls of a comm, a file or a persistent collective. They go over one set of slots, one
+/// after the other.
 pub(crate) struct CallQueue {
     pub(crate) state: QueueState,
     calls: VecDeque<usize>,
-    /// Whether the program will make no more calls in this queue. It ends with its last call.
+    /// Whether the program will make no more calls in this queue. The queue is removed after its last call.
     closed: bool,
 }
 
 pub(crate) enum QueueState {
-    /// The members exchange the locations of their slots.
+    /// The members still exchange the locations of their slots.
     Attaching(Box<Attaching>),
     Attached(AttachedSet),
-    /// Some member has no memory for slots, or has a proxy, so schedules carry out all calls of this queue.
+    /// Some member has no memory for slots, or a proxy carries out some member's calls. So schedules carry
+    /// out all calls of this queue.
     Refused,
     /// The locations that members stated are invalid, so all calls of this queue fail.
     Broken(Error),
 }
 
-/// The allgather by which the members of a queue learn where the slots of all lie.
+/// The allgather by which the members of a queue exchange the locations of their slots.
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
@@ -68,32 +69,32 @@ pub(crate) struct Attaching {
     pub peers: Arc<[u32]>,
 }
 
-/// A call in a queue: its form, its present round, and what schedules do for it.
+/// A call in a queue: its form, its present round, and the schedules that carry out a part of it.
 pub(crate) struct QueuedCall {
     active: Option<ActiveRound>,
     form: CallForm,
-    /// The outcome of the call's rounds over slots. None before they are over.
+    /// The outcome of the call's rounds over slots. None before these rounds are over.
     pub(crate) outcome: Option<Result<()>>,
     /// The schedules that carry out the parts of the call that slots did not take.
     pub(crate) schedules: Vec<executor::InstanceTicket>,
 }
 
-/// The form in which slots carry out a queued call, as far as that is decided.
+/// The form in which slots carry out a queued call. It may not be decided yet.
 enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
     Vector(Box<(Vector, ScheduleCall)>),
-    /// The call was made before the set was attached.
+    /// The call was made before the queue's slots were attached, so its form is not decided.
     Undecided(Box<ScheduleCall>),
-    /// The call's rounds are over.
+    /// The call's rounds over slots are over.
     Over,
 }
 
 /// The part of a queued call that slots did not take, for which `Coll` starts schedules.
 pub(crate) struct Remainder {
     pub queued: usize,
-    /// The call with counts that went over slots, and the number of its round. None if a schedule carries out
-    /// the whole call.
+    /// The call with counts whose round slots carried, and the number of that round. None if a schedule
+    /// carries out the whole call.
     pub tried: Option<(Vector, u64)>,
     pub whole: ScheduleCall,
 }
@@ -102,21 +103,22 @@ pub(crate) struct Remainder {
 #[derive(Default)]
 pub(crate) struct Queues {
     pub(crate) queues: Slab<CallQueue>,
-    /// Calls whose outcome the program has not asked for yet.
+    /// The calls whose outcome the program has not asked for yet.
     pub(crate) calls: Slab<QueuedCall>,
-    /// The indices of the queues that the next poll looks at, because something is under way in them.
+    /// The indices of the queues that the next poll advances, because something is under way in them.
     pub(crate) busy: Vec<usize>,
-    /// The remainders that `Coll` must start.
+    /// The parts of queued calls that slots did not take, for which `Coll` must start schedules.
     pub(crate) remainders: Vec<Remainder>,
 }
 
 impl QueuedCall {
-    /// Makes a call whose form is decided once the set of its queue is attached.
+    /// Makes a call whose form is decided once the slots of its queue are attached.
     pub(crate) fn undecided(whole: ScheduleCall) -> QueuedCall {
         QueuedCall::new(CallForm::Undecided(Box::new(whole)))
     }
 
-    /// A call that slots take.
+    /// Makes a call that slots take. `whole` returns the call for a schedule, and is called only if a
+    /// schedule may have to carry out a part.
     #[inline(always)]
     pub(crate) fn flat(call: FlatCall, whole: impl FnOnce() -> ScheduleCall) -> QueuedCall {
         QueuedCall::new(CallForm::of(call, whole))
@@ -127,7 +129,7 @@ impl QueuedCall {
         QueuedCall { active: None, form, outcome: None, schedules: Vec::new() }
     }
 
-    /// Advances the call's rounds as far as possible. Returns whether they moved.
+    /// Advances the call's rounds over slots as far as possible. Returns whether any round advanced.
     fn drive(&mut self, attached: &mut AttachedSet) -> bool {
         let (set, active) = (&mut attached.set, &mut self.active);
         let (outcome, moved) = match &mut self.form {
@@ -151,8 +153,8 @@ impl QueuedCall {
         moved
     }
 
-    /// Takes the part of a call that slots did not carry out, once its rounds are over. `round` is the number
-    /// of the last round; None if the call went over no slots.
+    /// Takes out the part of a call that slots did not carry out, once the call's rounds are over. `round` is
+    /// the number of its last round; None if the call went over no slots.
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
@@ -181,8 +183,8 @@ impl CallForm {
     }
 }
 
-/// Advances the rounds of a call as far as possible. Returns the outcome, once all have ended, and whether
-/// they moved.
+/// Advances the rounds of a call as far as possible. Returns the call's outcome, once all its rounds have
+/// ended, and whether any round advanced.
 fn advance(
     active: &mut Option<ActiveRound>,
     set: &mut FlatSet,
@@ -215,14 +217,15 @@ impl CallQueue {
         if let QueueState::Attached(attached) = &self.state { Some(&attached.set) } else { None }
     }
 
-    /// Whether a poll may move the queue.
+    /// Whether the next poll may advance this queue.
     fn is_busy(&self) -> bool {
         !self.calls.is_empty() || matches!(self.state, QueueState::Attaching(_))
     }
 }
 
 impl Attaching {
-    /// Returns the state that follows `Attaching`, or None while the allgather of locations has not ended.
+    /// Returns the state that follows `Attaching`, or None before the allgather of the locations of slots has
+    /// ended.
     fn poll(&self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> Option<QueueState> {
         let exchanged = ended(self.exchange)?;
         let attached = exchanged.and_then(|()| {
@@ -242,7 +245,7 @@ impl Attaching {
 }
 
 impl Queues {
-    /// Opens a queue that is being attached. The first poll moves it.
+    /// Adds a queue whose members still exchange the locations of their slots. Returns the queue's index.
     pub(crate) fn open(&mut self, attaching: Attaching) -> usize {
         let queue = self.queues.insert(CallQueue::new(QueueState::Attaching(Box::new(attaching))));
         self.busy.push(queue);
@@ -270,13 +273,14 @@ impl Queues {
         QueueTicket(number)
     }
 
-    /// Returns the schedule that was started last for a part of this call, or None if slots carry out all of
-    /// it.
+    /// Returns the schedule that was started last for a part of this call, or None if slots carry out the
+    /// whole call.
     pub(crate) fn schedule_of(&self, ticket: QueueTicket) -> Option<executor::InstanceTicket> {
         self.calls.get(ticket.0)?.schedules.last().copied()
     }
 
-    /// The outcome of a call and of its schedules, once all have ended. The ticket is then spent.
+    /// Returns the outcome of a call and of its schedules, or None before all have ended. After that the
+    /// ticket is not valid.
     pub(crate) fn outcome(&mut self, ticket: QueueTicket, ended: ScheduleOutcome) -> Option<Result<()>> {
         let call = &mut self.calls[ticket.0];
         let outcome = call.outcome.as_mut()?;
@@ -288,7 +292,7 @@ impl Queues {
         self.calls.remove(ticket.0).outcome
     }
 
-    /// Advances all calls as far as possible. Returns whether any moved.
+    /// Advances the calls of all queues as far as possible. Returns whether any call advanced.
     #[inline]
     pub(crate) fn poll(&mut self, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         !self.busy.is_empty() && self.drive_all(memory, ended)
@@ -309,7 +313,7 @@ impl Queues {
         moved
     }
 
-    /// Advances the calls of one queue as far as possible. Returns whether any moved.
+    /// Advances the calls of one queue as far as possible. Returns whether any call advanced.
     fn drive(&mut self, number: usize, memory: &mut SlotMemory, ended: ScheduleOutcome) -> bool {
         let CallQueue { state, calls, .. } = &mut self.queues[number];
         let mut moved = false;
@@ -346,7 +350,7 @@ impl Queues {
         moved
     }
 
-    /// Closes a queue, in which no more calls are made. Some may be under way.
+    /// Closes a queue, in which the program makes no more calls. Earlier calls may be under way.
     pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
         if queue.is_busy() {
@@ -356,7 +360,7 @@ impl Queues {
         }
     }
 
-    /// The attached queues in which calls wait, and their sets.
+    /// Returns the attached queues in which calls wait, each with its set of slots.
     #[inline]
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (usize, &FlatSet)> {
         self.busy.iter().filter_map(|queue| Some((*queue, self.queues[*queue].set()?)))

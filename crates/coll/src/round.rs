@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rounds of short calls: `Round` for `Short` and `FlatAllreduce`.
+//! The rounds of short calls over slots: `Round` for `Short` and `FlatAllreduce`.
 //!
-//! Invariants: a member writes its contribution before its word, and reads another's contribution after the
-//! other's word. Operands are combined from left to right in the order of ranks, as in all carriers
-//! (`schedule::order`).
+//! Invariants: a member writes its contribution into its slot before it publishes its word there, and reads
+//! another's contribution after it has seen that member's word. Operands are combined from left to right in
+//! the order of ranks, as in all carriers (`schedule::order`).
 
 use crate::set::{FlatSet, Round};
 use crate::short::{FlatAllreduce, Short, ShortPhase};
@@ -14,7 +14,7 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The bytes of a share that a member reduces and copies at a time, so that they stay in the L2 cache.
+/// The bytes that a member reduces and copies at a time, so that they stay in the L2 cache.
 pub(crate) const COMBINED_BYTES: usize = 128 << 10;
 
 impl Round for Short {
@@ -131,8 +131,8 @@ impl Round for Short {
 }
 
 impl Short {
-    /// Returns the most bytes that one copy moves. Where the L2 cache holds all that is touched they are few,
-    /// since short copies use vector instructions; elsewhere there is no bound.
+    /// Returns the most bytes that one copy moves. If all memory that the call touches fits the L2 cache,
+    /// these are few, since short copies use vector instructions. Otherwise there is no bound.
     #[inline]
     fn copy_step(&self, set: &FlatSet) -> usize {
         let touched = match self.phase {
@@ -143,7 +143,7 @@ impl Short {
         if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
     }
 
-    /// Combines the vectors of the first `members` members, as far as this member reduces them.
+    /// Combines the vectors of the first `members` members: the part of them that this member reduces.
     #[inline]
     fn combine(&self, set: &FlatSet, members: usize, total: u64) {
         let (Some(operator), Some(input), Some(output)) =
@@ -202,7 +202,7 @@ impl Round for FlatAllreduce {
 }
 
 impl FlatAllreduce {
-    /// Returns where the vector of a member lies.
+    /// Returns where member `rank`'s vector lies in its slot.
     #[inline(always)]
     fn operand(&self, set: &FlatSet, rank: usize) -> Span {
         let bytes = self.input.bytes();

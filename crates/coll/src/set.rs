@@ -21,48 +21,52 @@ use std::sync::atomic::Ordering;
 use sys::Span;
 use transport::shm::{ArenaWords, Doorbell, LocalRank, RankPageRef};
 
-/// The longest contribution that lies beside the word, in the same pair of cache lines.
+/// The longest contribution, in bytes, that a slot holds beside its word, in the same pair of cache lines.
 pub(crate) const BESIDE_MAX: u64 = 120;
-/// The shortest contribution whose blocks cross in an all-to-all. For shorter ones the decision costs more
-/// than it gains.
+/// The shortest contribution to an all-to-all, in bytes, whose blocks may go into the receivers' slots
+/// (`crosses`). For shorter contributions the decision costs more than it gains.
 pub(crate) const CROSSED_MIN: u64 = 1 << 10;
 
-/// What a member does in each round of a call: the methods of the types of calls that go over slots.
+/// The methods of the calls that go over slots: what a member does in each round of a call.
 pub trait Round {
-    /// The bits of the facts that may differ from member to member.
+    /// The bits of the facts (what a member's word says about the call) that may differ from member to
+    /// member.
     const MINE: u64;
-    /// Returns the facts of the call in its present round (`word.rs`). All members publish the same, except
-    /// for `MINE`.
+    /// Returns what this member's word says about the call in its present round (`word.rs`). All members
+    /// publish the same facts, except for the bits `MINE`.
     fn facts(&self) -> u64;
     /// Returns which collective the call is.
     fn collective(&self) -> Collective {
         collective_of(self.facts())
     }
-    /// Writes this member's contribution to its slot. Returns the word to publish, which differs from `word`
-    /// in the bits of `MINE` only.
+    /// Writes this member's contribution to its slot. Returns the word to publish there, which differs from
+    /// `word` only in the bits of `MINE`.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Copies the data that this member gives itself. It runs after the word is published, while others come.
+    /// Copies the data that this member gives itself. It runs after this member has published its word, while
+    /// others begin the round.
     fn copy_own(&mut self, _set: &FlatSet) {}
-    /// Returns the range of members without whose contributions the member `rank` cannot end the round.
+    /// Returns the range of members whose contributions the member `rank` needs to end the round.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
     /// Takes this member's result from the slots, once all members that it needs have begun the round.
     fn take(&mut self, set: &FlatSet) -> Result<()>;
-    /// Moves the call to its next round. Returns false if the round was its last one.
+    /// Moves the call to its next round. Returns false if the present round was the call's last one.
     fn next_phase(&mut self) -> bool {
         false
     }
-    /// Makes the error for the case that member `rank` has begun this round with other facts, in `word`.
+    /// Makes the error for the case that member `rank` has begun this round with another call, which its
+    /// `word` describes.
     fn disagreement(&self, set: &FlatSet, rank: usize, word: u64) -> Error;
 }
 
 /// A round that this member has started and not ended.
 #[derive(Debug)]
 pub struct ActiveRound {
-    /// The word that every member publishes that makes the same call, except for the bits of `Round::MINE`.
+    /// The word that this member publishes in its slot. The words of all members that make the same call are
+    /// equal, except for the bits `Round::MINE`.
     pub(crate) word: u64,
-    /// Whether this member has published its word.
+    /// Whether this member has published the round's word in its slot.
     pub(crate) posted: bool,
-    /// The members at whose words this one still has to look, before it can take the result.
+    /// The members at whose words this member still has to look before it can take the result.
     ahead: Range<usize>,
     /// Whether the result needs the contributions of all members, not only some.
     all: bool,
@@ -77,22 +81,23 @@ pub struct FlatSet {
     round: u64,
     /// The latest round that all members are known to have begun.
     started: u64,
-    /// The member for which this one has waited last, and the number of the round that it had not begun.
+    /// The member for which this member has waited last, and the number of the round that the other had not
+    /// begun.
     awaited: (usize, u64),
-    /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache, so that vector
-    /// instructions copy them.
+    /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache. Calls within this
+    /// length copy by vector instructions.
     pub(crate) near_bytes_max: usize,
     /// Whether a member could not read another's memory in some call. All members know this.
     pub(crate) reads_fail: Cell<bool>,
 }
 
-/// A process that shares slots.
+/// A member of a set: a process that shares slots with the others.
 pub(crate) struct SetMember {
     /// The member's rank in the job.
     pub(crate) peer: LocalRank,
     pub(crate) page: RankPageRef,
-    /// A word in this member's arena: how many other members have left the set. The slots are free when all
-    /// have.
+    /// A word in this member's arena that counts the other members that have left the set. The slots are free
+    /// once all have left.
     pub(crate) left: ArenaWords,
 }
 
@@ -106,7 +111,8 @@ pub(crate) struct FlatSlot {
 }
 
 impl FlatSet {
-    /// Makes a set of these members that has made no round yet. `rank` is this process's index among them.
+    /// Makes a set of slots of these members, in which no round was made yet. `rank` is this process's index
+    /// among the members.
     pub(crate) fn new(
         rank: usize,
         members: Vec<SetMember>,
@@ -130,24 +136,24 @@ impl FlatSet {
         self.round
     }
 
-    /// This member's rank.
+    /// Returns this member's rank in the comm.
     #[inline(always)]
     pub(crate) fn rank(&self) -> usize {
         self.rank
     }
 
-    /// A member's rank in the job.
+    /// Returns a member's rank in the job.
     pub(crate) fn peer(&self, rank: usize) -> LocalRank {
         self.members[rank].peer
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.members.len()
     }
 
-    /// All members but this one.
+    /// Returns the ranks in the comm of all members but this one.
     #[inline]
     pub(crate) fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let me = self.rank;
@@ -161,7 +167,8 @@ impl FlatSet {
         }
     }
 
-    /// Returns the facts that a member has published in this round. It must be known to have begun the round.
+    /// Returns what the word in a member's slot says about its call in this round. The member must be known
+    /// to have begun the round.
     pub(crate) fn facts_of(&self, rank: usize) -> u64 {
         self.slots(self.round)[rank].word[0].load(Ordering::Acquire) % (1 << FACTS_BITS)
     }
@@ -172,32 +179,32 @@ impl FlatSet {
         self.bytes_of(self.round, rank, total)
     }
 
-    /// The longest contribution for which all members have space.
+    /// Returns the longest contribution, in bytes, for which all members have space.
     pub(crate) fn contribution_max(&self) -> usize {
         self.slots(0).iter().map(|slot| slot.apart.bytes()).min().unwrap_or(0)
     }
 
-    /// Returns where this member's contribution of `total` bytes to the round before lies. It stays until
-    /// this member begins the next round.
+    /// Returns where this member's contribution of `total` bytes to the round before lies. The bytes stay
+    /// until this member begins the next round.
     pub(crate) fn last_contribution(&self, total: u64) -> Span {
         self.bytes_of(self.round - 1, self.rank, total)
     }
 
     /// Whether the blocks of an all-to-all, `total` bytes of each member, go into the receivers' slots. They
-    /// do in every second pair of rounds, so that a member writes where it read last, but not after an
+    /// do so in every second pair of rounds, so that a member writes where it read last. They do not after an
     /// allreduce, since a member may still read shares in its slot.
     #[inline]
     pub(crate) fn crosses(&self, total: u64) -> bool {
         self.round & 2 != 0 && total >= CROSSED_MIN && !is_of(self.last_facts(), Collective::Allreduce)
     }
 
-    /// The facts that this member published in the round before.
+    /// Returns what the word in this member's slot said about its call in the round before.
     #[inline]
     fn last_facts(&self) -> u64 {
         self.slots(self.round - 1)[self.rank].word[0].load(Ordering::Relaxed) % (1 << FACTS_BITS)
     }
 
-    /// Returns where the block from one member to another lies in an all-to-all to which each member
+    /// Returns where the block from member `from` to member `to` lies in an all-to-all to which each member
     /// contributes `total` bytes.
     #[inline]
     pub(crate) fn passage(&self, from: usize, to: usize, total: u64) -> Span {
@@ -212,20 +219,21 @@ impl FlatSet {
         if total <= BESIDE_MAX { slot.beside } else { slot.apart }
     }
 
-    /// The members' slots for a round.
+    /// Returns the slots of all members for a round, by rank.
     #[inline]
     fn slots(&self, round: u64) -> &[FlatSlot] {
         &self.slots[round as usize % 2]
     }
 
-    /// Whether a member has begun this round and not yet the round two later, by the word in its slot.
+    /// Whether member `rank` has begun this round and has not begun the round two later, by the word in its
+    /// slot.
     #[inline]
     fn has_started(&self, rank: usize, round: u64) -> bool {
         let word = self.slots(round)[rank].word[0].load(Ordering::Acquire);
         (word ^ round << FACTS_BITS) >> FACTS_BITS == 0
     }
 
-    /// Whether the member for which a round waited has still not begun it.
+    /// Whether the member for which a round waited last has still not begun that round.
     #[inline]
     pub(crate) fn still_waits(&self) -> bool {
         !self.has_started(self.awaited.0, self.awaited.1)
@@ -237,7 +245,7 @@ impl FlatSet {
     }
 
     /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
-    /// waited. The round may not need all of these members, but each can use the cpu.
+    /// waited. Members that the round does not need count, too, since they also use the cpu.
     #[inline]
     pub(crate) fn waits_on_cpu(&self, cpu: usize) -> bool {
         let (first, round) = self.awaited;
@@ -246,7 +254,7 @@ impl FlatSet {
             .any(|rank| self.members[rank].page.waits_on().is_none_or(|on| on == cpu))
     }
 
-    /// Starts the next round.
+    /// Starts the next round of this member, without writing anything yet.
     #[inline]
     pub(crate) fn start_round(&mut self, call: &impl Round) -> ActiveRound {
         self.round += 1;
@@ -256,13 +264,14 @@ impl FlatSet {
         ActiveRound { word, posted: false, ahead, all: false }
     }
 
-    /// Advances a round as far as possible. Returns its outcome, once it has ended.
+    /// Advances a round as far as possible. Returns the round's outcome, or None before the round has ended.
     #[inline]
     pub(crate) fn advance(&mut self, active: &mut ActiveRound, call: &mut impl Round) -> Option<Result<()>> {
         self.step(active, call)
     }
 
-    /// The inlined body of `advance`.
+    /// Advances a round as far as possible, and returns its outcome once it has ended. It is always inlined,
+    /// unlike `advance`.
     #[inline(always)]
     pub(crate) fn step<R: Round>(&mut self, active: &mut ActiveRound, call: &mut R) -> Option<Result<()>> {
         let members = self.members.len();
@@ -298,7 +307,8 @@ impl FlatSet {
         Some(call.take(self))
     }
 
-    /// Writes this member's contribution, publishes its word, and wakes the members that sleep.
+    /// Writes this member's contribution to its slot, publishes its word there, and wakes the members that
+    /// sleep.
     #[inline(always)]
     fn post(&self, word: u64, call: &mut impl Round) {
         let word = call.put(self, word);

@@ -12,16 +12,17 @@ use schedule::algorithm::Collective;
 use std::ops::Range;
 use sys::Span;
 
-/// The longest contribution of a member, in bytes, and the most bytes that a member reads from all members.
-/// Calls that are pulled may be longer (`PULLED_MAX`).
+/// The longest contribution of a member to its slot, in bytes, and the most bytes that a member reads in all
+/// slots. Blocks that are read in the sender's memory may be longer (`PULLED_MAX`).
 pub const SHORT_MAX: usize = 1 << 20;
 pub(crate) const BYTES_MAX: u64 = SHORT_MAX as u64;
-/// The most bytes that a member of a pulled call reads from all members. Meanwhile it makes no other
+/// The most bytes that a member reads in other members' memory in one call. Meanwhile it makes no other
 /// progress.
 pub(crate) const PULLED_MAX: u64 = 4 << 20;
-/// The bytes of all members' vectors above which an allreduce takes two rounds.
+/// The total bytes of all members' vectors above which an allreduce takes two rounds.
 pub(crate) const FLAT_MAX: u64 = 8 << 10;
-/// The value of `FLAT_MAX` where members share cpus: each round costs a yield, so one round pays for longer.
+/// The value of `FLAT_MAX` where members share cpus. There each round costs a yield, so one round is faster
+/// up to longer vectors.
 pub(crate) const CROWDED_FLAT_MAX: u64 = 32 << 10;
 /// The most members that use slots. Each reads the slots of all, so for more members a schedule of
 /// logarithmic depth is faster.
@@ -29,7 +30,7 @@ pub(crate) const MEMBERS_MAX: usize = 16;
 // Members combine in the order of ranks, like schedules among so few ranks.
 const _: () = assert!(MEMBERS_MAX as u32 <= schedule::order::IN_RANKS_MAX);
 
-/// Whether a collective's long blocks can be pulled (`pull.rs`).
+/// Whether members can read a collective's long blocks in each other's memory (`pull.rs`).
 #[inline]
 pub(crate) fn is_pullable(collective: Collective) -> bool {
     matches!(collective, Collective::Alltoall | Collective::Allgather)
@@ -45,47 +46,47 @@ pub(crate) fn contribution(collective: Collective, bytes: u64, members: usize) -
     }
 }
 
-/// Which of its rounds a call is in.
+/// Which of its rounds over slots a short call is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShortPhase {
-    /// The only round of a call that takes just one.
+    /// The only round of a call that takes one round.
     Whole,
-    /// The first round of a long allreduce: each member reduces its share, and leaves it in the others'
-    /// slots.
+    /// The first round of a long allreduce: each member reduces its share of the vector, and writes the
+    /// result into the others' slots.
     ReduceShares,
     /// The second round of a long allreduce: each member takes the others' shares from its own slot.
     GatherShares,
 }
 
-/// A collective over slots, as one member makes it.
+/// A short collective over shared slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
     /// Which collective it is: any that has no count for each member.
     pub collective: Collective,
     /// Which of its rounds the call is in.
     pub(crate) phase: ShortPhase,
-    /// The root's rank, or 0.
+    /// The root's rank; 0 in collectives without a root.
     pub root: usize,
-    /// The length that this member expects, in bytes: of the vector in a broadcast or reduction, otherwise of
-    /// one member's block.
+    /// The length that this member expects, in bytes. It is the vector's in a broadcast or reduction,
+    /// otherwise one member's block's.
     pub bytes: u64,
-    /// The length that this member gives, or `bytes` if it only receives.
+    /// The length, in bytes, that this member gives; equal to `bytes` if the member only receives.
     pub given: u64,
     /// The memory that this member contributes.
     pub input: Buffer,
-    /// The memory of the result. That of a reduction has no gaps.
+    /// The memory of the result. The result of a reduction has no gaps.
     pub output: Buffer,
-    /// The range of the vector's bytes that this member reduces: all, or its share if the call takes two
-    /// rounds.
+    /// The range of the vector's bytes that this member reduces: the whole vector, or its share if the call
+    /// takes two rounds.
     pub part: Range<usize>,
-    /// Whether this member's block is in the output already.
+    /// Whether the block that this member gives itself is in the output already (MPI_IN_PLACE).
     pub in_place: bool,
     /// The operator of a reduction and the type of its elements; None for other collectives.
     pub operator: Option<(PredefinedOp, Basic)>,
 }
 
 impl Short {
-    /// A call without bytes.
+    /// Makes a call without bytes, which `fill` completes.
     #[inline]
     pub fn new(collective: Collective) -> Short {
         Short {
@@ -102,15 +103,15 @@ impl Short {
         }
     }
 
-    /// Makes a short call of `call`. Returns None if slots do not take it.
+    /// Makes a short call over slots from `call`. Returns None if slots do not take the call.
     #[cfg(test)]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);
         if short.fill(call, rank, members) { Some(short) } else { None }
     }
 
-    /// Fills in a new call from the planned call among `members` members of one group. Returns whether slots
-    /// take it: all members come to the same answer. Reductions on images do not come here.
+    /// Fills in this new value from `call`, made among `members` members of one group. Returns whether slots
+    /// take the call, which is the same on all members. Reductions of elements with gaps do not come here.
     #[inline]
     pub fn fill(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         use Collective::*;
@@ -133,8 +134,8 @@ impl Short {
         }
     }
 
-    /// Fills in input and output of `given` and `expected` blocks, which do not overlap. A missing buffer is
-    /// MPI_IN_PLACE, or is significant only at the root.
+    /// Fills in input and output, which consist of `given` and `expected` blocks. A missing buffer is
+    /// MPI_IN_PLACE, or is significant only at the root. Returns false if both are missing.
     #[inline]
     fn fill_blocks(&mut self, call: &Call, rank: usize, given: usize, expected: usize) -> bool {
         let (input, output) = (call.input.whole(), call.output.whole());
@@ -158,7 +159,8 @@ impl Short {
         true
     }
 
-    /// Fills in the operands of a reduction.
+    /// Fills in the operands and the operator of a reduction. Returns false if the program defined the
+    /// operator, or if a buffer has gaps.
     #[inline]
     fn fill_vector(&mut self, call: &Call, rank: usize, members: usize) -> bool {
         let Some(Reduction::Predefined { op, basic, .. }) = call.reduction else { return false };
@@ -182,8 +184,8 @@ impl Short {
         true
     }
 
-    /// Makes an allreduce take two rounds if the vectors of all members exceed `flat_max` bytes. Then each
-    /// member reduces only its share, and no member writes cache lines that several others hold.
+    /// Makes an allreduce take two rounds if the vectors of all members together exceed `flat_max` bytes.
+    /// Then each member reduces only its share, and no member writes cache lines that several others hold.
     #[inline]
     pub(crate) fn choose_rounds(&mut self, rank: usize, members: usize, flat_max: u64) {
         if self.collective == Collective::Allreduce && self.bytes * members as u64 > flat_max {
@@ -192,27 +194,29 @@ impl Short {
         }
     }
 
-    /// The bytes of the vector that a member reduces in the first of two rounds. They are whole elements.
+    /// Returns the range of the vector's bytes that member `rank` reduces in the first of two rounds. The
+    /// range consists of whole elements.
     pub(crate) fn share(&self, rank: usize, members: usize) -> Range<usize> {
         let element = self.operator.map_or(1, |(_, basic)| basic.size());
         let at = |rank| self.bytes as usize / element * rank / members * element;
         at(rank)..at(rank + 1)
     }
 
-    /// The bytes that each member, or only the root, contributes.
+    /// Returns how many bytes each member, or only the root, contributes.
     #[inline]
     pub(crate) fn contribution(&self, members: usize) -> u64 {
         contribution(self.collective, self.bytes, members)
     }
 
-    /// Returns the range of bytes of a member's block in the blocks of all members.
+    /// Returns where the block of member `rank` lies among the blocks of all members, as a range of bytes.
     #[inline]
     pub(crate) fn block_of(&self, rank: usize) -> Range<usize> {
         let block = self.bytes as usize;
         rank * block..(rank + 1) * block
     }
 
-    /// The bytes of this member's input that no other member reads from its slot.
+    /// Returns the range of this member's input, in bytes, that no other member reads from this member's
+    /// slot.
     #[inline]
     pub(crate) fn unread(&self, rank: usize) -> Range<usize> {
         use Collective::*;
@@ -240,8 +244,8 @@ impl Short {
 }
 
 /// The allreduce of the fast path: contiguous vectors of a predefined type, which every member reduces whole.
-/// Another member, or `Coll::start_round` here, may continue the same call as a `Short`, since both publish
-/// the same words. The value owns nothing, so nothing is dropped.
+/// `Short` makes the same call in another form, and publishes the same words. So other members may make it as
+/// a `Short`, and so may `Coll::start_round` when it continues this call.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
     /// The operator, and the type of the elements.

@@ -18,31 +18,34 @@ use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
 use std::ops::Range;
 
-/// The longest contribution, in bytes, to a call with counts. Above it one copy by a schedule is faster than
-/// two through slots.
+/// The longest contribution, in bytes, to a call with counts over slots. For longer ones one copy by a
+/// schedule is faster than two copies through slots.
 const BYTES_MAX: u64 = 128 << 10;
 
-/// How many calls go by schedules without a round, after a call that was too long for its slots.
+/// How many calls with counts go to schedules without a round, after a call that was too long for its slots.
 const SKIPPED_MAX: u32 = 15;
 
-/// Counts down the calls that go by a schedule without trying slots, after one that was too long.
+/// Counts down the calls with counts that go to a schedule without trying slots, after a call that was too
+/// long.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff(u32);
 
-/// A collective with a count for each member, as one member makes it over slots.
+/// A collective with a count for each member (gatherv and the like), as one member makes it over slots.
 #[derive(Debug)]
 pub struct Vector {
     collective: Collective,
     root: usize,
     /// The data that this member gives: a buffer for each receiver, or one for all.
     gives: CallBuffer,
-    /// The memory for what this member receives: a buffer for each sender, or one for the root's data.
+    /// The memory into which this member receives: a buffer for each sender, or one buffer for the root's
+    /// data.
     takes: CallBuffer,
     in_place: bool,
     bytes_max: u64,
     /// Whether a schedule must carry out the whole call, because some contribution is too long for the slots.
     scheduled: bool,
-    /// The senders of a gatherv whose blocks are too long for slots, and come to this member by schedules.
+    /// The senders of those blocks of a gatherv that are too long for slots. Schedules carry these blocks to
+    /// this member, the root.
     long: Vec<usize>,
 }
 
@@ -56,22 +59,23 @@ pub(crate) struct LongBlock {
 }
 
 impl Backoff {
-    /// Whether the next call tries no round. All members come to the same answer.
+    /// Whether the next call with counts goes to a schedule without trying slots. If so, one call fewer is
+    /// left to be treated like this. All members come to the same answer.
     pub(crate) fn skips(&mut self) -> bool {
         let skips = self.0 > 0;
         self.0 -= u32::from(skips);
         skips
     }
 
-    /// Notes that a call was too long, since the next calls probably are, too.
+    /// Notes that a call was too long for its slots, since the next calls with counts probably are, too.
     pub(crate) fn start(&mut self) {
         self.0 = SKIPPED_MAX;
     }
 }
 
 impl Vector {
-    /// Makes a call with counts ready for slots with space for contributions of `bytes_max` bytes. Returns
-    /// None if slots do not take the call. All members come to the same answer.
+    /// Prepares a call with counts (gatherv and the like) for slots with space for contributions of
+    /// `bytes_max` bytes. Returns None if slots do not take the call. All members come to the same answer.
     pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
@@ -95,17 +99,18 @@ impl Vector {
         })
     }
 
-    /// Leaves the call to a schedule, without a round.
+    /// Leaves the call to a schedule, without a round over slots.
     pub(crate) fn schedule(&mut self) {
         self.scheduled = true;
     }
 
-    /// Whether a schedule must carry the call out, as far as all members know by now.
+    /// Whether a schedule must carry out the call, according to what all members know after the call's round.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.scheduled
     }
 
-    /// The long blocks of a gatherv that this member sends or receives, once the round is over.
+    /// Returns the blocks of a gatherv that are too long for slots and that this member sends or receives,
+    /// once the round is over.
     pub(crate) fn long_blocks(&self, rank: usize) -> impl Iterator<Item = LongBlock> {
         let long = |from: usize, block: &Buffer| LongBlock { from, to: self.root, block: block.clone() };
         let received = self.long.iter().map(move |from| long(*from, self.take_of(*from)));
@@ -114,13 +119,13 @@ impl Vector {
         received.chain(self.given(rank).first().filter(sends).map(move |block| long(rank, block)))
     }
 
-    /// Whether each contribution has a block for each receiver, and so begins with the table of where these
-    /// end.
+    /// Whether each contribution has a block for each receiver, and so begins with the table of the ends of
+    /// these blocks.
     fn has_table(&self) -> bool {
         !matches!(self.collective, Collective::Gatherv | Collective::Allgatherv)
     }
 
-    /// The blocks that this member contributes: one for each member, or one for all.
+    /// Returns the blocks that this member contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
             CallBuffer::Each(blocks) => blocks,
@@ -142,7 +147,7 @@ impl Vector {
         }
     }
 
-    /// Returns the memory for the block that member `from` gives to this one.
+    /// Returns the memory for the block that member `from` gives to this member.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
             CallBuffer::Each(blocks) => &blocks[from],
@@ -151,7 +156,8 @@ impl Vector {
         }
     }
 
-    /// The block that this member gives to itself, and the memory for that block.
+    /// Returns the block that this member gives to itself, and the memory into which the block is copied.
+    /// None if there is no such block, or if it lies there already.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
             CallBuffer::Each(blocks) => &blocks[rank],
@@ -162,7 +168,7 @@ impl Vector {
         (!self.in_place && (!rooted || rank == self.root)).then(|| (mine, self.take_of(rank)))
     }
 
-    /// Copies the block that member `from` gives to this member out of its slot.
+    /// Copies the block for this member out of the slot of member `from`.
     fn take_from(&mut self, set: &FlatSet, from: usize) -> Result<()> {
         let total = length_of(set, from);
         if total == LENGTH_MAX {
@@ -200,7 +206,8 @@ impl Vector {
     }
 }
 
-/// The length of a member's contribution, or `LENGTH_MAX` if it is too long.
+/// Returns the length of a member's contribution, in bytes, or `LENGTH_MAX` if the contribution is too long
+/// for its slot.
 fn length_of(set: &FlatSet, rank: usize) -> u64 {
     set.facts_of(rank) & LENGTH_MAX
 }

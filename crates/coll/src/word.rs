@@ -15,38 +15,38 @@ use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};
 use error::{Class, Error};
 use schedule::algorithm::Collective;
 
-/// The bits of a word below the round: five of the collective, four of the root, and `LENGTH_BITS` of the
-/// bytes.
+/// The number of the lowest bits of a slot's word, below the round: five for the collective, four for the
+/// root, and `LENGTH_BITS` for the bytes.
 pub(crate) const FACTS_BITS: u32 = 30;
 pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
 const _: () = assert!(Collective::ALL.len() <= 32 && MEMBERS_MAX <= 16 && BYTES_MAX < LENGTH_MAX);
 
-/// Packs collective, root and length into the facts of a call.
+/// Packs collective, root and length into the facts of a call, which a member publishes in its slot.
 #[inline]
 pub(crate) fn facts(collective: Collective, root: usize, bytes: u64) -> u64 {
     (collective as u64) << (LENGTH_BITS + 4) | (root as u64) << LENGTH_BITS | bytes.min(LENGTH_MAX)
 }
 
-/// Replaces the length in a word, and returns the word.
+/// Returns `word` with its length replaced by `bytes`.
 pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
-/// Returns the collective that the facts of a call name.
+/// Returns the collective that the facts of a call name, as a member has published them.
 #[cold]
 pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
 }
 
-/// Whether facts belong to a call of this collective.
+/// Whether the facts that a member has published belong to a call of this collective.
 #[inline]
 pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64
 }
 
-/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. The other arguments
-/// are what `me` calls.
+/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. Collective, root and
+/// bytes are those of the call that `me` makes.
 #[cold]
 pub(crate) fn disagree(
     collective: Collective,
@@ -68,8 +68,8 @@ pub(crate) fn disagree(
     Error::new(Class::Truncate, sentence)
 }
 
-/// Makes the error for two members of a round whose collectives or roots differ. `theirs` are the facts of
-/// `rank`.
+/// Makes the error for two members of a round whose collectives or roots differ. `theirs` are the facts that
+/// `rank` has published, the other arguments describe the call of `me`.
 #[cold]
 pub(crate) fn differ(collective: Collective, root: usize, me: usize, rank: usize, theirs: u64) -> Error {
     let theirs_root = theirs >> LENGTH_BITS & 15;

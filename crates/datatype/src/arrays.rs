@@ -73,11 +73,12 @@ pub struct Distribution<'a> {
     pub rank: i64,
     /// For each dimension: the number of elements of the whole array.
     pub sizes: &'a [i64],
-    /// For each dimension: how it is distributed, namely MPI_DISTRIBUTE_BLOCK, _CYCLIC or _NONE.
+    /// For each dimension: how it is distributed (MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC or
+    /// MPI_DISTRIBUTE_NONE).
     pub distributions: &'a [i32],
     /// For each dimension: the length of a block in elements, or MPI_DISTRIBUTE_DFLT_DARG.
     pub arguments: &'a [i64],
-    /// For each dimension: the number of processes in the grid.
+    /// For each dimension: the number of processes in the grid along this dimension.
     pub grid: &'a [i64],
     /// The order of the array's elements in memory: MPI_ORDER_C or MPI_ORDER_FORTRAN.
     pub order: i32,
@@ -109,7 +110,8 @@ pub fn darray(width: Width, array: &Distribution, old: &Arc<Datatype>) -> Result
     draft.finish(old.facts.times(elements), darray_recipe(width, array, old))
 }
 
-/// Lists the indices of the dimensions, the one whose elements are adjacent in memory first.
+/// Returns the indices of the dimensions, first the dimension in which adjacent elements are adjacent in
+/// memory.
 fn fastest_first(ndims: usize, order: i32) -> impl Iterator<Item = usize> {
     (0..ndims).map(move |step| if order == ORDER_C { ndims - 1 - step } else { step })
 }
@@ -148,7 +150,7 @@ fn check_distribution(array: &Distribution) -> Result<usize> {
     Ok(ndims)
 }
 
-/// Returns how many elements of dimension `dim` make a block, which goes to one process.
+/// Returns how many elements of dimension `dim` make a block. Each block goes to one process.
 fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     let (size, processes, argument) = (array.sizes[dim], array.grid[dim], array.arguments[dim]);
     let default = argument == DISTRIBUTE_DEFAULT;
@@ -181,9 +183,9 @@ fn block_length(array: &Distribution, dim: usize) -> Result<i64> {
     }
 }
 
-/// Deals out `size` slabs, `stride` bytes apart, to `processes` in turn, in blocks of `block`. Returns the
-/// slabs that the process at `coordinate` gets, and their number. A block distribution is a cyclic one that
-/// ends after its first round.
+/// Deals out `size` slabs (all elements with one index in a dimension), `stride` bytes apart, to `processes`
+/// in turn, in blocks of `block` slabs. Returns the slabs that the process at `coordinate` gets, and their
+/// number. A block distribution is a cyclic one that ends after its first round.
 fn distribute(
     slab: LayoutDraft<'_>,
     stride: i64,

@@ -11,17 +11,17 @@ use crate::reduce::reduce;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sys::Span;
 
-/// Whether an element at `address` is updated by an atomic instruction: 4 or 8 bytes, aligned to their
-/// length.
+/// Whether an element at `address` is updated by an atomic instruction: it has 4 or 8 bytes, and its address
+/// is a multiple of its length.
 #[inline]
 pub fn is_atomic(basic: Basic, address: usize) -> bool {
     let bytes = basic.size();
     matches!(bytes, 4 | 8) && address.is_multiple_of(bytes)
 }
 
-/// Computes `target = target op origin` for one element, atomically. Stores what `target` held before in
-/// `fetched`, unless that is empty. The caller has checked `is_atomic` for `target`, and `check_op`. `origin`
-/// may be empty for MPI_NO_OP.
+/// Computes `target = target op origin` for one element, atomically. Stores the old content of `target` in
+/// `fetched`, unless `fetched` is empty. The caller has checked `is_atomic` for `target`, and `check_op`.
+/// `origin` may be empty for MPI_NO_OP.
 #[inline(always)]
 pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -34,8 +34,8 @@ pub fn accumulate(op: PredefinedOp, basic: Basic, target: Span, origin: Span, fe
     }
 }
 
-/// Replaces the element at `target` by `origin` if it equals `compare`, atomically. Stores what `target` held
-/// before in `fetched`. The caller has checked `is_atomic` for `target`.
+/// Replaces the element at `target` by `origin` if it equals `compare`, atomically. Stores the old content of
+/// `target` in `fetched`. The caller has checked `is_atomic` for `target`.
 #[inline]
 pub fn compare_and_swap(basic: Basic, target: Span, compare: Span, origin: Span, fetched: Span) {
     assert!(is_atomic(basic, target.address()), "a crooked target");
@@ -91,8 +91,8 @@ fn span_of_value<B>(value: &mut B) -> Span {
     unsafe { Span::claim(std::ptr::from_mut(value).expose_provenance(), size_of::<B>()) }
 }
 
-/// An atomic machine word, with reads and writes of ordinary words of the same length. Addresses are those of
-/// spans, whose makers promised that they are mapped.
+/// An atomic machine word, with reads and writes of ordinary words of the same length. The addresses come
+/// from spans, whose makers promised that they are mapped.
 trait AtomicWord: Sized + 'static {
     type Bits: Copy;
     fn at(address: usize) -> &'static Self;

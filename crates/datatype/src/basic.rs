@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The machine types of the predefined datatypes: length, alignment and arithmetic.
 
-/// The machine type of the elements of a predefined datatype, by which reductions choose their arithmetic.
+/// The machine type of the elements of a predefined datatype. Reductions choose their arithmetic by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs)] // The names give signedness and bits.
@@ -20,7 +20,7 @@ pub enum Basic {
     /// Characters of C and Fortran. Operators take MPI_CHAR and MPI_CHARACTER as the integer that C's `char`
     /// is, and refuse MPI_WCHAR.
     Char, WChar,
-    /// A byte of what MPI_Pack has made, whose meaning only MPI_Unpack knows.
+    /// A byte that MPI_Pack has made (MPI_PACKED). Only MPI_Unpack knows its meaning.
     Packed,
 }
 
@@ -97,8 +97,8 @@ impl Basic {
         ]
     };
 
-    /// Returns the machine type whose `as u8` is `number`, which may come from another process; None if there
-    /// is none.
+    /// Returns the machine type with this number (`basic as u8`), which may come from another process; None
+    /// if no type has it.
     pub fn from_number(number: u8) -> Option<Basic> {
         Basic::ALL.get(number as usize).copied()
     }
@@ -119,13 +119,14 @@ impl PredefinedOp {
         [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, Maxloc, Minloc, Replace, NoOp]
     };
 
-    /// Returns the operator whose `as u8` is `number`, which may come from another process; None if there is
-    /// none.
+    /// Returns the operator with this number (`op as u8`), which may come from another process; None if no
+    /// operator has it.
     pub fn from_number(number: u8) -> Option<PredefinedOp> {
         PredefinedOp::ALL.get(number as usize).copied()
     }
 
-    /// Returns the operator that has this handle in the standard ABI; None if no predefined operator has.
+    /// Returns the operator that has this handle in the standard ABI; None if no predefined operator has this
+    /// handle.
     pub fn from_handle(handle: u32) -> Option<PredefinedOp> {
         PredefinedOp::ALL.into_iter().find(|op| op.handle() == handle)
     }

@@ -16,15 +16,15 @@ use sys::Span;
 /// bytes of data, without the gaps.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// The origin of the first element; of a buffer without gaps, the address of its first byte.
+    /// The address of the first element's origin. In a buffer without gaps: the address of its first byte.
     base: usize,
     bytes: usize,
     /// The layout of the elements if there are gaps; None if the data are `bytes` bytes from `base` on.
     gaps: Option<Gaps>,
 }
 
-/// A user's buffer that is valid for one call. If the operation outlives the call, or if there are gaps, it
-/// becomes a `Buffer`.
+/// A user's buffer that is valid for one call. For an operation that outlives the call, or for elements with
+/// gaps, the claim becomes a `Buffer`.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferClaim<'a> {
     base: usize,
@@ -48,7 +48,7 @@ impl<'a> BufferClaim<'a> {
         self.bytes
     }
 
-    /// Returns the one span that the data occupy; None if there are gaps.
+    /// Returns the span that the data occupy; None if there are gaps in them.
     #[inline(always)]
     pub fn contiguous(&self) -> Option<Span> {
         // SAFETY: the maker promised that the elements stay mapped; without gaps they are the bytes from the
@@ -63,12 +63,12 @@ impl<'a> BufferClaim<'a> {
     }
 }
 
-/// What a buffer with gaps needs beside its address and length.
+/// What a buffer of elements with gaps has in addition to its address and length.
 #[derive(Clone, Debug)]
 struct Gaps {
     layout: Arc<Layout>,
-    /// The number of packed bytes of the elements at `base` that are before the buffer's first; 0 except in
-    /// slices.
+    /// The number of packed bytes of the elements at `base` that come before the buffer's first byte. It is 0
+    /// unless the buffer is a slice of another.
     skip: usize,
 }
 
@@ -94,7 +94,8 @@ impl Buffer {
         Buffer::with_gaps(base, count, shared)
     }
 
-    /// Makes the buffer of a layout that is not contiguous.
+    /// Makes the buffer of `count` elements of a layout that is not contiguous. Its data may still have no
+    /// gaps.
     #[inline(never)]
     fn with_gaps(base: usize, count: usize, layout: &Arc<Layout>) -> Buffer {
         let bytes = count * layout.size;
@@ -124,7 +125,8 @@ impl Buffer {
         Some(unsafe { Buffer::claim(span.address().wrapping_add(offset), count, layout) })
     }
 
-    /// Returns the number of data bytes of `count` elements of `layout`; None if it does not fit 63 bits.
+    /// Returns the number of data bytes of `count` elements of `layout`; None if the number does not fit 63
+    /// bits.
     #[inline]
     pub fn bytes_of(count: usize, layout: &Layout) -> Option<usize> {
         count.checked_mul(layout.size).filter(|&bytes| bytes <= isize::MAX as usize)
@@ -135,19 +137,21 @@ impl Buffer {
         self.bytes
     }
 
-    /// Returns the address of the first element's origin; of a buffer without gaps, that of its first byte.
+    /// Returns the address of the first element's origin, or the address of the first byte if the buffer has
+    /// no gaps.
     pub fn base(&self) -> usize {
         self.base
     }
 
-    /// Returns the layout of a buffer with gaps, and how many packed bytes its slice skips; None without
-    /// gaps. Another process makes the same buffer from these, `base` and `bytes` (`from_parts`).
+    /// Returns the layout of a buffer with gaps, and how many packed bytes of the elements at `base` the
+    /// buffer skips. None without gaps. Another process makes the same buffer from these values, `base` and
+    /// `bytes` (`from_parts`).
     pub fn parts(&self) -> Option<(&Arc<Layout>, usize)> {
         self.gaps.as_ref().map(|gaps| (&gaps.layout, gaps.skip))
     }
 
-    /// Makes the buffer of `bytes` packed bytes that begins `skip` packed bytes into elements of `layout` at
-    /// `base`: the inverse of `parts`.
+    /// Makes the buffer of `bytes` packed bytes of elements of `layout` at `base`, without the first `skip`
+    /// packed bytes: the inverse of `parts`.
     ///
     /// # Safety
     /// As for `claim`: all bytes that this range touches must stay mapped. If `base` is an address
@@ -159,7 +163,7 @@ impl Buffer {
         Buffer { base, bytes, gaps: Some(Gaps { layout, skip }) }
     }
 
-    /// Returns the one span that the data occupy; None if there are gaps.
+    /// Returns the span that the data occupy; None if there are gaps in them.
     #[inline]
     pub fn contiguous(&self) -> Option<Span> {
         match self.gaps {
@@ -169,8 +173,8 @@ impl Buffer {
         }
     }
 
-    /// Makes a buffer of this buffer's packed bytes `[offset, offset + bytes)`; panics unless they are
-    /// inside.
+    /// Makes a buffer of this buffer's packed bytes `[offset, offset + bytes)`. Panics if these are not
+    /// inside the buffer.
     pub fn slice(&self, offset: usize, bytes: usize) -> Buffer {
         self.check_range(offset, bytes);
         if bytes == 0 {
@@ -197,9 +201,9 @@ impl Buffer {
         }
     }
 
-    /// Does the same as `pack`, where `to` is memory that another core has read. Its cache lines must come
-    /// back before they are written, except where whole lines are copied. So data with gaps go through a
-    /// block on the stack (docs/measured/choices.md).
+    /// Copies packed bytes `[offset, offset + to.bytes())` of the data to `to`, memory that another core has
+    /// read. Its cache lines must come back before they are written, except where whole lines are copied. So
+    /// data with gaps go through a block on the stack (docs/measured/choices.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {
@@ -209,7 +213,7 @@ impl Buffer {
         }
     }
 
-    /// Copies the packed bytes of the data from `offset` on to `to`, as many as it has: memory of this
+    /// Copies `to.len()` packed bytes of the data, from `offset` on, to `to`, which is memory of this
     /// library.
     #[inline]
     pub fn save(&self, offset: usize, to: &mut [MaybeUninit<u8>]) {
@@ -217,7 +221,8 @@ impl Buffer {
         self.pack(offset, unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// Copies `from`, memory of this library, over as many packed bytes of the data from `offset` on.
+    /// Copies `from`, which is memory of this library, over `from.len()` packed bytes of the data, from
+    /// `offset` on.
     #[inline]
     pub fn restore(&self, offset: usize, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
@@ -262,8 +267,8 @@ impl Buffer {
         });
     }
 
-    /// Whether the kernel lets other processes read and write the buffer's memory (`sys::remote`). Tests the
-    /// first and the last byte.
+    /// Whether the kernel lets other processes read and write the buffer's memory (`sys::remote`). Only the
+    /// first and the last byte are tested.
     pub fn is_attachable(&self) -> bool {
         let (mut first, mut last) = (Span::EMPTY, Span::EMPTY);
         if self.bytes > 0 {
@@ -274,7 +279,7 @@ impl Buffer {
     }
 
     /// Returns the span from the buffer's first byte in memory to its last, to be registered with a network
-    /// or device. Its gaps may not even be mapped.
+    /// or device. The gaps in this span may not even be mapped.
     pub fn hull(&self) -> Span {
         let Some(Gaps { layout, skip }) = &self.gaps else {
             // SAFETY: the maker promised that the bytes stay mapped.
@@ -299,15 +304,15 @@ impl Buffer {
         });
     }
 
-    /// Calls `each` for every strip of packed bytes `[offset, offset + bytes)`, with the address of its first
-    /// piece, the length of a piece, the number of pieces, and the distance from one to the next, all in
-    /// bytes.
+    /// Calls `each` for every strip (pieces of equal length at equal distances) of packed bytes `[offset,
+    /// offset + bytes)`: with the address of its first piece, the length of a piece, the number of pieces,
+    /// and the distance from one piece to the next. Lengths and distances are in bytes.
     pub fn strips(&self, offset: usize, bytes: usize, mut each: impl FnMut(usize, usize, usize, i64)) {
         self.walk(offset, bytes, |strip| each(strip.address, strip.bytes, strip.repeat, strip.stride));
     }
 
-    /// Copies all of `from`, which has as many bytes, to this buffer, through a small block if both have
-    /// gaps.
+    /// Copies all of `from`, which has as many bytes as this buffer, to this buffer. If both have gaps, the
+    /// bytes go through a small block.
     #[inline]
     pub fn copy_from(&self, from: &Buffer) {
         assert_eq!(self.bytes, from.bytes, "copy between buffers of different lengths");
@@ -363,8 +368,8 @@ impl Buffer {
 }
 
 impl Layout {
-    /// Returns where the data of `count` elements begin and end in memory, as offsets from the first
-    /// element's origin; None if these do not fit 63 bits. There is at least one element, with data.
+    /// Returns the offsets, from the first element's origin, at which the data of `count` elements begin and
+    /// end in memory; None if the offsets do not fit 63 bits. `count` and the layout's size must not be 0.
     pub fn reach(&self, count: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(count).ok()?.checked_sub(1)?.checked_mul(self.extent)?;
         let end = self.true_lb.checked_add(self.true_extent)?.checked_add(last.max(0))?;
@@ -372,7 +377,7 @@ impl Layout {
     }
 
     /// Calls `each` with address and length of every piece of packed bytes `[offset, offset + bytes)` of
-    /// consecutive elements at `base`, in typemap order. It does not touch the memory, which may be another
+    /// consecutive elements at `base`, in typemap order. The memory is not touched, and may be another
     /// process's.
     pub fn pieces_at(
         self: &Arc<Layout>,
@@ -397,13 +402,14 @@ impl Layout {
     }
 }
 
-/// The most bytes that `pack_away` copies at a time: so many that `memmove` writes whole cache lines.
+/// The most bytes that `pack_away` copies at a time. `memmove` writes whole cache lines for copies of this
+/// length.
 const AWAY_BLOCK_BYTES: usize = 16 << 10;
 
-/// The shortest data with gaps that `pack_away` copies through a block on the stack.
+/// The shortest data with gaps, in bytes, that `pack_away` copies through a block on the stack.
 const AWAY_BYTES_MIN: usize = 1 << 10;
 
-/// The length of the block through which `copy_from` copies.
+/// The length, in bytes, of the block through which `copy_from` copies.
 const BLOCK_BYTES: usize = 4096;
 
 impl From<Span> for Buffer {
@@ -413,14 +419,14 @@ impl From<Span> for Buffer {
     }
 }
 
-/// Returns the offset in bytes from the origin of one element to that of the `elements`th after it. Wraps, as
-/// addresses from MPI_BOTTOM do.
+/// Returns the distance in bytes from the origin of one element to the origin of the `elements`th element
+/// after it. The result wraps, as addresses from MPI_BOTTOM do.
 fn elements_offset(layout: &Layout, elements: usize) -> isize {
     (layout.extent as isize).wrapping_mul(elements as isize)
 }
 
-/// Calls `each` with the strips of packed bytes `[from, to)` of one pass over the layout's runs. `origin` is
-/// the address from which their offsets count.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one pass over the layout's runs. The runs'
+/// offsets count from the address `origin`.
 fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let (first, mut start) = layout.run_at(from);
     for &run in &layout.runs()[first..] {
@@ -433,9 +439,9 @@ fn walk_pass(layout: &Layout, origin: usize, from: usize, to: usize, each: &mut 
     }
 }
 
-/// Calls `each` with the strips of packed bytes `[from, to)` of one run, at most three: the rest of a piece
-/// cut by `from`, whole pieces, the start of a piece cut by `to`. The run's offset counts from the address
-/// `origin`.
+/// Calls `each` with the strips of packed bytes `[from, to)` of one run. These are at most three: the rest of
+/// a piece cut by `from`, whole pieces, and the start of a piece cut by `to`. The run's offset counts from
+/// the address `origin`.
 fn walk_run(origin: usize, run: LayoutRun, from: usize, to: usize, each: &mut impl FnMut(Strip)) {
     let bytes = run.bytes as usize;
     let origin = origin.wrapping_add_signed(run.offset as isize);

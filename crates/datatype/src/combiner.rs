@@ -26,8 +26,8 @@ pub enum Combiner {
     ValueIndex = 117,
 }
 
-/// The form of a constructor: with `int` arguments, or with MPI_Count arguments (`_c`). The forms differ in
-/// the envelope, where the `_c` form records counts and displacements as large counts.
+/// The form of a constructor: with `int` arguments, or with MPI_Count arguments (`_c`). MPI_Type_get_envelope
+/// tells them apart: the `_c` form records counts and displacements as large counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Width {
     /// The form of `MPI_Type_vector`: arguments of the types int and MPI_Aint.

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The most structs that may be nested in each other, since functions on datatypes recurse.
+/// How deep structs may be nested at most, since functions on datatypes recurse.
 pub const DEPTH_MAX: u32 = 1000;
 
 /// Makes the datatype of `count` elements of `old`, one after the other (MPI_Type_contiguous).
@@ -52,7 +52,7 @@ pub fn hvector(
     strided(Combiner::Hvector, width, [count, length, stride], stride, old)
 }
 
-/// Makes the datatype of blocks with these lengths at these displacements, counted in elements
+/// Makes the datatype of blocks of `lengths` elements at `displacements`, both counted in elements
 /// (MPI_Type_indexed).
 pub fn indexed(
     width: Width,
@@ -66,7 +66,7 @@ pub fn indexed(
     blocks(lengths, &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Makes the datatype of blocks with these lengths at these displacements, counted in bytes
+/// Makes the datatype of blocks of `lengths` elements at `displacements`, which are in bytes
 /// (MPI_Type_create_hindexed).
 pub fn hindexed(
     width: Width,
@@ -81,7 +81,7 @@ pub fn hindexed(
     blocks(lengths, displacements, old, recipe)
 }
 
-/// Makes the datatype of blocks of one length at displacements counted in elements
+/// Makes the datatype of blocks of `length` elements at `displacements`, both counted in elements
 /// (MPI_Type_create_indexed_block).
 pub fn indexed_block(
     width: Width,
@@ -94,7 +94,7 @@ pub fn indexed_block(
     blocks(&vec![length; displacements.len()], &in_bytes(displacements, old)?, old, recipe)
 }
 
-/// Makes the datatype of blocks of one length at displacements counted in bytes
+/// Makes the datatype of blocks of `length` elements at `displacements`, which are in bytes
 /// (MPI_Type_create_hindexed_block).
 pub fn hindexed_block(
     width: Width,
@@ -108,7 +108,7 @@ pub fn hindexed_block(
     blocks(&vec![length; displacements.len()], displacements, old, recipe)
 }
 
-/// Makes the datatype of blocks of different datatypes at displacements counted in bytes
+/// Makes the datatype of blocks of different datatypes (`parts`) at `displacements`, which are in bytes
 /// (MPI_Type_create_struct).
 pub fn structure(
     width: Width,
@@ -139,8 +139,8 @@ pub fn resized(width: Width, lb: i64, extent: i64, old: &Arc<Datatype>) -> Resul
     draft.finish(old.facts, recipe)
 }
 
-/// Makes a duplicate of `old`, which is committed if `old` is (MPI_Type_dup). Predefined operators also take
-/// a duplicate of a predefined datatype.
+/// Makes a duplicate of `old`, which is committed if `old` is (MPI_Type_dup). Predefined operators take the
+/// duplicate of a predefined datatype, too.
 pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     Arc::new(Datatype {
         layout: old.layout.clone(),
@@ -155,17 +155,17 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     })
 }
 
-/// The layout of a datatype under construction, without its recipe.
+/// The layout of a datatype that a constructor is making, without the recipe.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// The data as loops and runs, borrowed from the datatype `old` until they differ from its.
+    /// The data as loops and runs, borrowed from the datatype `old` as long as they are the same as its data.
     pub body: Cow<'a, Body>,
     pub size: i64,
-    /// The offsets at which the data begin and end, with the padding of structs; None without data.
+    /// The offsets at which the data begin and end, including the padding of structs; None without data.
     pub data: Option<(i64, i64)>,
-    /// The lower and the upper bound; None where no part has set it, so that it follows from the data.
+    /// The lower and the upper bound. Each is None if no part has set it; it then follows from the data.
     pub marks: (Option<i64>, Option<i64>),
-    /// The greatest alignment of the basic types, in bytes.
+    /// The greatest alignment of the basic types in the data, in bytes.
     pub align: i64,
 }
 
@@ -187,7 +187,7 @@ impl<'a> LayoutDraft<'a> {
         }
     }
 
-    /// Returns the draft of `count` copies of this one, `stride` bytes apart.
+    /// Returns the draft of `count` copies of this draft's data, `stride` bytes apart.
     pub fn times(self, count: i64, stride: i64) -> Result<LayoutDraft<'a>> {
         match count {
             0 => return Ok(LayoutDraft::default()),
@@ -207,7 +207,7 @@ impl<'a> LayoutDraft<'a> {
         Ok(LayoutDraft { body, size, data, marks, align: self.align })
     }
 
-    /// Adds `by` to the offsets of all data and of the bounds that are set.
+    /// Adds `by` bytes to the offsets of all data, and to the bounds that are set.
     pub fn shifted(mut self, by: i64) -> Result<LayoutDraft<'a>> {
         if by != 0 {
             self.data = moved(self.data, by)?;
@@ -217,7 +217,8 @@ impl<'a> LayoutDraft<'a> {
         Ok(self)
     }
 
-    /// Appends the data of `other`, moved by `by` bytes, and widens the bounds to contain its own.
+    /// Appends the data of `other`, moved by `by` bytes, and widens the bounds so that they contain the
+    /// bounds of `other`.
     pub fn join(&mut self, other: &LayoutDraft<'_>, by: i64) -> Result<()> {
         self.data = spanned(hull(self.data, moved(other.data, by)?))?;
         let (lower, upper) = (shifted(other.marks.0, by)?, shifted(other.marks.1, by)?);
@@ -273,8 +274,8 @@ fn moved(bounds: Option<(i64, i64)>, by: i64) -> Result<Option<(i64, i64)>> {
     Ok(shifted(Some(from), by)?.zip(shifted(Some(to), by)?))
 }
 
-/// Returns the bounds if they are less than 2^63 bytes apart, so that all strides between runs fit; otherwise
-/// an error.
+/// Returns the bounds if they are less than 2^63 bytes apart, so that all strides between runs fit an `i64`;
+/// otherwise an error.
 fn spanned(bounds: Option<(i64, i64)>) -> Result<Option<(i64, i64)>> {
     match bounds {
         Some((from, to)) if to.checked_sub(from).is_none() => Err(too_large()),
@@ -290,8 +291,8 @@ fn hull(a: Option<(i64, i64)>, b: Option<(i64, i64)>) -> Option<(i64, i64)> {
     }
 }
 
-/// Makes the datatype of blocks of `old` whose starts are `stride_bytes` apart. `numbers`: the number of
-/// blocks, the length of one, and the stride as the program gave it.
+/// Makes the datatype of blocks of `old` whose starts are `stride_bytes` apart. `numbers` are the number of
+/// blocks, the length of one block, and the stride as the program gave it.
 fn strided(
     combiner: Combiner,
     width: Width,
@@ -308,8 +309,8 @@ fn strided(
     draft.finish(old.facts.times((count as u64).saturating_mul(length as u64)), recipe)
 }
 
-/// Makes the datatype of blocks of `old` with these lengths at these displacements in bytes: equal blocks at
-/// equal distances as a loop, others one by one.
+/// Makes the datatype of blocks of `old` with these lengths at these displacements in bytes. Equal blocks at
+/// equal distances become a loop, all other blocks are listed one by one.
 fn blocks(
     lengths: &[i64],
     displacements: &[i64],
@@ -337,8 +338,8 @@ fn blocks(
     draft.finish(old.facts.times(elements as u64), recipe)
 }
 
-/// Returns the distance between the starts of blocks in bytes, if all are equal and all blocks have one
-/// length; otherwise None.
+/// Returns the distance in bytes from the start of one block to the start of the next, if all these distances
+/// are equal and all blocks have one length; otherwise None.
 fn regular(lengths: &[i64], displacements: &[i64]) -> Option<i64> {
     let step = match displacements {
         [] => return None,

@@ -20,11 +20,12 @@ pub struct Datatype {
     pub(crate) layout: Arc<Layout>,
     pub(crate) basic: Option<Basic>,
     pub(crate) predefined: Option<u32>,
-    /// Whether the datatype is predefined, named or not: then it is committed from the start, and never
-    /// freed.
+    /// Whether the datatype is predefined, with a name or without. Then it is committed from the start, and
+    /// never freed.
     pub(crate) permanent: bool,
-    /// Whether a constructor has set the lower bound, and the upper bound (resized, subarray, darray). Set
-    /// bounds determine those of derived types.
+    /// Whether a constructor has set the lower bound, and whether one has set the upper bound (resized,
+    /// subarray, darray). A bound that is set determines the bound of the types that are derived from this
+    /// one.
     pub(crate) marked: (bool, bool),
     /// The greatest alignment of the basic types in the datatype, in bytes; 1 if there are none.
     pub(crate) align: i64,
@@ -37,21 +38,21 @@ pub struct Datatype {
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub combiner: Combiner,
-    /// The arguments that are numbers: `integers` of type int, then `addresses` of type MPI_Aint, then those
-    /// of type MPI_Count.
+    /// The arguments that are numbers: first `integers` arguments of type int, then `addresses` arguments of
+    /// type MPI_Aint. All others are of type MPI_Count.
     pub(crate) numbers: Vec<i64>,
     pub(crate) integers: usize,
     pub(crate) addresses: usize,
-    /// The arguments that are datatypes. A predefined one has a handle (`Datatype::predefined`);
-    /// MPI_Type_get_contents makes new handles for the others.
+    /// The arguments that are datatypes. A predefined datatype has a handle (`Datatype::predefined`); for the
+    /// others MPI_Type_get_contents makes new handles.
     pub datatypes: OldTypes,
 }
 
-/// The datatypes that a constructor got as arguments, from which it made another.
+/// The datatypes from which a constructor made another datatype.
 #[derive(Clone, Debug)]
 pub enum OldTypes {
     One(Arc<Datatype>),
-    /// The datatypes of a struct's blocks; none for a predefined datatype.
+    /// The datatypes of a struct's blocks. The list is empty in a predefined datatype.
     Many(Vec<Arc<Datatype>>),
 }
 
@@ -72,12 +73,13 @@ impl Datatype {
         self.layout.lb
     }
 
-    /// Returns the offset of the first data byte from the element's origin (MPI_Type_get_true_extent).
+    /// Returns the offset, from the element's origin, of the data byte that is first in memory
+    /// (MPI_Type_get_true_extent).
     pub fn true_lb(&self) -> i64 {
         self.layout.true_lb
     }
 
-    /// Returns the distance in bytes from the first data byte to the end of the last
+    /// Returns the distance in bytes from the first data byte to the end of the last data byte
     /// (MPI_Type_get_true_extent).
     pub fn true_extent(&self) -> i64 {
         self.layout.true_extent
@@ -88,15 +90,16 @@ impl Datatype {
         &self.layout
     }
 
-    /// Returns the machine type of a predefined datatype or of a duplicate of one; None for all others, which
-    /// predefined operators do not take.
+    /// Returns the machine type of a predefined datatype or of a duplicate of one; None for all other
+    /// datatypes, which predefined operators do not take.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// Returns the machine type that all predefined datatypes in this one have; None if they differ.
-    /// Accumulate operations combine such elements (MPI 5.0, section 12.3.4). A pair is one element.
+    /// Returns the machine type of the predefined datatypes in this datatype if all have the same; otherwise
+    /// None. Accumulate operations combine elements of this type (MPI 5.0, section 12.3.4). A pair is one
+    /// element.
     #[inline]
     pub fn element(&self) -> Option<Basic> {
         if self.basic.is_some() { self.basic } else { self.element_of_parts() }
@@ -113,13 +116,13 @@ impl Datatype {
         elements.all(|element| element == Some(first)).then_some(first)
     }
 
-    /// Returns the datatype's handle in the standard ABI; None if it has no fixed one.
+    /// Returns the datatype's handle in the standard ABI; None if the datatype has no fixed handle.
     pub fn predefined(&self) -> Option<u32> {
         self.predefined
     }
 
-    /// Whether the datatype is predefined, named or not (the Fortran 90 types have no name), so that it
-    /// cannot be freed.
+    /// Whether the datatype is predefined, so that it cannot be freed. The Fortran 90 types are predefined
+    /// without a name.
     pub fn is_permanent(&self) -> bool {
         self.permanent
     }
@@ -141,13 +144,14 @@ impl Datatype {
         self.committed.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the number of basic elements in one element: a pair has two, a complex number is one.
+    /// Returns the number of basic elements in one element of this datatype: a pair has two, a complex number
+    /// is one.
     pub fn elements(&self) -> u64 {
         self.facts.elements
     }
 
     /// Returns the number of elements in `bytes` packed bytes (MPI_Get_count); None (MPI_UNDEFINED) if the
-    /// last is incomplete.
+    /// last element is incomplete.
     pub fn count_of(&self, bytes: u64) -> Option<u64> {
         match self.size() as u64 {
             0 => (bytes == 0).then_some(0),
@@ -156,7 +160,7 @@ impl Datatype {
     }
 
     /// Returns the number of basic elements in `bytes` packed bytes (MPI_Get_elements); None (MPI_UNDEFINED)
-    /// if the last is incomplete.
+    /// if the last element is incomplete.
     pub fn elements_of(&self, bytes: u64) -> Option<u64> {
         if self.size() == 0 {
             return (bytes == 0).then_some(0);
@@ -186,8 +190,8 @@ impl Datatype {
         whole.checked_add(elements)
     }
 
-    /// Returns the number of packed bytes of the first `elements` basic elements: the inverse of
-    /// `elements_of` (MPI_Status_set_elements).
+    /// Returns the number of packed bytes of the first `elements` basic elements (MPI_Status_set_elements);
+    /// None if the number is too large. It is the inverse of `elements_of`.
     pub fn bytes_of_elements(&self, elements: u64) -> Option<u64> {
         if self.facts.elements == 0 {
             return (elements == 0).then_some(0);
@@ -210,8 +214,8 @@ impl Datatype {
         whole.checked_add(bytes)
     }
 
-    /// Calls `each` with the basic elements of `count` elements in typemap order: their type, and how many of
-    /// this type follow each other.
+    /// Calls `each` for the basic elements of `count` elements, in typemap order: with a type, and how many
+    /// elements of this type follow each other.
     pub(crate) fn each_leaf(&self, count: u64, each: &mut impl FnMut(Leaf, u64)) {
         if let Some(leaf) = self.facts.uniform {
             return each(leaf, count * self.facts.elements);
@@ -233,7 +237,7 @@ impl Datatype {
         }
     }
 
-    /// Returns the predefined datatype or struct of which this datatype's data are a sequence.
+    /// Returns the datatype of which this datatype's data are a sequence: a predefined datatype or a struct.
     fn unit(&self) -> &Datatype {
         let mut unit = self;
         while let (None, OldTypes::One(part)) = (unit.basic, &unit.recipe.datatypes) {
@@ -244,7 +248,8 @@ impl Datatype {
 }
 
 impl Drop for Datatype {
-    /// Frees long chains of datatypes in a loop; recursion would need stack for the whole chain.
+    /// Frees the datatypes from which this one was made, in a loop: recursion would need stack for a whole
+    /// chain of datatypes.
     fn drop(&mut self) {
         let mut left = Vec::new();
         self.release(&mut left);
@@ -257,7 +262,8 @@ impl Drop for Datatype {
 }
 
 impl Datatype {
-    /// Gives up the datatypes from which this one was made. Those without another owner are moved to `left`.
+    /// Gives up the datatypes from which this one was made. Datatypes without another owner are moved to
+    /// `left`, whose caller frees them.
     fn release(&mut self, left: &mut Vec<Arc<Datatype>>) {
         let last = |part: &Arc<Datatype>| Arc::strong_count(part) == 1;
         match std::mem::replace(&mut self.recipe.datatypes, OldTypes::Many(vec![])) {
@@ -287,8 +293,9 @@ impl Recipe {
         datatypes: OldTypes::Many(vec![]),
     };
 
-    /// Makes the recipe of a constructor whose `numbers` are counts, then `displacements` displacements in
-    /// bytes. In the `int` form these are ints and MPI_Aints, in the `_c` form all MPI_Counts.
+    /// Makes the recipe of a constructor. The last `displacements` of `numbers` are displacements in bytes,
+    /// the others are counts. In the `int` form these are MPI_Aints and ints, in the `_c` form all are
+    /// MPI_Counts.
     pub(crate) fn new(
         combiner: Combiner,
         width: Width,
@@ -316,7 +323,7 @@ impl Recipe {
         &self.numbers[self.integers + self.addresses..]
     }
 
-    /// Lists the blocks of a struct that have data: the number of elements in the block, and their datatype.
+    /// Returns the blocks of a struct that have data: for each, the number of elements, and their datatype.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (u64, &Arc<Datatype>)> {
         let blocks = self.numbers.iter().skip(1).zip(&*self.datatypes);
         blocks

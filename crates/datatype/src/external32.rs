@@ -3,7 +3,7 @@
 //! 14.5.2).
 //!
 //! Each basic element is converted alone, since its length may differ (MPI_LONG has 4 bytes). The native
-//! packed form is that of `Buffer::pack` and `Buffer::unpack`.
+//! packed form is the form that `Buffer::pack` writes and `Buffer::unpack` reads.
 
 use crate::basic::Basic;
 use crate::buffer::Buffer;
@@ -54,8 +54,8 @@ pub fn unpack_external32(from: Span, to: &Buffer, datatype: &Datatype, count: u6
     })
 }
 
-/// The length of each of the two blocks on the stack through which elements are converted: one in the
-/// machine's form, one in external32.
+/// The length, in bytes, of each of two blocks on the stack through which elements are converted. One holds
+/// elements in the machine's form, one in external32.
 const BLOCK_BYTES: usize = 2048;
 
 fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Span) -> Result<()> {
@@ -71,8 +71,8 @@ fn check_lengths(buffer: &Buffer, datatype: &Datatype, count: u64, external: Spa
     Ok(())
 }
 
-/// Calls `step(leaf, elements, native offset, external offset)` for blocks of equal basic elements, in
-/// typemap order.
+/// Calls `step(leaf, elements, native offset, external offset)` for each block of basic elements of one type
+/// (`leaf`), in typemap order. `elements` is their number; the offsets say where they lie in both forms.
 fn convert(
     datatype: &Datatype,
     count: u64,
@@ -96,7 +96,7 @@ fn convert(
     outcome
 }
 
-/// Whether C's long double is a pair of doubles on this processor, which has no counterpart in external32.
+/// Whether C's long double is a pair of doubles on this processor. external32 has no such number.
 const PAIRS_OF_DOUBLES: bool = cfg!(target_arch = "powerpc64");
 
 #[cold]
@@ -196,7 +196,7 @@ fn each_part(from: &[u8], to: &mut [u8], turn: impl Fn([u8; 16]) -> [u8; 16]) {
     }
 }
 
-/// Reads a little-endian integer of up to 16 bytes; unsigned ones have at most 8.
+/// Reads a little-endian integer. A signed integer has up to 16 bytes, an unsigned integer up to 8.
 fn read_integer(bytes: &[u8], signed: bool) -> i128 {
     let negative = signed && bytes.last().is_some_and(|&high| high >= 0x80);
     let mut wide = if negative { [0xff; 16] } else { [0; 16] };
@@ -212,7 +212,7 @@ fn x87_to_quad(x87: u128) -> u128 {
     (sign_and_exponent << 112) | (fraction << 49)
 }
 
-/// Converts binary128 to x87; rounds to nearest, ties to even.
+/// Converts binary128 to x87, rounding to nearest, ties to even.
 fn quad_to_x87(quad: u128) -> u128 {
     let sign = quad >> 127;
     let exponent = (quad >> 112) & 0x7fff;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Numbers about the basic types of a datatype, composed from those of its parts.
+//! Numbers about the basic types of a datatype, computed from the numbers of the datatypes from which it was
+//! made.
 
 use crate::basic::Basic;
 
@@ -19,12 +20,12 @@ pub(crate) struct TypeFacts {
     pub external_size: u64,
     /// The type that all basic elements have; None if they differ, or if there are none.
     pub uniform: Option<Leaf>,
-    /// How many structs are nested in each other.
+    /// How deep structs are nested in the datatype.
     pub depth: u32,
 }
 
 impl Leaf {
-    /// Makes the leaf of the index in a pair, whose length in external32 is that of the machine type.
+    /// Makes the type of the index in a pair. In external32 the index has the length of its machine type.
     pub fn of_index(basic: Basic) -> Leaf {
         Leaf { basic, external_bytes: basic.size() as u8 }
     }

@@ -9,13 +9,13 @@
 #[repr(transparent)]
 pub(crate) struct Float16(u16);
 
-/// What is added to the bits of an `f32` to add 1 to its exponent.
+/// The number that adds 1 to the exponent of an `f32` when it is added to the bits.
 const EXPONENT: u32 = 1 << 23;
 /// The bits of the positive infinite `f32`.
 const INFINITE: i32 = 0x7f80_0000;
 
 impl Float16 {
-    /// Converts to `f32`; exact, and a NaN stays a NaN.
+    /// Converts the number to `f32`, exactly. A NaN stays a NaN.
     #[inline(always)] // Compiled for the registers of its caller, like `narrow`.
     pub(crate) fn widen(self) -> f32 {
         let (sign, rest) = (u32::from(self.0 & 0x8000), u32::from(self.0 & 0x7fff));
@@ -27,7 +27,7 @@ impl Float16 {
         f32::from_bits(size.to_bits() | sign << 16)
     }
 
-    /// Rounds to the nearest number, ties to even; infinite from 65520 on.
+    /// Rounds `wide` to the nearest number of 16 bits, ties to even. The result is infinite from 65520 on.
     #[inline(always)]
     pub(crate) fn narrow(wide: f32) -> Float16 {
         let bits = wide.to_bits();

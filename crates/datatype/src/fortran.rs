@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9): precision and range select a kind of
-//! gfortran.
+//! The parametrised types of Fortran 90 (MPI 5.0, section 19.1.9). A program gives a precision and a range,
+//! which select one of gfortran's kinds.
 
 use crate::basic::Basic;
 use crate::combiner::Combiner;
@@ -10,11 +10,11 @@ use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// MPI_UNDEFINED as a precision or range, which then may be any.
+/// MPI_UNDEFINED. A precision or range with this value is not restricted.
 const UNDEFINED: i32 = -32766;
 
-/// The kinds of reals of gfortran, each with its decimal precision, its decimal exponent range, and the
-/// machine types of its real and its complex numbers.
+/// The kinds of reals of gfortran. Each row has the decimal precision, the decimal exponent range, the
+/// machine type of real numbers, and the machine type of complex numbers.
 const REALS: [(i32, i32, Basic, Basic); 4] = [
     (6, 37, Basic::F32, Basic::C32),
     (15, 307, Basic::F64, Basic::C64),
@@ -28,13 +28,14 @@ const INTEGERS: [(i32, Basic); 5] =
     [(2, Basic::I8), (4, Basic::I16), (9, Basic::I32), (18, Basic::I64), (38, Basic::I128)];
 
 /// Returns the datatype of reals with at least `precision` decimal digits and the decimal exponent range
-/// `range` (MPI_Type_create_f90_real). The same arguments give the same datatype, which is predefined.
+/// `range` (MPI_Type_create_f90_real). It is predefined, and the same for the same arguments.
 pub fn f90_real(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, basic, _) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Real, &[precision, range], basic))
 }
 
-/// Returns the datatype of complex numbers whose parts are those of `f90_real` (MPI_Type_create_f90_complex).
+/// Returns the datatype of complex numbers whose parts have at least `precision` decimal digits and the
+/// decimal exponent range `range` (MPI_Type_create_f90_complex).
 pub fn f90_complex(precision: i32, range: i32) -> Result<Arc<Datatype>> {
     let (_, _, _, basic) = find_real(precision, range)?;
     Ok(cached(Combiner::F90Complex, &[precision, range], basic))
@@ -69,8 +70,8 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// Returns the one datatype of this combiner and these arguments, which is made at their first use. There are
-/// few valid arguments, so the cache is bounded.
+/// Returns the datatype of this combiner and these arguments. It is made at their first use, and is the same
+/// at every later one. There are few valid arguments, so the cache is bounded.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

@@ -10,7 +10,8 @@
 
 use error::{Class, Error, Result, fail};
 
-/// `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the element's origin.
+/// A run of data: `repeat` pieces of `bytes` bytes, `stride` bytes apart, from `offset` bytes after the
+/// element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRun {
     /// The distance in bytes from the element's origin to the first piece.
@@ -23,7 +24,8 @@ pub struct LayoutRun {
     pub stride: i64,
 }
 
-/// A loop around all runs, and around the loops inside it: repeats them `repeat` times, `stride` bytes apart.
+/// A loop around all runs, and around the loops inside this one. It repeats the runs `repeat` times, `stride`
+/// bytes apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutLoop {
     pub repeat: u64,
@@ -34,25 +36,25 @@ pub struct LayoutLoop {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     body: Body,
-    /// For each run but the first: the number of packed bytes in one pass over the body that come before it.
+    /// For each run but the first: how many packed bytes come before the run in one pass over all runs.
     starts: Vec<usize>,
-    /// The number of packed bytes of one pass over the body.
+    /// The number of packed bytes of one pass over all runs.
     pass_bytes: usize,
-    /// Whether consecutive elements have no gaps and begin at their origin. Stored, because every message
-    /// asks for it.
+    /// Whether consecutive elements have no gaps and begin at their origin. The answer is stored, because
+    /// every message asks for it.
     contiguous: bool,
     /// The number of data bytes of one element (MPI_Type_size).
     pub size: usize,
     /// The distance in bytes from one element to the next (MPI_Type_get_extent).
     pub extent: i64,
     pub lb: i64,
-    /// The offset of the first data byte in memory from the element's origin.
+    /// The offset, from the element's origin, of the data byte that is first in memory.
     pub true_lb: i64,
-    /// The distance in bytes from the first data byte to the end of the last.
+    /// The distance in bytes from the first data byte to the end of the last data byte.
     pub true_extent: i64,
 }
 
-/// The most runs of a layout: 2 GiB of them. A layout with more is refused, since it would fill the memory.
+/// The most runs of a layout, which take 2 GiB of memory. A layout with more runs is refused.
 pub const RUNS_MAX: usize = 1 << 26;
 
 fn too_many() -> Error {
@@ -68,8 +70,8 @@ impl Layout {
         Layout::new(body, 0, bytes as i64).expect("one piece has bounds")
     }
 
-    /// Makes a layout of a body with the bounds that a constructor found. An error if sizes or offsets do not
-    /// fit 63 bits.
+    /// Makes a layout of a body (loops around runs) with the bounds that a constructor found. Errors: sizes
+    /// or offsets do not fit 63 bits.
     pub(crate) fn new(body: Body, lb: i64, extent: i64) -> Result<Layout> {
         let Some((size, true_lb, true_ub)) = body.measure() else {
             fail!(Class::Type, "the datatype's size or its offsets do not fit 63 bits")
@@ -93,7 +95,8 @@ impl Layout {
         self.contiguous
     }
 
-    /// Returns the one piece of an element, as a run; None if it has several or no data.
+    /// Returns the piece of an element that has just one, as a run; None if the element has several pieces,
+    /// or no data.
     pub(crate) fn only_piece(&self) -> Option<LayoutRun> {
         self.body.only_piece()
     }
@@ -117,7 +120,7 @@ impl Layout {
         self.pass_bytes
     }
 
-    /// Returns the offset of pass number `pass` over the runs from the element's origin.
+    /// Returns the offset, from the element's origin, by which pass number `pass` over the runs is moved.
     pub(crate) fn pass_offset(&self, pass: usize) -> i64 {
         self.body.pass_offset(pass as u64)
     }
@@ -135,7 +138,7 @@ impl Layout {
         self.body.runs.iter().map(|run| run.repeat).sum::<u64>() * passes
     }
 
-    /// Writes the layout as `6 + 2 loops + 4 runs` words for another process.
+    /// Returns the layout as `6 + 2 loops + 4 runs` words, from which another process makes the same layout.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = Vec::with_capacity(self.words());
         words.extend([WORDS_MARK, self.size as u64, self.lb as u64, self.extent as u64]);
@@ -151,7 +154,7 @@ impl Layout {
         6 + 2 * self.body.loops.len() + 4 * self.body.runs.len()
     }
 
-    /// Reads the words that `to_words` wrote; an error if lengths, bounds or size are wrong.
+    /// Makes the layout of the words that `to_words` wrote. Errors: lengths, bounds or size are wrong.
     pub fn from_words(words: &[u64]) -> Result<Layout> {
         let [WORDS_MARK, size, lb, extent, loops, runs, rest @ ..] = words else {
             fail!(Class::Intern, "{} words are not a layout", words.len())
@@ -186,8 +189,8 @@ pub(crate) struct Body {
     runs: Vec<LayoutRun>,
 }
 
-/// The most runs of a body that `repeated` makes without a loop: adjacent pieces can then be joined, which is
-/// faster.
+/// The most runs of a body that `repeated` lists instead of making a loop. Adjacent pieces of listed runs can
+/// be joined, which is faster.
 const UNROLLED_RUNS_MAX: u64 = 8;
 
 impl Body {
@@ -250,8 +253,8 @@ impl Body {
         self
     }
 
-    /// Appends the runs of `other`, moved by `by` bytes, after those of this body. Errors: there would be
-    /// more than `RUNS_MAX`.
+    /// Appends the runs of `other`, moved by `by` bytes, after the runs of this body. Errors: the body would
+    /// have more than `RUNS_MAX` runs.
     pub fn append(&mut self, other: &Body, by: i64) -> Result<()> {
         if self.runs.is_empty() && !other.loops.is_empty() {
             *self = other.clone().shifted(by);
@@ -264,9 +267,9 @@ impl Body {
         other.each_pass(|offset| self.push_all(&other.runs, by + offset))
     }
 
-    /// Calls `each` with the offset of every pass of the loops, in order. Offsets are computed from the pass:
-    /// rustc 1.95 with thin LTO miscompiled an odometer over `loops` (tests/programs/types.c,
-    /// `struct_of_subarrays`).
+    /// Calls `each` with the offset of every pass of the loops, in order. Each offset is computed from the
+    /// number of its pass, since rustc 1.95 with thin LTO miscompiled an odometer over `loops`
+    /// (tests/programs/types.c, `struct_of_subarrays`).
     fn each_pass(&self, mut each: impl FnMut(i64) -> Result<()>) -> Result<()> {
         let passes = self.loops.iter().try_fold(1u64, |passes, l| passes.checked_mul(l.repeat));
         let Some(passes) = passes.filter(|passes| *passes <= RUNS_MAX as u64) else { return Err(too_many()) };
@@ -290,8 +293,8 @@ impl Body {
         Ok(())
     }
 
-    /// Adds a run to a body without loops: joins it to the last piece, or extends the last run, where
-    /// possible.
+    /// Adds a run to a body without loops. Where possible, the run is joined to the last piece, or extends
+    /// the last run.
     pub fn push(&mut self, run: LayoutRun) {
         let Some(last) = self.runs.last_mut() else { return self.runs.push(run) };
         let last_piece = last.offset + last.stride * (last.repeat as i64 - 1);
@@ -327,8 +330,8 @@ impl Body {
         }
     }
 
-    /// Returns the number of data bytes, the offset of the first in memory and the end of the last; None if
-    /// they do not fit 63 bits, or if words from another process are malformed.
+    /// Returns the number of data bytes, the offset of the first data byte in memory, and the end of the
+    /// last; None if they do not fit 63 bits, or if words from another process are malformed.
     fn measure(&self) -> Option<(usize, i64, i64)> {
         let (mut size, mut first, mut end) = (0i64, i64::MAX, i64::MIN);
         for run in &self.runs {

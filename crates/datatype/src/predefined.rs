@@ -10,10 +10,10 @@ use error::{Class, Result, fail};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, LazyLock};
 
-/// The handle MPI_DATATYPE_NULL, after which those of the predefined datatypes follow.
+/// The handle MPI_DATATYPE_NULL. The handles of the predefined datatypes follow it.
 pub const NULL: u32 = 0x200;
 
-/// Returns the datatype of a predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
+/// Returns the datatype with this predefined handle; None for MPI_DATATYPE_NULL and unassigned numbers.
 pub fn predefined(handle: u32) -> Option<&'static Arc<Datatype>> {
     TABLE.get(handle.wrapping_sub(NULL) as usize)?.as_ref()
 }
@@ -39,11 +39,11 @@ pub fn predefined_handles() -> impl Iterator<Item = u32> {
     ENTRIES.iter().map(|entry| entry.0).chain(MARKERS.iter().map(|marker| marker.0))
 }
 
-/// The datatypes of one type class: for each, its size in bytes and its handle.
+/// The predefined datatypes of one type class: for each, its size in bytes and its handle.
 type SizeTable = &'static [(i64, u32)];
 
-/// The type classes MPI_TYPECLASS_INTEGER, _REAL and _COMPLEX: the number, a noun for errors, and the
-/// datatypes in the class.
+/// The type classes MPI_TYPECLASS_INTEGER, MPI_TYPECLASS_REAL and MPI_TYPECLASS_COMPLEX: for each, its
+/// number, a noun for error messages, and its datatypes.
 const CLASSES: [(i32, &str, SizeTable); 3] = [
     (192, "an integer", &[(1, 0x2c1), (2, 0x2c9), (4, 0x2d1), (8, 0x2d9), (16, 0x2e1)]),
     (193, "a real", &[(2, 0x2ca), (4, 0x2d2), (8, 0x2da), (16, 0x2e2)]),
@@ -93,7 +93,8 @@ pub(crate) fn unnamed(basic: Basic, recipe: Recipe) -> Arc<Datatype> {
     Arc::new(make(None, basic, basic.size() as u8, recipe))
 }
 
-/// Second names of predefined datatypes, each with the first name of the same handle (MPI 5.0, table 3.2).
+/// The second names of predefined datatypes, each with the first name of the same handle (MPI 5.0, table
+/// 3.2).
 const ALIASES: [(&str, &str); 2] =
     [("MPI_C_FLOAT_COMPLEX", "MPI_C_COMPLEX"), ("MPI_LONG_LONG", "MPI_LONG_LONG_INT")];
 
@@ -110,7 +111,7 @@ static TABLE: LazyLock<Vec<Option<Arc<Datatype>>>> = LazyLock::new(|| {
 });
 
 /// The datatypes MPI_LB and MPI_UB that MPI-3.0 removed, for MPI_Type_struct in programs of the MPICH ABI:
-/// handle, name, and whether it sets the lower and the upper bound.
+/// handle, name, whether it sets the lower bound, and whether it sets the upper bound.
 const MARKERS: [(u32, &str, (bool, bool)); 2] =
     [(0x2fd, "MPI_LB", (true, false)), (0x2fe, "MPI_UB", (false, true))];
 
@@ -128,8 +129,8 @@ fn marker(handle: u32, marked: (bool, bool)) -> Datatype {
     }
 }
 
-/// Makes a predefined datatype. `external_bytes`: the length of an element in external32, for a pair that of
-/// its value. The index of a pair keeps its length.
+/// Makes a predefined datatype. `external_bytes` is the length in external32 of an element, or in a pair of
+/// its value. The index of a pair has the same length in both forms.
 fn make(predefined: Option<u32>, basic: Basic, external_bytes: u8, recipe: Recipe) -> Datatype {
     let value = |basic| TypeFacts::of(Leaf { basic, external_bytes });
     let (facts, body, end) = match basic.pair() {

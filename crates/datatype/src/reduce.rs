@@ -12,8 +12,8 @@ use error::{Class, Result, fail};
 use num_complex::Complex;
 use sys::Span;
 
-/// Checks that `op` takes `basic` (MPI 5.0, section 6.9.2; characters, too, as in every other MPI). The error
-/// names the types that it takes.
+/// Checks that `op` takes elements of the type `basic` (MPI 5.0, section 6.9.2; characters, too, as in every
+/// other MPI). The error names the types that `op` takes.
 #[inline]
 pub fn check_op(op: PredefinedOp, basic: Basic) -> Result<()> {
     use PredefinedOp::*;
@@ -168,7 +168,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// Returns how many elements of `size` bytes each array has; panics if the last is incomplete.
+    /// Returns how many elements of `size` bytes each array has. Panics if the last element is incomplete.
     #[inline(always)]
     fn count(self, size: usize) -> usize {
         assert_eq!(self.bytes % size, 0, "reduction of a broken element");
@@ -220,7 +220,7 @@ fn each<T: Copy>(left: *const T, right: *const T, into: *mut T, count: usize, co
     }
 }
 
-/// Panics: `op` does not take elements of the type `what`, which the caller should have learnt from
+/// Panics, because `op` does not take elements of the type `what`. The caller should have learnt that from
 /// `check_op`.
 #[cold]
 fn refused(op: PredefinedOp, what: impl std::fmt::Debug) -> ! {
@@ -302,7 +302,8 @@ fn narrow(z: Complex<f32>) -> Complex<Float16> {
     Complex::new(Float16::narrow(z.re), Float16::narrow(z.im))
 }
 
-/// The shortest arrays, in bytes, for which it pays to ask whether the processor has wide registers.
+/// The shortest arrays, in bytes, for which asking whether the processor has wide registers costs less than
+/// these save.
 const WIDE_BYTES_MIN: usize = 256;
 
 #[cfg(target_arch = "x86_64")]
@@ -312,8 +313,8 @@ fn has_wide_registers(op: PredefinedOp, basic: Basic) -> bool {
     known && matches!(op, Max | Min | Sum | Prod) && std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// Carries out the most common reductions in wide registers, which not every processor has: twice as fast in
-/// the caches.
+/// Carries out the most common reductions in wide registers, which not every processor has. They are twice as
+/// fast on data in the caches.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn by_wide_registers(op: PredefinedOp, basic: Basic, spans: Operands) {
@@ -412,8 +413,8 @@ fn has_quad() -> bool {
     !cfg!(miri) && outboard_has_quad() != 0
 }
 
-/// Carries out a reduction of types that Rust lacks by the loops in C. The numbers here are those of the
-/// enums in `long_double.c`.
+/// Carries out a reduction of types that Rust lacks by the loops in C. `long_double.c` has the same numbers
+/// for types and operators in its enums.
 fn extended(op: PredefinedOp, basic: Basic, spans: Operands) {
     let kind = match basic {
         Basic::LongDouble => 0,

@@ -2,7 +2,7 @@
 //! The layout of a datatype in a file whose basic types have other lengths (MPI 5.0, section 14.5).
 //!
 //! The constructors are applied again to basic types with the file's lengths. Counts, strides and
-//! displacements in elements scale with these; those in bytes stay.
+//! displacements in elements then span other lengths; displacements in bytes stay.
 
 use crate::combiner::{Combiner, Width};
 use crate::construct::{contiguous, hindexed, hindexed_block, hvector, indexed, indexed_block};

@@ -71,7 +71,8 @@ fn scatter_blocks<const BYTES: usize>(from: usize, strip: Strip) {
     }
 }
 
-/// Does the same as `gather` for pieces of 8 bytes, the most common: copies two at a time.
+/// Copies the pieces of a strip of 8-byte pieces, the most common kind, one after the other to the address
+/// `to`. It copies two at a time.
 fn gather_words(strip: Strip, to: usize) {
     let (mut from, mut to, stride) = (strip.address, to, strip.stride as isize);
     for _ in 0..strip.repeat / 2 {
@@ -94,7 +95,7 @@ fn scatter_words(from: usize, strip: Strip) {
     }
 }
 
-/// Copies the 8 bytes at `first`, then those at `second`, to 16 adjacent bytes at `to`.
+/// Copies the 8 bytes at `first` and then the 8 bytes at `second` to 16 adjacent bytes at `to`.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
 fn join(first: usize, second: usize, to: usize) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The predefined reductions against their definition by elements, also where the result overwrites an
-//! operand.
+//! Tests of the predefined reductions against their definition element by element, also where the result
+//! overwrites an operand.
 
 use half::f16;
 use outboard_datatype::{

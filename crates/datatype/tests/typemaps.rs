@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random nested datatypes against the definition: a typemap as a list (MPI 5.0, sections 5.1.1 to 5.1.7).
+//! Tests of random nested datatypes against the standard's definition: a typemap as a list (MPI 5.0, sections
+//! 5.1.1 to 5.1.7).
 
 use outboard_datatype::{
     self as datatype, Basic, Buffer, DISTRIBUTE_BLOCK, DISTRIBUTE_CYCLIC, DISTRIBUTE_DEFAULT, Datatype,
@@ -27,7 +28,8 @@ enum Type {
     Dup(Box<Type>),
 }
 
-/// An entry of a typemap: an element, a marker of the standard, or the end of a struct's padding.
+/// An entry of a typemap: an element, the standard's marker of a lower or upper bound, or the end of a
+/// struct's padding.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Entry {
     Data(Basic),
@@ -60,7 +62,7 @@ fn bounds(map: &Map) -> (i64, i64) {
     (lb, of(Entry::Pad).max().unwrap_or(ub).max(ub) - lb)
 }
 
-/// Adds the padding to a struct's typemap that its alignment needs.
+/// Adds the padding that a struct's alignment needs to its typemap.
 fn padded(mut map: Map) -> Map {
     if let Some((lb, _)) = ends(&map) {
         let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);
@@ -144,8 +146,8 @@ fn marked(mut map: Map, lb: i64, ub: i64) -> Map {
     map
 }
 
-/// Returns the typemap of the elements of an array whose index in each dimension is in `owned`, in the order
-/// of the array.
+/// Returns the typemap of a part of an array: the elements whose index in each dimension is in `owned`, in
+/// the order of the array.
 fn array(mut sizes: Vec<i64>, mut owned: Vec<Vec<i64>>, c_order: bool, old: &Map) -> Map {
     if !c_order {
         sizes.reverse();
@@ -256,8 +258,8 @@ fn span(bytes: &mut [u8]) -> Span {
     unsafe { Span::claim(bytes.as_mut_ptr().expose_provenance(), bytes.len()) }
 }
 
-/// Returns memory for `count` elements of a typemap, the index in it of each byte of data (in packed order),
-/// and the offset from the first element's origin at which the memory begins.
+/// Returns memory for `count` elements of a typemap. Also returns the index in this memory of each byte of
+/// data, in packed order, and the offset from the first element's origin at which the memory begins.
 fn place(map: &Map, count: usize) -> (Vec<u8>, Vec<usize>, i64) {
     let extent = bounds(map).1;
     let data: Vec<i64> = (0..count as i64)

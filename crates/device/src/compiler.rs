@@ -23,7 +23,8 @@ pub struct Dialect {
     prefix: &'static str,
     /// The word that stands for the compiled code in the names of its functions: `PTX` in `nvrtcGetPTX`.
     made: &'static str,
-    /// The option that names the architecture. None if the compiler takes that of the current device.
+    /// The option that names the architecture. None if the compiler always takes the current device's
+    /// architecture.
     target: Option<&'static str>,
     options: &'static [&'static CStr],
 }
@@ -69,7 +70,7 @@ pub struct Compiler {
     made: unsafe extern "C" fn(CompilerProgram, *mut c_char) -> Code,
     destroy: unsafe extern "C" fn(*mut CompilerProgram) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
-    /// The library that contains these functions; the last field, so that it is dropped last.
+    /// The library that contains these functions. It is the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
@@ -107,8 +108,8 @@ impl Compiler {
         })
     }
 
-    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device).
-    /// Takes the output from the folder `cache` if it is there, else stores it there.
+    /// Compiles `source` for devices of `architecture` (`compute_90`, or a name of HIP's current device). If
+    /// the folder `cache` has the compiled code, it is taken from there; otherwise it is stored there.
     ///
     /// Errors (MPI_ERR_OTHER): the compiler's error.
     pub fn compile(&self, source: &CStr, architecture: &str, cache: Option<&Path>) -> Result<Vec<u8>> {
@@ -188,22 +189,23 @@ unsafe fn bytes_of(
     made
 }
 
-/// The hash of compiled code, which stands before the code in a file of the cache.
+/// Returns the hash of compiled code, which stands before the code in a file of the cache.
 fn check_word(made: &[u8]) -> [u8; 8] {
     let mut hash = DefaultHasher::new();
     made.hash(&mut hash);
     hash.finish().to_ne_bytes()
 }
 
-/// Reads the compiled code in a file of the cache. None if there is no such file, or it is not whole.
+/// Returns the compiled code in a file of the cache. None if there is no such file, or if the file is not
+/// whole.
 fn cached(file: &Path) -> Option<Vec<u8>> {
     let mut bytes = fs::read(file).ok()?;
     let made = bytes.split_off(8.min(bytes.len()));
     (bytes == check_word(&made)).then_some(made)
 }
 
-/// Stores compiled code in the cache: writes a file of this process and renames it once it is whole, since
-/// other processes may store the same code.
+/// Stores compiled code in the cache. Writes a file with a name of its own and renames it once it is whole,
+/// since other processes may store the same code.
 fn store(file: &Path, made: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;

@@ -27,7 +27,8 @@ type Context = *mut c_void;
 #[repr(C)]
 struct IpcHandle([u64; 8]);
 
-/// Values of CUDA's CUpointer_attribute: what a driver may be asked about an address.
+/// CUDA's CU_POINTER_ATTRIBUTE_CONTEXT, by which the driver is asked for the context of an address. The six
+/// constants that follow are other questions about an address (CUpointer_attribute).
 const CONTEXT: c_uint = 1;
 const MEMORY_TYPE: c_uint = 2;
 const BUFFER_NUMBER: c_uint = 7;
@@ -35,7 +36,8 @@ const IS_MANAGED: c_uint = 8;
 const DEVICE_ORDINAL: c_uint = 9;
 const RANGE_START: c_uint = 11;
 const RANGE_BYTES: c_uint = 12;
-/// Values of CUDA's CUdevice_attribute: what a driver may be asked about a device.
+/// CUDA's CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: the first number of a device's architecture. The next
+/// constant stands for the second number.
 const CAPABILITY_MAJOR: c_int = 75;
 const CAPABILITY_MINOR: c_int = 76;
 /// CUDA's CU_MEMORYTYPE_DEVICE: the address is device memory.
@@ -46,7 +48,8 @@ const NON_BLOCKING: c_uint = 1;
 const PORTABLE: c_uint = 1;
 /// CUDA's CU_MEMHOSTALLOC_DEVICEMAP: the device can access pinned memory.
 const MAPPED: c_uint = 2;
-/// CUDA_ERROR_NOT_READY, which asking a stream returns while it has work.
+/// CUDA_ERROR_NOT_READY, the driver's answer when it is asked whether a stream is idle and the stream has
+/// work.
 const NOT_READY: Code = 600;
 /// HIP's hipMemcpyDefault: the addresses say in which direction a copy goes.
 const COPY_DEFAULT: c_int = 4;
@@ -71,12 +74,12 @@ type LaunchKernel = unsafe extern "C" fn(
     *mut *mut c_void,
 ) -> Code;
 
-/// The kernels of `kernel.rs` as they were loaded into one context.
+/// The kernels of `kernel.rs`, as they were loaded into one context of a device.
 struct Kernels {
     module: usize,
     /// The handles of the kernels that have been used, by the kernels' names.
     functions: BTreeMap<CString, usize>,
-    /// The address and the length of device memory that launches use for packed bytes and strips.
+    /// The address and the length of device memory that launches of kernels use for packed bytes and strips.
     scratch: (usize, usize),
 }
 
@@ -87,7 +90,8 @@ enum CopyAsync {
     Hip(unsafe extern "C" fn(u64, u64, usize, c_int, usize) -> Code),
 }
 
-/// The driver's functions for MPI operations in streams. HIP's counterparts need memory of a special kind.
+/// The driver's functions for MPI operations in streams. They are not used with HIP, whose counterparts need
+/// memory of a special kind.
 struct StreamOrdering {
     write_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
     wait_value: unsafe extern "C" fn(usize, u64, u32, c_uint) -> Code,
@@ -114,7 +118,7 @@ pub struct Driver {
     destroy: unsafe extern "C" fn(usize) -> Code,
     copy_async: CopyAsync,
     ordering: Option<StreamOrdering>,
-    /// For each context, the stream on which this crate copies.
+    /// The stream on which this crate copies, for each context by its address.
     own: Mutex<BTreeMap<usize, usize>>,
     error_name: unsafe extern "C" fn(Code, *mut *const c_char) -> Code,
     ipc_get: unsafe extern "C" fn(*mut IpcHandle, u64) -> Code,
@@ -126,14 +130,16 @@ pub struct Driver {
     load_module: unsafe extern "C" fn(*mut usize, *const c_void) -> Code,
     function: unsafe extern "C" fn(*mut usize, usize, *const c_char) -> Code,
     launch: LaunchKernel,
-    /// For each context, the kernels that were loaded into it. None if they cannot be compiled.
+    /// The kernels that were loaded into each context. An entry is None if the kernels cannot be compiled for
+    /// its device.
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
-    /// The folder that keeps compiled kernels. None to keep none.
+    /// The folder in which compiled kernels are kept. None if they are not kept.
     cache: Option<PathBuf>,
-    /// The opened allocations of other processes. The key is the process and the address there; the value is
-    /// the allocation's number there and its address here.
+    /// The allocations of other processes that this process has opened. The key is the process, and the
+    /// allocation's address in that process. The value is its number in that process, and its address in this
+    /// one.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
-    /// The library that contains these functions; the last field, so that it is dropped last.
+    /// The library that contains these functions. It is the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
@@ -145,7 +151,8 @@ pub(crate) struct Api {
     needed: &'static str,
     /// The name of the type of streams in programs, such as `cudaStream_t`.
     pub stream_kind: &'static str,
-    /// The first word of a note (`export.rs`), which says that this driver exported the memory.
+    /// The first word of a note about exported memory (`export.rs`), which says that this driver exported the
+    /// memory.
     pub note: u64,
     compiler: &'static Dialect,
     is_hip: bool,
@@ -161,7 +168,7 @@ pub(crate) const CUDA: Api = Api {
     is_hip: false,
 };
 
-/// The facts about HIP. `files` lacks version 5, whose numbers for kinds of memory differ.
+/// The facts about HIP. `files` does not name version 5, whose numbers for kinds of memory differ.
 pub(crate) const HIP: Api = Api {
     name: "hip",
     files: &["libamdhip64.so.7", "libamdhip64.so.6"],
@@ -185,7 +192,8 @@ const RENAMED: [(&str, &str); 8] = [
 ];
 
 impl Api {
-    /// The name that this library has for CUDA's driver function `cuda` (given with its version suffix).
+    /// Returns the name that this library has for CUDA's driver function `cuda` (given with its version
+    /// suffix).
     fn function(&self, cuda: &str) -> String {
         if !self.is_hip {
             return cuda.into();
@@ -219,8 +227,8 @@ impl Driver {
         )
     }
 
-    /// Finds the functions of a driver in its loaded library, and returns the driver. Errors: those of
-    /// `load`.
+    /// Finds the functions of a driver in its loaded library, and returns the driver. Errors (MPI_ERR_OTHER):
+    /// the library lacks a function, or the driver finds no device.
     fn of_library(
         api: &'static Api,
         file: &str,
@@ -291,7 +299,7 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Initialises the driver. Errors: those of `load`.
+    /// Initialises the driver. Errors (MPI_ERR_OTHER): the driver fails, or finds no device.
     fn initialise(
         &self,
         file: &str,
@@ -359,8 +367,8 @@ impl Driver {
         self.check("cuStreamSynchronize", unsafe { (self.wait)(stream) })
     }
 
-    /// Returns the stream on which this crate copies in `context`, which is current. Makes it at the first
-    /// use.
+    /// Returns the stream on which this crate copies in `context`, which is current. The stream is made at
+    /// its first use.
     fn own_stream(&self, context: Context) -> Result<usize> {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stream) = own.get(&context.addr()) {
@@ -378,7 +386,8 @@ impl Driver {
         Ok(stream)
     }
 
-    /// Returns the calling thread's context; if it has none, the primary context of the first device.
+    /// Returns the calling thread's context, or the primary context of the first device if the thread has
+    /// none.
     pub(crate) fn context(&self) -> Result<usize> {
         let mut context = std::ptr::null_mut();
         // SAFETY: it stores one pointer.
@@ -389,7 +398,8 @@ impl Driver {
         Ok(context.expose_provenance())
     }
 
-    /// Sets the calling thread's context, for the thread's life, to one that `context` returned.
+    /// Sets the calling thread's context, for the rest of the thread's life, to one that `context` has
+    /// returned.
     pub(crate) fn adopt(&self, context: usize) -> Result<()> {
         self.enter_context(std::ptr::with_exposed_provenance_mut(context)).map(std::mem::forget)
     }
@@ -419,7 +429,8 @@ impl Driver {
         self.check("cuMemFree", unsafe { (self.free)(address as u64) })
     }
 
-    /// Asks the driver for an attribute of an address. None if the driver does not know the address.
+    /// Asks the driver for an attribute of an address, such as the device to which it belongs. None if the
+    /// driver does not know the address.
     fn attribute_of<T: Default>(&self, attribute: c_uint, address: usize) -> Option<T> {
         let mut value = T::default();
         // SAFETY: the caller names the type that cuda.h gives the attribute.
@@ -427,7 +438,8 @@ impl Driver {
         (code == 0).then_some(value)
     }
 
-    /// Makes the context of the device memory at `address` current until the returned guard is dropped.
+    /// Makes the context of the device memory at `address` the current one, until the returned guard is
+    /// dropped.
     fn enter(&self, address: usize) -> Result<CurrentContext<'_>> {
         let own = self.attribute_of::<usize>(CONTEXT, address).filter(|context| *context != 0);
         match own {
@@ -476,8 +488,8 @@ impl Driver {
 
 // Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// Makes the words of a note by which another process opens `span`: this process, the offset in the
-    /// allocation, the allocation's number, handle and address. None if the driver does not export the
+    /// Makes the words of a note (a description for another process) about `span`: this process, the offset
+    /// in the allocation, the allocation's number, handle and address. None if the driver does not export the
     /// memory, as for pools.
     pub(crate) fn export(&self, span: Span) -> Option<export::NoteWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
@@ -495,8 +507,8 @@ impl Driver {
         Some(words)
     }
 
-    /// Opens the memory that another process described in `words`. The allocation stays open until its
-    /// process exports another one at the same address.
+    /// Opens the memory that another process described in `words`. The allocation that holds it stays open
+    /// until the other process describes a new allocation at the same address.
     pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
@@ -526,7 +538,7 @@ impl Driver {
     }
 }
 
-/// A guard: while it lives, its context is current in this thread.
+/// A guard. While it lives, its context is current in this thread.
 struct CurrentContext<'a> {
     driver: &'a Driver,
     context: Context,

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// The number of words of a note: one names the backend, one is the number of bytes, and the others are what
-/// the backend needs to open the memory.
+/// The number of words of a note about exported memory. One names the backend, one is the number of bytes,
+/// and the others are what the backend needs to open the memory.
 pub const NOTE_WORDS: usize = 16;
 pub(crate) type NoteWords = [u64; NOTE_WORDS - 2];
 
@@ -21,26 +21,28 @@ pub(crate) type NoteWords = [u64; NOTE_WORDS - 2];
 struct StandIn {
     stand_in: Span,
     user: Span,
-    /// Whether the memory is exported to the receiver of a message; false for a receive.
+    /// Whether the device memory is exported to the receiver of a message. It is false in a receive.
     is_exported: bool,
     /// How many bytes of the message, from its first on, were copied directly to the device memory.
     direct_bytes: usize,
 }
 
-/// The stand-ins of all sends and receives of device memory under way, by the stand-ins' addresses.
+/// The stand-ins in host memory of all sends and receives of device memory under way, by the stand-ins'
+/// addresses.
 static ENTRIES: Mutex<BTreeMap<usize, StandIn>> = Mutex::new(BTreeMap::new());
 
 fn entries() -> MutexGuard<'static, BTreeMap<usize, StandIn>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Adds a stand-in of a send (`is_exported`) or of a receive to `ENTRIES`.
+/// Adds a stand-in (host memory that stands for device memory) of a send (`is_exported`) or of a receive to
+/// `ENTRIES`.
 fn enter(stand_in: Span, user: Span, is_exported: bool) {
     entries().insert(stand_in.address(), StandIn { stand_in, user, is_exported, direct_bytes: 0 });
 }
 
-/// Writes a note about the device memory `user` into its stand-in, and adds that to `ENTRIES`. Returns false
-/// if the stand-in is too short for a note.
+/// Writes a note that says where the device memory `user` is into its stand-in, and adds the stand-in to
+/// `ENTRIES`. Returns false if the stand-in is too short for a note.
 pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) -> bool {
     if stand_in.bytes() < NOTE_WORDS * 8 {
         return false;
@@ -52,42 +54,44 @@ pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) 
     true
 }
 
-/// Whether the stand-in at `address` holds a note.
+/// Whether the stand-in at `address` (host memory that stands for device memory) holds a note about exported
+/// memory.
 pub fn is_exported(address: usize) -> bool {
     entries().get(&address).is_some_and(|entry| entry.is_exported)
 }
 
-/// Whether a send under way has exported memory that begins among these bytes.
+/// Whether a send under way has exported device memory that begins among these bytes.
 pub(crate) fn is_in_use(address: usize, bytes: usize) -> bool {
     let range = address..address + bytes;
     entries().values().any(|entry| entry.is_exported && range.contains(&entry.user.address()))
 }
 
-/// Revokes an export: removes the entry of the stand-in at `address` and returns the stand-in and its device
-/// memory.
+/// Revokes an export. Removes the entry of the stand-in at `address` from `ENTRIES`, and returns the stand-in
+/// and its device memory.
 pub(crate) fn revoke(address: usize) -> Option<(Span, Span)> {
     entries().remove(&address).map(|entry| (entry.stand_in, entry.user))
 }
 
-/// Adds a stand-in of a receive: until `withdraw`, exported bytes that arrive for it go directly to `user`.
+/// Adds a stand-in of a receive. Until `withdraw`, exported bytes that arrive for the stand-in go directly to
+/// the device memory `user`.
 pub fn expect(stand_in: Span, user: Span) {
     enter(stand_in, user, false);
 }
 
-/// Returns how many bytes, from the first on, went directly to the device memory of the stand-in at
-/// `address`, and resets that count for the next message.
+/// Returns how many bytes of a message, from its first on, went directly to the device memory of the stand-in
+/// at `address`. Resets that count for the next message.
 pub fn take_direct_bytes(address: usize) -> usize {
     entries().get_mut(&address).map_or(0, |entry| std::mem::take(&mut entry.direct_bytes))
 }
 
-/// Removes the entry of the stand-in at `address`, which `crate::export` or `expect` has added.
+/// Removes the entry of the stand-in at `address`, which `crate::export` or `expect` has added to `ENTRIES`.
 pub fn withdraw(address: usize) {
     entries().remove(&address);
 }
 
 /// Returns the address of the stand-in of which `to` is a part, and the device memory for the bytes of `to`.
-/// None if `to` does not follow the bytes that went there directly: then they go to the stand-in, which is
-/// copied later.
+/// None if the bytes of the message before `to` did not all go directly there. Then the bytes go to the
+/// stand-in, and from there to the device memory later.
 pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;
@@ -96,7 +100,8 @@ pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     fits.then(|| (*at, entry.user.slice(entry.direct_bytes, to.bytes())))
 }
 
-/// Notes that `bytes` more bytes went directly to the device memory of the stand-in at `address`.
+/// Notes that `bytes` more bytes of a message went directly to the device memory of the stand-in at
+/// `address`.
 pub(crate) fn note_direct(address: usize, bytes: usize) {
     if let Some(entry) = entries().get_mut(&address) {
         entry.direct_bytes += bytes;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Kernels of a device: packing and unpacking of datatypes, and reductions.
 //!
-//! Kernels for CUDA and HIP are compiled from `kernels.cu` for the device of this host (`compiler.rs`); those
-//! of sentinel are functions on a thread. Read next: `move_strips` and `reduce` in `driver/kernels.rs` and
-//! `sentinel.rs`.
+//! Kernels for CUDA and HIP are compiled from `kernels.cu` for the device of this host (`compiler.rs`). The
+//! kernels of the test backend `sentinel` are functions on a thread. Read next: `move_strips` and `reduce` in
+//! `driver/kernels.rs` and `sentinel.rs`.
 
 use datatype::{Basic, PredefinedOp};
 use std::ffi::{CStr, CString};
 
-/// Pieces of memory of equal length at equal distances, which a kernel packs. kernels.cu has the same struct.
+/// Pieces of memory of equal length at equal distances, which a kernel packs or unpacks. kernels.cu has the
+/// same struct.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strip {
@@ -31,15 +32,15 @@ pub const SOURCE: &CStr =
         Err(_) => panic!("kernels.cu has a zero byte"),
     };
 
-/// The kernel that moves strips. Its arguments are the packed bytes, the strips, their count, the threads for
-/// a piece, and whether it packs.
+/// The name of the kernel that packs and unpacks strips. Its arguments are the packed bytes, the strips, the
+/// number of strips, the threads for a piece, and whether it packs.
 pub(crate) const MOVE: &CStr = c"outboard_move";
 
-/// The number of threads in a block of each launch.
+/// The number of threads in a block, in every launch of a kernel.
 pub(crate) const BLOCK: u32 = 256;
 
-/// Decides how a launch of `MOVE` is divided. Returns the blocks in x, the blocks in y, and the threads for a
-/// piece.
+/// Decides how a launch of the kernel `MOVE` is divided. Returns the blocks in x, the blocks in y, and the
+/// threads for a piece of a strip.
 pub(crate) fn shape(strips: &[Strip]) -> (u32, u32, u64) {
     let pieces: usize = strips.iter().map(|strip| strip.repeat).sum();
     let bytes: usize = strips.iter().map(|strip| strip.repeat * strip.bytes).sum();
@@ -60,9 +61,9 @@ pub struct KernelReduction {
 }
 
 impl KernelReduction {
-    /// Returns the name of the kernel that makes this reduction; its arguments are two addresses, the count
-    /// and the stride. None for what kernels do not compute: long double, 128-bit floats, MPI_REPLACE and
-    /// MPI_NO_OP.
+    /// Returns the name of the kernel that makes this reduction, or None if no kernel does: for long double,
+    /// 128-bit floats, MPI_REPLACE and MPI_NO_OP. The kernel's arguments are two addresses, the count and the
+    /// stride.
     pub fn kernel(&self) -> Option<CString> {
         use Basic::*;
         use PredefinedOp::*;
@@ -90,8 +91,8 @@ impl KernelReduction {
         Some(CString::new(format!("outboard_{op}_{element_name}")).expect("it has no zero byte"))
     }
 
-    /// Returns the offset of the index in a pair (0 for other types), and the length of an element without
-    /// padding at its end.
+    /// Returns the offset of the index in a pair (0 for other types), and the length of an element, in bytes,
+    /// without padding at its end.
     pub(crate) fn element(&self) -> (usize, usize) {
         match self.basic.pair() {
             Some((value, index)) => {
@@ -102,7 +103,7 @@ impl KernelReduction {
         }
     }
 
-    /// The length in bytes from the first element's first byte to the last element's last byte.
+    /// Returns the length in bytes from the first element's first byte to the last element's last byte.
     pub(crate) fn bytes(&self) -> usize {
         self.count.checked_sub(1).map_or(0, |others| others * self.stride + self.element().1)
     }
@@ -112,7 +113,7 @@ impl KernelReduction {
         (left | into | self.stride).is_multiple_of(self.basic.align())
     }
 
-    /// The number of blocks in which the reduction's kernel is launched.
+    /// Returns the number of blocks in which the reduction's kernel is launched.
     pub(crate) fn blocks(&self) -> u32 {
         (self.count * self.basic.size()).div_ceil(16 * BLOCK as usize).clamp(1, 4096) as u32
     }

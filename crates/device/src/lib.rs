@@ -32,7 +32,8 @@ pub use words::{StreamWords, has_reached};
 pub enum BackendChoice {
     /// No backend: every address belongs to the host.
     Off,
-    /// `Cuda` if this host has its driver and a device, else `Hip` likewise, else no backend.
+    /// The backend is CUDA if this host has CUDA's driver and a device of it, otherwise HIP if the host has
+    /// both for HIP, otherwise there is none.
     Auto,
     /// The backend is CUDA's driver.
     Cuda,
@@ -47,14 +48,14 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a note (`export.rs`) about sentinel memory.
+/// The first word of a note (`export.rs`) that describes exported memory of the backend `sentinel`.
 const NOTE_OF_SENTINEL: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
 
-/// Loads a backend. Once a backend runs, later calls change nothing. `seed`: the seed of the delays of
-/// sentinel streams, 0 for no delays. `cache`: the folder of compiled kernels.
+/// Loads a backend. Once a backend runs, later calls change nothing. `seed` is the seed of the delays of
+/// sentinel streams, 0 for no delays. `cache` is the folder for compiled kernels.
 ///
 /// Errors: the chosen backend cannot be loaded.
 pub fn start(choice: BackendChoice, seed: u64, cache: Option<PathBuf>) -> Result<()> {
@@ -78,12 +79,13 @@ pub fn start(choice: BackendChoice, seed: u64, cache: Option<PathBuf>) -> Result
     Ok(())
 }
 
-/// Makes `on` true even without a backend: calls must leave their fast path for a collective library, too.
+/// Makes `on` true even without a backend, because a collective library needs MPI calls to leave their fast
+/// path, too.
 pub fn set_on() {
     ON.store(true, Ordering::Release);
 }
 
-/// Whether a backend runs or `set_on` was called. For programs without devices this costs one load.
+/// Whether a backend runs or `set_on` was called. In programs without devices this costs one load.
 #[inline(always)]
 pub fn on() -> bool {
     ON.load(Ordering::Relaxed)
@@ -111,7 +113,7 @@ pub fn holds(address: usize, bytes: usize) -> Result<bool> {
 /// Copies `from` to `to`; each may be on a device or the host. When it returns, the bytes are visible to the
 /// host and to all work that the device starts from then on. The spans have equal lengths.
 ///
-/// Errors: those of `holds`, and of the device's driver.
+/// Errors: device memory was freed or is shorter than its span (MPI_ERR_BUFFER); the device's driver fails.
 pub fn copy(to: Span, from: Span) -> Result<()> {
     match BACKEND.get() {
         None => from.copy_to(to),
@@ -121,10 +123,10 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Exports the device memory `user` until `export::withdraw`, by a note in its stand-in. Returns false if it
-/// cannot be exported.
+/// Exports the device memory `user` to the receiver of a message, until `export::withdraw`, by a note in its
+/// stand-in in host memory. Returns false if the memory cannot be exported.
 ///
-/// Errors: those of `holds`.
+/// Errors (MPI_ERR_BUFFER): the memory was freed, or its allocation has fewer bytes.
 pub fn export(stand_in: Span, user: Span) -> Result<bool> {
     let (backend, words) = match BACKEND.get() {
         Some(Backend::Driver(driver)) => (driver.api.note, driver.export(user)),
@@ -134,17 +136,18 @@ pub fn export(stand_in: Span, user: Span) -> Result<bool> {
     Ok(words.is_some_and(|words| export::note(stand_in, user, backend, &words)))
 }
 
-/// Revokes the export of the stand-in at `address` and copies the bytes into the stand-in, since a receiver
-/// cannot open the memory.
+/// Revokes the export by the stand-in at `address`, and copies the device memory into the stand-in, since a
+/// receiver cannot open the memory.
 ///
-/// Errors: those of `copy`.
+/// Errors: the device memory was freed (MPI_ERR_BUFFER); the device's driver fails.
 pub fn fill_exported(address: usize) -> Result<()> {
     export::revoke(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
 }
 
-/// Copies exported bytes from `at` on to `to`, which may be a part of a stand-in.
+/// Copies exported bytes to `to`, from byte `at` of the memory that `note` describes. `to` may be a part of a
+/// stand-in; then the bytes go to the device memory for which it stands.
 ///
-/// Errors: the note is invalid; the memory cannot be opened; those of `copy`.
+/// Errors: the note is invalid; the memory cannot be opened; the copy fails.
 pub fn copy_exported(note: &[u64; export::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
     let from = open_exported(note, at, to.bytes())?;
     let Some((stand_in, user)) = export::direct_target(to) else { return copy(to, from) };
@@ -153,7 +156,8 @@ pub fn copy_exported(note: &[u64; export::NOTE_WORDS], at: usize, to: Span) -> R
     Ok(())
 }
 
-/// Opens exported memory: the span of `bytes` exported bytes from `at` on, for this process's device.
+/// Opens exported memory for this process's device. Returns the span of `bytes` bytes from byte `at` of the
+/// memory that `note` describes.
 ///
 /// Errors: the note is invalid; the memory cannot be opened.
 pub fn open_exported(note: &[u64; export::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
@@ -171,11 +175,11 @@ pub fn open_exported(note: &[u64; export::NOTE_WORDS], at: usize, bytes: usize) 
     Ok(all.slice(at, bytes))
 }
 
-/// Packs strips of device memory to `packed`, or unpacks them from `packed` (if `is_pack` is false), by a
-/// kernel. False if no kernel can: the pieces are not all of one allocation, or kernels cannot be compiled
+/// Packs strips of device memory to `packed`, or unpacks them from there if `is_pack` is false, by a kernel.
+/// Returns false if no kernel can: the strips are not all in one allocation, or kernels cannot be compiled
 /// for the device.
 ///
-/// Errors: those of `copy`.
+/// Errors: the device's driver fails.
 pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool> {
     let ends = |strip: &Strip| {
         let last = strip.address.wrapping_add_signed(strip.stride as isize * (strip.repeat as isize - 1));
@@ -194,11 +198,11 @@ pub fn move_strips(strips: &[Strip], packed: Span, is_pack: bool) -> Result<bool
     }
 }
 
-/// Computes `into[i] = left[i] op into[i]` by a kernel. False if no kernel can: `KernelReduction::kernel`
-/// says what is left to the CPU. `into` is memory of a device, and `left` too, or memory of `open_exported`.
+/// Computes `into[i] = left[i] op into[i]` by a kernel. Returns false if no kernel can, so that the CPU must
+/// (`KernelReduction::kernel`). `into` is memory of a device; `left` is, too, or comes from `open_exported`.
 /// Without elements it only returns whether a kernel could.
 ///
-/// Errors: those of `copy`.
+/// Errors: device memory was freed (MPI_ERR_BUFFER); the device's driver fails.
 pub fn reduce(reduction: KernelReduction, left: usize, into: usize) -> Result<bool> {
     let Some(kernel) = reduction.kernel() else { return Ok(false) };
     if !reduction.is_aligned(left, into) {
@@ -214,8 +218,8 @@ pub fn reduce(reduction: KernelReduction, left: usize, into: usize) -> Result<bo
     }
 }
 
-/// Returns the calling thread's device, to be passed to `adopt` in another thread. Only CUDA has a device for
-/// each thread.
+/// Returns the calling thread's device, as a number that `adopt` takes in another thread. Only CUDA has a
+/// device for each thread; other backends return 0.
 pub fn context() -> Result<usize> {
     match BACKEND.get() {
         Some(Backend::Driver(driver)) => driver.context(),
@@ -223,8 +227,8 @@ pub fn context() -> Result<usize> {
     }
 }
 
-/// Sets the calling thread's device, for the thread's life, to the one that `context` returned in another
-/// thread.
+/// Sets the calling thread's device, for the rest of the thread's life, to the device that `context` returned
+/// in another thread.
 pub fn adopt(context: usize) -> Result<()> {
     match BACKEND.get() {
         Some(Backend::Driver(driver)) => driver.adopt(context),
@@ -232,9 +236,9 @@ pub fn adopt(context: usize) -> Result<()> {
     }
 }
 
-/// Allocates memory of the current device.
+/// Allocates `bytes` bytes of memory of the current device, and returns their address.
 ///
-/// Errors (MPI_ERR_NO_MEM): the device has no more. (MPI_ERR_OTHER): no backend runs.
+/// Errors: the device has no more memory (MPI_ERR_NO_MEM); no backend runs (MPI_ERR_OTHER).
 pub fn alloc(bytes: usize) -> Result<usize> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
@@ -243,9 +247,9 @@ pub fn alloc(bytes: usize) -> Result<usize> {
     }
 }
 
-/// Frees memory of `alloc`.
+/// Frees device memory that `alloc` has allocated.
 ///
-/// Errors (MPI_ERR_BUFFER): `address` is not the beginning of such memory.
+/// Errors (MPI_ERR_BUFFER): no such memory begins at `address`.
 pub fn free(address: usize) -> Result<()> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there is no device memory: OUTBOARD_DEVICE is off"),
@@ -254,10 +258,10 @@ pub fn free(address: usize) -> Result<()> {
     }
 }
 
-/// Opens an allocation of sentinel memory to the CPU, or closes it (`open` is false). While it is open, the
-/// memory counts as host memory. For tests, whose programs read and write their buffers between MPI calls.
+/// Opens an allocation of sentinel memory to the CPU, or closes it if `open` is false. While open, it counts
+/// as host memory. Tests use this to read and write buffers between MPI calls.
 ///
-/// Errors (MPI_ERR_OTHER): the backend is not sentinel. (MPI_ERR_BUFFER): `address` is not an allocation.
+/// Errors: the backend is not sentinel (MPI_ERR_OTHER); `address` is not an allocation (MPI_ERR_BUFFER).
 pub fn set_open(address: usize, open: bool) -> Result<()> {
     match BACKEND.get() {
         Some(Backend::Sentinel(sentinel)) => sentinel.set_open(address, open),
@@ -293,7 +297,7 @@ pub fn stream_kind() -> Option<&'static str> {
     })
 }
 
-/// Makes a stream and returns its handle.
+/// Makes a stream on the current device and returns its handle.
 ///
 /// Errors (MPI_ERR_OTHER): no backend runs, or the backend fails.
 pub fn create_stream() -> Result<usize> {
@@ -309,7 +313,7 @@ pub fn created_stream(handle: usize) -> Result<Stream> {
     stream(stream_kind().unwrap_or("none"), handle)
 }
 
-/// Destroys a stream of `create_stream`, whose work must be over.
+/// Destroys a stream that `create_stream` has made. Its work must be over.
 pub fn destroy_stream(handle: usize) -> Result<()> {
     match BACKEND.get() {
         None => fail!(Class::Other, "there are no streams: OUTBOARD_DEVICE is off"),

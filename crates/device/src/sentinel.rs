@@ -22,21 +22,23 @@ const PAGE_BYTES: usize = 4096;
 
 pub struct Sentinel {
     fd: OwnedFd,
-    /// The address of the program's map, which the CPU cannot access.
+    /// The address at which the device memory is mapped for the program. The CPU cannot access it there.
     base: usize,
-    /// The address of this file's map of the same bytes.
+    /// The address at which the same bytes are mapped for this file, which copies them.
     inner: usize,
     blocks: Mutex<Allocations>,
-    /// The program's streams: that with handle `n` is at index `n - 1`. None once it was destroyed.
+    /// The program's streams. The stream with handle `n` is at index `n - 1`. An entry is None once its
+    /// stream was destroyed.
     streams: Mutex<Vec<Option<Arc<SentinelStream>>>>,
     seed: u64,
-    /// The stream that runs kernels, started with the first kernel.
+    /// The stream that runs kernels. It is started with the first kernel.
     kernels: OnceLock<Arc<SentinelStream>>,
-    /// The addresses at which other processes' device memory is mapped here, by process and inode.
+    /// The addresses at which other processes' device memory is mapped in this process, by process and inode
+    /// of the memory's file.
     opened: Mutex<BTreeMap<(u64, u64), usize>>,
 }
 
-/// The allocations of device memory: each has its address and length.
+/// The allocations of device memory, each with its address and length.
 #[derive(Default)]
 struct Allocations {
     used: usize,
@@ -99,8 +101,7 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Returns the bytes of `span` at addresses that this file can access; `span` itself if it is host
-    /// memory.
+    /// Returns the bytes of `span` at addresses that this file can access. Host memory is returned as it is.
     fn inside(&self, span: Span) -> Result<Span> {
         match self.offset(span.address()) {
             Some(offset) if self.holds(span.address(), span.bytes())? => {
@@ -146,8 +147,8 @@ impl Sentinel {
         Ok(())
     }
 
-    /// Opens an allocation to the CPU, or closes it. An open allocation counts as host memory, as pinned
-    /// memory does.
+    /// Opens an allocation to the CPU, or closes it if `open` is false. An open allocation counts as host
+    /// memory, as pinned memory does.
     pub(crate) fn set_open(&self, address: usize, open: bool) -> Result<()> {
         let mut blocks = self.blocks();
         let Some(bytes) = blocks.live.get(&address).copied() else {
@@ -174,8 +175,8 @@ impl Sentinel {
 
 // Memory of other processes (`export.rs`).
 impl Sentinel {
-    /// Makes the words of a note by which another process opens `span`: this process, the memfd's number and
-    /// inode, the offset. None if `span` is not device memory.
+    /// Makes the words of a note (a description for another process) about `span`: this process, the memfd's
+    /// number and inode, and the offset. None if `span` is not device memory.
     pub(crate) fn export(&self, span: Span) -> Result<Option<export::NoteWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
@@ -187,7 +188,8 @@ impl Sentinel {
         Ok(Some(words))
     }
 
-    /// Maps the memory that another process described in `words`, at most once, and returns the span.
+    /// Maps the device memory of the process that `words` describes, unless it is mapped already, and returns
+    /// the span of `bytes` bytes that `words` names.
     pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
@@ -255,7 +257,7 @@ impl Sentinel {
         Ok(true)
     }
 
-    /// Runs a kernel on the thread of kernels, and waits for it.
+    /// Runs `kernel` on the thread of kernels, and waits until it has ended. Returns its result.
     fn run(&self, kernel: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
         let queue = match self.kernels.get() {
             Some(queue) => queue,
@@ -273,7 +275,7 @@ impl Sentinel {
     }
 
     /// Makes a reduction by a kernel. `into` is memory of this process; `left` is, too, or was opened by
-    /// `import`.
+    /// `import`. Returns false if one of them is not device memory.
     pub(crate) fn reduce(&'static self, reduction: KernelReduction, left: Span, into: Span) -> Result<bool> {
         if !self.is_device(left)? || !self.holds(into.address(), into.bytes())? {
             return Ok(false);
@@ -306,7 +308,8 @@ impl Sentinel {
     }
 }
 
-/// Does what a kernel does for a reduction: combines each element at `left` with that at `into`.
+/// Does what a kernel does for a reduction: combines each element at `left` with the element at `into`, and
+/// stores the result there.
 fn combine(reduction: KernelReduction, left: Span, into: Span) {
     let KernelReduction { op, basic, count, stride } = reduction;
     if stride == basic.size() {
@@ -331,7 +334,7 @@ fn combine(reduction: KernelReduction, left: Span, into: Span) {
 
 type StreamJob = Box<dyn FnOnce() + Send>;
 
-/// A stream: a thread that runs its jobs in order.
+/// A stream of the program, or of the kernels: a thread that runs its jobs in order.
 pub struct SentinelStream {
     state: Mutex<JobQueue>,
     news: Condvar,
@@ -411,7 +414,7 @@ impl SentinelStream {
     }
 }
 
-/// Maps all of `fd` and never unmaps it.
+/// Maps all of the file `fd`, for the life of the process. Returns the address.
 fn map(fd: &OwnedFd, protection: i32) -> Result<usize> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
     // SAFETY: a new map at an address that the kernel chooses replaces nothing.

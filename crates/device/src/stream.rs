@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Streams of a device: work that the device does in order while the program goes on. For MPI operations a
-//! stream has a pair of words in host memory: the stream writes one when it reaches an operation, and then
-//! waits for the other.
+//! Streams of a device: work that the device does in order while the program goes on. A stream has a pair of
+//! words in host memory for MPI operations. It writes one word when it reaches an operation, and then waits
+//! until the host has written the other.
 
 use crate::driver::Driver;
 use crate::sentinel::{Sentinel, SentinelStream};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use sys::Span;
 
-/// A stream of the program.
+/// A stream of the program: a queue of work that the device does in order.
 #[derive(Clone)]
 pub enum Stream {
     /// A driver's stream, by its handle.
@@ -31,8 +31,8 @@ impl Stream {
         }
     }
 
-    /// Enqueues the `count`-th operation: the stream writes `reached` and then waits until the operation is
-    /// over. The caller does not wait.
+    /// Enqueues the stream's `count`-th operation. The stream writes the word `reached`, and then waits for
+    /// the word `done`, until the operation is over. The caller does not wait.
     ///
     /// Errors (MPI_ERR_OTHER): the stream is being captured into a graph, or the device failed.
     pub fn enqueue_operation(&self, words: &'static StreamWords, count: u32) -> Result<()> {
@@ -50,7 +50,7 @@ impl Stream {
         }
     }
 
-    /// Enqueues a copy of `from` to `to` in the stream.
+    /// Enqueues a copy of `from` to `to` in the stream. The caller does not wait for the copy.
     pub fn copy(&self, to: Span, from: Span) -> Result<()> {
         match self {
             Stream::Driver(driver, stream) => driver.enqueue_stream_copy(*stream, to, from),

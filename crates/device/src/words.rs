@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub struct StreamWords {
     /// The number of operations that the stream has reached; the stream writes it.
     pub reached: AtomicU32,
-    /// The number of operations that are over, so that the stream may continue; the host writes it.
+    /// The number of operations that are over, so that the stream may continue after them; the host writes
+    /// it.
     pub done: AtomicU32,
 }
 

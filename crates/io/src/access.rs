@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! An access that one rank carries out alone: from the file's bytes to memory, or back.
 //!
-//! Reads include small holes (data sieving). Invariant: a write does not touch the holes, unless the user
-//! asks for it (romio_ds_write=enable). Writing a hole back with its old content loses what another process
-//! wrote there meanwhile; a byte-range lock excludes only processes that lock, too, as every write of this
-//! library does with that hint.
+//! Reads include small holes, the bytes between an access's pieces (data sieving). Invariant: a write does
+//! not touch the holes, unless the user asks for it (romio_ds_write=enable). Writing a hole back with its old
+//! content loses what another process wrote there meanwhile; a byte-range lock excludes only processes that
+//! lock, too, as every write of this library does with that hint.
 
 use crate::hints::{Hints, Switch};
 use crate::representation::Representation;
@@ -29,11 +29,11 @@ pub struct Access {
     pub hints: Arc<Hints>,
     /// The rank's view: where in the file each of its data bytes is.
     pub tiles: Tiles,
-    /// The packed offset in `tiles` of the access's first byte: it counts the data bytes, without the holes.
+    /// Where the access begins: how many data bytes of the view `tiles` come before it. Holes do not count.
     pub from: u64,
-    /// The memory to read into or to write from, which holds as many bytes as the access has in the file.
+    /// The memory to read into or to write from. It holds as many bytes as the access has in the file.
     pub memory: Buffer,
-    /// Whether other processes must see the whole access or nothing of it (MPI_File_set_atomicity).
+    /// Whether other processes must see all of the access or none of it (MPI_File_set_atomicity).
     pub atomic: bool,
 }
 
@@ -42,12 +42,13 @@ pub struct Access {
 pub struct Transfer {
     pub way: Direction,
     pub access: Access,
-    /// The conversion to or from external32; None if the bytes in the file are those in `access.memory`.
+    /// The conversion to or from external32; None if the bytes in the file are the same as in
+    /// `access.memory`.
     pub conversion: Option<Conversion>,
 }
 
-/// A copy of an access's data in external32: a write goes from it to the file; a read fills it, and is then
-/// converted into the program's memory.
+/// A copy of an access's data in external32. A write goes from this copy to the file. A read fills the copy,
+/// which is then converted into the program's memory.
 #[derive(Debug)]
 pub struct Conversion {
     datatype: Arc<Datatype>,
@@ -57,13 +58,13 @@ pub struct Conversion {
     external_bytes: usize,
 }
 
-/// The longest hole between two pieces that a read includes, to save a system call, which costs about as much
-/// as the copy of a page.
+/// The longest hole between two pieces of the file that a read includes, to save a system call, which costs
+/// about as much as the copy of a page.
 const HOLE_BYTES_MAX: u64 = 4096;
 
 impl Conversion {
-    /// Allocates memory for `count` elements of `datatype` in external32. For a write, converts the elements
-    /// of `user` into it now.
+    /// Allocates memory for `count` elements of `datatype` in external32. In a write, converts the elements
+    /// of `user` into this memory at once.
     pub fn new(way: Direction, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
@@ -78,8 +79,8 @@ impl Conversion {
         Buffer::from(self.external.span())
     }
 
-    /// Converts what a read has brought, after `moved` bytes of the file were moved. Returns how many bytes
-    /// of the program's memory these are; an incomplete last element does not count.
+    /// Converts the data that a read has brought, after `moved` bytes of the file were moved. Returns how
+    /// many bytes of the program's memory were moved with them; an incomplete last element does not count.
     fn finish(self, way: Direction, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
@@ -129,8 +130,8 @@ impl Access {
         self.memory.bytes() as u64
     }
 
-    /// Returns where the access begins and ends in the file: the offset of its first byte, and the offset
-    /// after its last. The access must have at least one byte.
+    /// Returns the offset in the file of the access's first byte, and the offset after its last byte. The
+    /// access must have at least one byte.
     pub fn extent(&self) -> (u64, u64) {
         if self.tiles.sorted() {
             let last = self.tiles.offset_of(self.from + self.bytes() - 1);
@@ -170,15 +171,15 @@ impl Access {
         run.failed.map(|()| run.moved)
     }
 
-    /// Returns the memory of `bytes` bytes of the access from packed offset `packed` on; None if the memory
-    /// has gaps.
+    /// Returns the memory of `bytes` bytes of the access, from packed offset `packed` on (without the holes);
+    /// None if the memory has gaps.
     fn span(&self, packed: u64, bytes: u64) -> Option<Span> {
         self.memory.contiguous().map(|span| span.slice(packed as usize, bytes as usize))
     }
 }
 
-/// A contiguous part of an access: at offset `at` in the file, and at packed offset `packed` in the access's
-/// memory.
+/// A contiguous part of an access: `bytes` bytes at offset `at` in the file, and at packed offset `packed` in
+/// the access's memory.
 #[derive(Clone, Copy, Debug)]
 struct FilePiece {
     at: u64,
@@ -189,7 +190,7 @@ struct FilePiece {
 struct ActiveAccess<'a> {
     access: &'a Access,
     way: Direction,
-    /// The pieces collected so far that the next `flush` moves together, in one block of the file.
+    /// The pieces collected so far. The next `flush` moves them together, in one block of the file.
     group: Vec<FilePiece>,
     moved: u64,
     failed: Result<()>,
@@ -314,7 +315,7 @@ impl ActiveAccess<'_> {
 }
 
 /// Reads bytes `[from, to)` of a file into a block, lets `overlay` overwrite parts of the block, and writes
-/// the block back. With `lock`, holds an exclusive lock of these bytes meanwhile.
+/// the block back. With `lock`, an exclusive lock of these bytes is held meanwhile.
 pub(crate) fn rewrite(
     storage: &Storage,
     from: u64,

@@ -23,10 +23,10 @@ use schedule::algorithm::Collective as Pattern;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// What an access in rank order, such as MPI_File_read_ordered makes, needs to find its position.
+/// The values from which an access in rank order (such as MPI_File_read_ordered) computes where it begins.
 #[derive(Debug)]
 pub struct OrderedPosition {
-    /// The shared file pointer, which only rank 0 advances; None if rank 0 is on another host.
+    /// The shared file pointer, which only rank 0 advances; None if rank 0 is on another host than this rank.
     pub pointer: Option<SharedPointer>,
     pub etypes: u64,
     /// The rank's view of the file, which converts etypes to packed bytes.
@@ -41,16 +41,16 @@ pub struct CollectiveAccess {
     queue: Option<usize>,
     known: KnownViews,
     stage: Stage,
-    /// What this rank sends in the current exchange, unless that exchanges the file's data.
+    /// The block that this rank sends in the current exchange. Unused when the file's data are exchanged.
     mine: Block,
-    /// What this rank receives from all ranks in that exchange, in rank order.
+    /// The blocks that this rank receives from all ranks in the current exchange, in rank order.
     all: Block,
     plan: TwoPhasePlan,
     /// The data that this rank moves as an aggregator in the current round; None at other ranks.
     buffer: Option<CollectiveBuffer>,
-    /// An aggregator's transfer under way: a write of the last round's data, or a read of the next one's.
+    /// This aggregator's transfer under way: it writes the last round's data, or reads the next round's data.
     device: Option<Promise<Result<()>>>,
-    /// For a read: the collective buffer of the next round, which `device` fills.
+    /// In a read: the collective buffer of the next round, which the transfer `device` fills. Otherwise None.
     ahead: Option<CollectiveBuffer>,
     failed: Option<Error>,
     outcome: Promise<Result<u64>>,
@@ -72,7 +72,7 @@ enum Stage {
     Over,
 }
 
-/// The domains and rounds of an access. Each rank computes them from all ranks' `extent_words`.
+/// Domains and rounds of an access, which each rank computes from facts that all exchange (`extent_words`).
 #[derive(Default)]
 struct TwoPhasePlan {
     /// The ranks of the aggregators: `aggregators[d]` moves the bytes of the file in domain `d`.
@@ -85,30 +85,30 @@ struct TwoPhasePlan {
     end: u64,
     rounds: u64,
     round: u64,
-    /// For each rank: the packed offsets where its access begins and ends; a read ends with the file.
+    /// For each rank: first packed offset and end of its access in its view. Reads are cut at the file's end.
     ranges: Vec<(u64, u64)>,
-    /// At an aggregator: the number of words of each rank's view that it receives, in rank order.
+    /// At an aggregator: the length in words of each rank's view, which it receives, in rank order.
     view_words: Vec<usize>,
 }
 
-/// The words about an access: first packed byte, bytes, first offset, end, flags, view's words, file's size.
+/// How many words a rank states: packed start, bytes, file start and end, flags, view words, file size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// The most pieces of a `FEW_PIECES` access. If all are such, each rank moves its own: faster than exchanges.
+/// The most pieces of an access with the flag `FEW_PIECES`. If all have it, an exchange would be slower.
 const PIECES_FEW: u64 = 8;
 /// The bytes that a rank tells the others at the end: the class and the sentence of its error, or zeroes.
 const VERDICT_BYTES: usize = 256;
-/// Each rank moves its own data if all data are less than 1/`SPARSE` of the file between first and last byte.
+/// Each rank moves its own data if all data are less than 1/`SPARSE` of the range of the file that they span.
 const SPARSE: u64 = 16;
-/// The longest transfer that the calling thread carries out: the page cache is faster than another thread.
+/// The longest transfer, in bytes, that the calling thread makes itself: handing it to a thread costs more.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// The longest blocking transfer that the calling thread carries out, for 1 ms without a look at its peers.
+/// The longest blocking transfer, in bytes, that the calling thread makes itself, without progress for 1 ms.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
-    /// Makes a transfer of all `members`, in a context of its own or, one at a time, in the file's `queue`.
+    /// Makes an access of all `members`. It exchanges data in the file's `queue`, else in an own context.
     pub fn new(
         transfer: Transfer,
         ordered: Option<OrderedPosition>,
@@ -250,7 +250,7 @@ impl CollectiveAccess {
         }
     }
 
-    /// Returns the stage that follows the exchange of extents: of views, of the first round, or `Alone`.
+    /// Returns the stage after the exchange of `extent_words`: exchange of views, first round, or `Alone`.
     fn begin_rounds(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Stage> {
         let extents = self.gathered(EXTENT_WORDS);
         if !self.make_plan(&extents) {
@@ -277,7 +277,7 @@ impl CollectiveAccess {
         coll.start_in(queue, &self.members, call)
     }
 
-    /// Starts the allgather of `mine`, equally long at all ranks, into `self.all`. Returns its ticket.
+    /// Starts an allgather of `mine`, equally long at all ranks, into `self.all`. Returns its ticket.
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
@@ -294,7 +294,7 @@ impl CollectiveAccess {
         to_words(&self.all.to_vec()).chunks_exact(words).map(<[u64]>::to_vec).collect()
     }
 
-    /// At rank 0: advances the shared pointer by the sum of what all ranks access. Returns its old value.
+    /// At rank 0: advances the shared pointer by the sum of all ranks' etypes, and returns its old value.
     fn claim_position(&self) -> u64 {
         let total = self.gathered(1).iter().fold(0u64, |sum, words| sum.saturating_add(words[0]));
         let ordered = self.ordered.as_ref().expect("an ordered access");
@@ -338,7 +338,7 @@ impl CollectiveAccess {
         Ok([access.from, access.bytes(), first, end, flags, access.tiles.words() as u64, size])
     }
 
-    /// Computes `self.plan` from all ranks' extents. Returns false if each rank is to move its own data.
+    /// Computes `self.plan` from all ranks' `extent_words`. Returns false if each rank moves its own data.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
         let reads = self.transfer().way == Direction::Read;
@@ -384,7 +384,7 @@ impl CollectiveAccess {
         true
     }
 
-    /// Returns first offset and end of what the aggregator of `domain` moves of the file in `round`.
+    /// Returns the part of the file that the aggregator of `domain` moves in `round`: first offset and end.
     fn bounds(&self, domain: usize, round: u64) -> (u64, u64) {
         let plan = &self.plan;
         let bytes = self.transfer().access.hints.cb_buffer_bytes;
@@ -430,7 +430,7 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Ends reads at the end of the file, and starts to read. Returns the stage of the first round.
+    /// Returns the stage of the first round. In a read, cuts accesses at the file's end and starts to read.
     fn first_round(&mut self, pool: &mut ThreadPool) -> Stage {
         if self.transfer().way == Direction::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
@@ -443,7 +443,7 @@ impl CollectiveAccess {
         Stage::Round
     }
 
-    /// Returns offset and length in this rank's memory of what the aggregator of `domain` moves in `round`.
+    /// Returns offset and length of this rank's data that the aggregator of `domain` moves in `round`.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
         let (from, to) = self.plan.ranges[self.members.rank as usize];
@@ -480,7 +480,7 @@ impl CollectiveAccess {
         self.ahead = Some(buffer);
     }
 
-    /// Starts the exchange of the current round. Returns None while its data are being read from the file.
+    /// Starts the exchange of the current round's data. Returns None while the file is still being read.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
         let reads = self.transfer().way == Direction::Read;
@@ -510,7 +510,7 @@ impl CollectiveAccess {
         self.start(coll, call).map(Some)
     }
 
-    /// Ends the current round, whose data are exchanged; the aggregators of a write start to write them.
+    /// Ends the current round after the exchange of its data. In a write, an aggregator starts to write them.
     fn end_round(&mut self, pool: &mut ThreadPool) {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
@@ -580,12 +580,12 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }
 
-/// Carries out a transfer that this rank makes alone. Returns the promise of the number of bytes moved.
+/// Starts a transfer that this rank makes alone. Returns the promise of the number of bytes moved.
 pub(crate) fn carry_out(transfer: Transfer, pool: &mut ThreadPool) -> Promise<Result<u64>> {
     perform(transfer.access.bytes(), pool, move || transfer.run())
 }
 
-/// Runs `work` on `bytes` bytes of a file: now up to `AT_ONCE_BYTES`, otherwise on a thread of `pool`.
+/// Runs `work` on `bytes` bytes of a file: at once up to `AT_ONCE_BYTES`, otherwise on a thread of `pool`.
 fn perform<T: Send + 'static>(
     bytes: u64,
     pool: &mut ThreadPool,

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The collective buffer: the data that an aggregator moves in one round.
+//! The collective buffer: the data that an aggregator (a rank that accesses the file for all) moves in one
+//! round.
 
 use crate::view::Tiles;
 use datatype::Buffer;
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// The part of an aggregator's domain that it moves in one round, and all ranks' data in this part.
+/// The part of the file that an aggregator moves in one round, and all ranks' data in this part.
 pub(crate) struct CollectiveBuffer {
     /// The offset in the file of the first byte in this part that any rank accesses.
     pub from: u64,
     /// The offset in the file after the last byte in this part that any rank accesses.
     pub to: u64,
-    /// For each rank: which packed bytes of its view are in this part: the first, and how many.
+    /// For each rank: which packed bytes of its view (without the holes) are in this part: the number of the
+    /// first byte, and how many bytes.
     pub parts: Vec<(u64, u64)>,
     /// All ranks' data in this part, rank after rank, as they are exchanged.
     pub packed: Arc<Block>,
-    /// The bytes `[from, to)` of the file: to be written, or, in a read, filled once the read has ended.
+    /// The bytes `[from, to)` of the file. In a write they are to be written; in a read they are valid once
+    /// the read has ended.
     pub file: Arc<Block>,
 }
 
@@ -69,14 +72,14 @@ impl CollectiveBuffer {
     }
 }
 
-/// Returns which of the packed bytes `[from, to)` of `tiles` are within `bounds` in the file: the first, and
-/// how many.
+/// Returns which of the packed bytes `[from, to)` of the view `tiles` are within `bounds` in the file: the
+/// number of the first byte, and how many bytes.
 pub(crate) fn part(tiles: &Tiles, from: u64, to: u64, bounds: (u64, u64)) -> (u64, u64) {
     let first = from + tiles.below(bounds.0, from, to);
     (first, tiles.below(bounds.1, first, to))
 }
 
-/// Cuts a span into buffers of these lengths, one after the other.
+/// Divides a span into buffers of these lengths, one after the other.
 pub(crate) fn slices(span: Span, lengths: &[usize]) -> Vec<Buffer> {
     let mut at = 0;
     let slice = |length: &usize| {

@@ -20,24 +20,23 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct OpenFile {
     pub storage: Arc<Storage>,
-    /// A duplicate of the comm that opened the file: the contexts of its collectives are the file's own.
+    /// A duplicate of the comm that opened the file. So the file's collectives have contexts of their own.
     pub comm: Comm,
     pub amode: i32,
     pub hints: Arc<Hints>,
     pub view: Arc<View>,
-    /// The views of all ranks, which a collective access exchanges at most once; empty until then.
+    /// The views of all ranks. Collective accesses exchange them at most once; the cell is empty until then.
     pub known: KnownViews,
     /// The individual file pointer: this rank's position in its view, in etypes.
     pub position: i64,
     /// The shared file pointer, which is in rank 0's memory; None if rank 0 is on another host.
     pub shared: Option<SharedPointer>,
-    /// The window through which ranks on other hosts than rank 0's reach the shared pointer; None if the
+    /// The window through which ranks on other hosts than rank 0's reach the shared file pointer; None if the
     /// file's ranks are on one host.
     pub counter: Option<Handle>,
     /// Whether accesses are atomic (MPI_File_set_atomicity).
     pub atomic: bool,
-    /// The split collective access whose begin function was called and whose end function was not; None if
-    /// there is none.
+    /// The split collective access that has begun and was not ended by the program; None if there is none.
     pub split: Option<SplitAccess>,
     /// The file's error handler, of which the file holds one reference in the table of `Objects`.
     pub errhandler: Handle,
@@ -74,8 +73,8 @@ pub const AMODES: i32 = c::MODE_RDONLY
     | c::MODE_SEQUENTIAL
     | c::MODE_APPEND;
 
-/// Checks that the flags of an access mode may stand together; MPI_ERR_AMODE if not (MPI 5.0, section
-/// 14.2.1).
+/// Checks that the flags of an access mode may stand together. Errors: they may not (MPI_ERR_AMODE; MPI 5.0,
+/// section 14.2.1).
 pub fn check_amode(amode: i32) -> Result<()> {
     let ways = [c::MODE_RDONLY, c::MODE_RDWR, c::MODE_WRONLY];
     if ways.iter().filter(|way| amode & **way != 0).count() != 1 {
@@ -93,8 +92,8 @@ pub fn check_amode(amode: i32) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file in the access mode `amode`, which may ask to create it. Then only the rank that passes
-/// `makes` does so, with `permissions`.
+/// Opens a file in the access mode `amode`. If that has MPI_MODE_CREATE, the rank that passes `makes` creates
+/// the file with `permissions`; no other rank creates it.
 pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
     let makes_now = makes && amode & c::MODE_CREATE != 0;
     let attempt = |read: bool| {
@@ -126,8 +125,8 @@ pub fn delete(path: &Path) -> Result<()> {
 }
 
 impl OpenFile {
-    /// Returns the file's ranks, as the members of one more collective operation with a context of its own.
-    /// All ranks call this in the same order.
+    /// Returns the file's ranks, as the members of one more collective. Each call returns a new context, so
+    /// all ranks make their calls in the same order.
     pub fn members(&mut self) -> Result<Members> {
         Ok(Members {
             context: self.comm.operation_context()?,
@@ -138,8 +137,8 @@ impl OpenFile {
         })
     }
 
-    /// Checks that accesses at other positions than the shared pointer's are allowed: MPI_MODE_SEQUENTIAL
-    /// forbids them (MPI 5.0, section 14.2.1).
+    /// Checks that an access at another position than the shared file pointer's is allowed:
+    /// MPI_MODE_SEQUENTIAL forbids it (MPI 5.0, section 14.2.1).
     pub fn check_random(&self) -> Result<()> {
         if self.amode & c::MODE_SEQUENTIAL != 0 {
             fail!(
@@ -165,7 +164,8 @@ impl OpenFile {
         }
     }
 
-    /// Converts `bytes` data bytes of the view to etypes; MPI_ERR_ARG unless these are whole.
+    /// Converts `bytes` data bytes of the view to etypes. Errors: they are no whole number of etypes
+    /// (MPI_ERR_ARG).
     pub fn etypes(&self, bytes: u64) -> Result<i64> {
         let unit = self.view.etype_bytes;
         if !bytes.is_multiple_of(unit) {
@@ -174,7 +174,8 @@ impl OpenFile {
         Ok((bytes / unit) as i64)
     }
 
-    /// Makes the access of `memory`, which holds `bytes` bytes, at offset `etypes` (in etypes) of the view.
+    /// Makes the access of `memory`, which holds `bytes` bytes, at offset `etypes` of the view, counted in
+    /// etypes.
     pub fn access(&self, etypes: i64, memory: Buffer, bytes: u64) -> Result<Access> {
         let from = self.view.packed(etypes)?;
         if bytes > 0 && self.view.tiles.tile_bytes() == 0 {

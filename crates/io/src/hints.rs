@@ -23,9 +23,9 @@ pub struct Hints {
     pub aggregators: Vec<u32>,
     /// The most bytes of the file that an aggregator moves in a round of a collective access.
     pub cb_buffer_bytes: u64,
-    /// Whether aggregators move the data of collective reads, instead of each rank its own.
+    /// Whether aggregators move the data of collective reads. Otherwise each rank reads its own data.
     pub cb_read: Switch,
-    /// Whether aggregators move the data of collective writes, instead of each rank its own.
+    /// Whether aggregators move the data of collective writes. Otherwise each rank writes its own data.
     pub cb_write: Switch,
     /// The longest block of the file that one system call reads when pieces and the holes between them are
     /// read together.
@@ -35,10 +35,11 @@ pub struct Hints {
     pub write_buffer_bytes: u64,
     /// Whether a read of several pieces includes the holes between them (data sieving).
     pub ds_read: Switch,
-    /// Whether a write of several pieces also reads the holes between them and writes these back unchanged,
-    /// under a lock.
+    /// Whether a write of several pieces also reads the holes between them, and writes the holes back
+    /// unchanged, under a lock.
     pub ds_write: Switch,
-    /// The number of bytes at whose multiples in the file the domains of aggregators begin.
+    /// The alignment of the aggregators' domains in the file, in bytes: each domain begins at a multiple of
+    /// this number.
     pub striping_bytes: u64,
     /// The permission bits of a file that is created.
     pub permissions: u32,
@@ -158,8 +159,8 @@ impl Hints {
     }
 
     /// Returns the ranks that become aggregators; `hosts[i]` is the host of rank `i`. On one host they are
-    /// spread. Of several hosts each gives its first ranks, so that each host's connection to the file is
-    /// used.
+    /// spread evenly. On several hosts they are the first ranks of each host, so that each host's connection
+    /// to the file is used.
     fn choose(&self, hosts: &[u32]) -> Vec<u32> {
         let size = hosts.len().max(1);
         if hosts.iter().all(|host| *host == hosts[0]) {
@@ -184,16 +185,16 @@ impl Hints {
         ranks
     }
 
-    /// Returns the values that rank 0 sends to all ranks: their plans of collective accesses agree only if
-    /// these are equal. `hosts[i]`: the host of rank `i`.
+    /// Returns the values that rank 0 sends to all ranks, since all ranks must plan collective accesses by
+    /// equal values. `hosts[i]` is the host of rank `i`.
     pub fn shared_words(&self, hosts: &[u32]) -> [u64; 4] {
         let switches = self.cb_read as u64 | (self.cb_write as u64) << 8 | (self.ds_write as u64) << 16;
         let nodes = self.choose(hosts).len() as u64 | u64::from(self.per_host) << 32;
         [nodes, self.cb_buffer_bytes, switches, self.striping_bytes]
     }
 
-    /// Sets this rank's values from rank 0's `shared_words`, and so the aggregators. `hosts[i]`: the host of
-    /// rank `i`.
+    /// Sets this rank's values, and so the aggregators, from the `shared_words` that rank 0 has sent.
+    /// `hosts[i]` is the host of rank `i`.
     pub fn adopt(&mut self, words: [u64; 4], hosts: &[u32]) {
         let switch = |byte: u64| match byte & 0xff {
             1 => Switch::Enable,

@@ -41,15 +41,15 @@ use std::sync::Arc;
 pub struct Io {
     pool: ThreadPool,
     collectives: Vec<CollectiveAccess>,
-    /// The number of jobs that the pool had done at the latest `poll`.
+    /// The number of jobs that the thread pool had done at the latest `poll`.
     seen: u64,
     /// The data representations that the program has registered by MPI_Register_datarep.
     pub representations: Vec<Arc<UserRepresentation>>,
 }
 
 impl Io {
-    /// Makes the state of a process without accesses. The threads of the pool call `wake` whenever a job is
-    /// done.
+    /// Makes the state of a process without accesses. The threads that carry out transfers call `wake`
+    /// whenever they have finished a job.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Io {
         Io { pool: ThreadPool::new(wake), collectives: Vec::new(), seen: 0, representations: Vec::new() }
     }
@@ -70,7 +70,8 @@ impl Io {
         outcome
     }
 
-    /// Advances all collective accesses. Returns whether anything moved.
+    /// Advances all collective accesses. Returns whether any access advanced, or any job of a thread was
+    /// done.
     #[inline]
     pub fn poll(&mut self, coll: &mut Coll) -> bool {
         let mut moved = self.has_events();
@@ -83,7 +84,8 @@ impl Io {
         moved
     }
 
-    /// Whether a job was done since the latest `poll`; asked before sleeping on the doorbell.
+    /// Whether a thread has finished a job since the latest `poll`. The rank asks this before it sleeps on
+    /// its doorbell.
     pub fn has_events(&self) -> bool {
         self.pool.done() != self.seen
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A few threads that wait for the device, so that the program's threads need not.
+//! A few threads that wait for the storage device, so that the program's threads need not.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,7 +49,7 @@ struct PoolState {
     news: Condvar,
     /// The number of jobs done so far.
     done: AtomicU64,
-    /// Called after each job: wakes the process, which may sleep until a job is done.
+    /// Called after each job: wakes the process, whose thread may sleep until a job is done.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -60,7 +60,8 @@ struct JobQueue {
     stopped: bool,
 }
 
-/// The most threads that a pool starts: the reads and writes of more would only queue at the device.
+/// The most threads that a pool starts. The reads and writes of more threads would only queue at the storage
+/// device.
 const THREADS_MAX: usize = 4;
 
 impl ThreadPool {

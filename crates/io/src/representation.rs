@@ -10,7 +10,7 @@ pub enum Representation {
     Native,
     /// "internal": the same as in memory, since all processes have the same kind of machine.
     Internal,
-    /// "external32": the standard's portable form, big-endian and with the same lengths on every machine.
+    /// external32: the standard's portable form, big-endian and with the same lengths on every machine.
     External32,
     /// A representation that the program has registered: its functions convert the data.
     User(Arc<UserRepresentation>),
@@ -43,8 +43,8 @@ impl Representation {
         }
     }
 
-    /// Finds the representation with this name, of the standard or in `registered`;
-    /// MPI_ERR_UNSUPPORTED_DATAREP if there is none.
+    /// Finds the data representation with this name, among the standard's and `registered`. Errors: there is
+    /// none (MPI_ERR_UNSUPPORTED_DATAREP).
     pub fn named(name: &str, registered: &[Arc<UserRepresentation>]) -> Result<Representation> {
         match name {
             "native" => return Ok(Representation::Native),
@@ -61,7 +61,7 @@ impl Representation {
         }
     }
 
-    /// Whether data are in the file as they are in memory.
+    /// Whether data have the same form in the file as in memory.
     pub fn is_native(&self) -> bool {
         matches!(self, Representation::Native | Representation::Internal)
     }

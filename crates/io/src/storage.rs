@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 use sys::file::Lock;
 
-/// An open file, shared by its handle and the operations under way.
+/// An open file, which its handle and the operations under way share.
 #[derive(Debug)]
 pub struct Storage {
     file: File,
@@ -18,12 +18,12 @@ pub struct Storage {
     readable: bool,
     /// Whether this process has written to the file or set its size since its last `sync`.
     dirty: AtomicBool,
-    /// A mutex that is held together with each byte-range lock, which excludes other processes, but not other
-    /// threads of this one.
+    /// A mutex that a thread holds together with each byte-range lock. The mutex excludes the threads of this
+    /// process; the byte-range lock excludes only other processes.
     within: Mutex<()>,
 }
 
-/// A held lock of bytes `[from, to)` of a file, released when this is dropped.
+/// A held lock of bytes `[from, to)` of a file. Dropping this value releases the lock.
 pub struct RangeLock<'a> {
     storage: &'a Storage,
     from: u64,
@@ -45,8 +45,8 @@ impl Storage {
         self.readable
     }
 
-    /// Reads the file's bytes from `offset` on into `to`. Returns how many were read: fewer than `to` has
-    /// only at the end of the file.
+    /// Reads the file's bytes from `offset` on into `to`. Returns how many bytes were read; these are fewer
+    /// than `to` has only at the end of the file.
     pub fn read(&self, to: Span, offset: u64) -> Result<usize> {
         let doing = || format!("read {} bytes at offset {offset} of", to.bytes());
         sys::file::read_at(&self.file, to, offset).map_err(|error| self.failure(&doing(), &error))
@@ -72,26 +72,27 @@ impl Storage {
         Ok(facts.len())
     }
 
-    /// Returns the numbers of the file's device and of its inode, by which processes know that they opened
-    /// one file.
+    /// Returns the numbers of the file's device and of its inode. By these, processes know that they have
+    /// opened the same file.
     pub fn identity(&self) -> Result<(u64, u64)> {
         sys::file::identity(&self.file).map_err(|error| self.failure("identify", &error))
     }
 
-    /// Makes the file `bytes` bytes long: cuts it, or extends it with zeroes.
+    /// Sets the file's length to `bytes` bytes: cuts the file, or extends it with zeroes.
     pub fn set_size(&self, bytes: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         self.file.set_len(bytes).map_err(|error| self.failure(&format!("set the size {bytes} of"), &error))
     }
 
-    /// Allocates room on the device for the file's first `bytes` bytes (MPI_File_preallocate).
+    /// Allocates room on the storage device for the file's first `bytes` bytes (MPI_File_preallocate).
     pub fn allocate(&self, bytes: u64) -> Result<()> {
         self.dirty.store(true, Ordering::Relaxed);
         sys::file::allocate(&self.file, bytes)
             .map_err(|error| self.failure(&format!("allocate {bytes} bytes for"), &error))
     }
 
-    /// Waits until the device has what this process has written to the file (MPI_File_sync).
+    /// Waits until the storage device has everything that this process has written to the file
+    /// (MPI_File_sync).
     pub fn sync(&self) -> Result<()> {
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return Ok(());

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
-//! Offsets into a view are *packed*: they count the bytes of data in the tiles of the filetype, without
-//! holes. The filetype's layout gives their places, as it does for memory: a file offset is an address
-//! relative to the displacement.
+//! A view is a sequence of *tiles*: elements of the filetype, one after the other. Offsets into a view are
+//! *packed*: they count the bytes of data in the tiles, without holes. The filetype's layout gives their
+//! places, as it does for memory: a file offset is an address relative to the displacement.
 
 use crate::representation::Representation;
 use datatype::{Datatype, Layout};
 use error::{Class, Result, fail};
 use std::sync::{Arc, OnceLock};
 
-/// Which bytes of a file a rank sees, and in which order: the arguments of MPI_File_set_view, and what
-/// follows from them.
+/// The view of a file: which of its bytes a rank sees, and in which order. It holds the arguments of
+/// MPI_File_set_view, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct View {
     /// The offset in the file at which the first tile begins, in bytes.
     pub displacement: u64,
     /// The elementary datatype, which is the unit of offsets in the view.
     pub etype: Arc<Datatype>,
-    /// The datatype of which the view is a sequence: one tile is one element of it.
+    /// The datatype of which the view is a sequence. One element of this datatype is a tile.
     pub filetype: Arc<Datatype>,
     pub representation: Representation,
     /// The number of data bytes of one etype as the file represents it.
@@ -26,18 +26,19 @@ pub struct View {
     pub tiles: Tiles,
 }
 
-/// The part of a view that other ranks need: tiles of one layout, one after the other from a displacement in
+/// The part of a view that other ranks need: tiles of one layout, one after the other, from a displacement in
 /// the file on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tiles {
     displacement: u64,
     layout: Arc<Layout>,
-    /// The offset in the file of the first data byte, if no holes follow it; None for tiles with holes.
+    /// The offset in the file of the first data byte if the tiles have no holes, so that all data follow it;
+    /// None if they have.
     gapless: Option<u64>,
     sorted: bool,
 }
 
-/// At an aggregator, the views of all ranks, once they were exchanged. At other ranks an empty list, which
+/// At an aggregator, the views of all ranks, once these were exchanged. At other ranks an empty list, which
 /// says that the aggregators have the views.
 pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 
@@ -85,8 +86,8 @@ impl Tiles {
         offset
     }
 
-    /// Calls `each` with the offset in the file and the length of every piece that holds some of the packed
-    /// bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
+    /// Calls `each` with the offset in the file and the length of every piece of the file that holds some of
+    /// the packed bytes `[from, from + bytes)`, in order. Adjacent pieces are joined.
     pub fn pieces(&self, from: u64, bytes: u64, mut each: impl FnMut(u64, u64)) {
         if bytes == 0 {
             return;
@@ -111,7 +112,8 @@ impl Tiles {
         }
     }
 
-    /// Returns an upper bound of the number of pieces that hold the packed bytes `[from, from + bytes)`.
+    /// Returns an upper bound for the number of pieces of the file that hold the packed bytes `[from, from +
+    /// bytes)`.
     pub fn pieces_max(&self, from: u64, bytes: u64) -> u64 {
         match (self.gapless, bytes) {
             (_, 0) => 0,
@@ -123,8 +125,8 @@ impl Tiles {
         }
     }
 
-    /// Returns how many of the packed bytes `[from, to)` are before `offset` in the file. The tiles must be
-    /// sorted.
+    /// Returns how many of the packed bytes `[from, to)` are before the byte at `offset` in the file. The
+    /// tiles must be sorted.
     pub fn below(&self, offset: u64, from: u64, to: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first).clamp(from, to) - from;
@@ -137,7 +139,8 @@ impl Tiles {
         low - from
     }
 
-    /// Returns how many of all data bytes are before `offset` in the file. The tiles need not be sorted.
+    /// Returns how many of all data bytes of the view are before the byte at `offset` in the file. The tiles
+    /// need not be sorted.
     pub fn bytes_before(&self, offset: u64) -> u64 {
         if let Some(first) = self.gapless {
             return offset.saturating_sub(first);
@@ -163,7 +166,7 @@ impl Tiles {
         bytes
     }
 
-    /// Writes the tiles as words for another process.
+    /// Returns the tiles as words, from which another process makes the same tiles.
     pub fn to_words(&self) -> Vec<u64> {
         let mut words = vec![self.displacement];
         words.extend(self.layout.to_words());
@@ -180,13 +183,13 @@ impl Tiles {
     }
 }
 
-/// In which order the pieces of one element of a layout are in memory or in the file.
+/// The order in which the pieces of one element of a layout lie in memory or in the file.
 struct PieceOrder {
     /// Whether each piece begins where the piece before it begins, or later.
     ascending: bool,
     /// Whether each piece begins where the piece before it ends, or later.
     disjoint: bool,
-    /// The distance in bytes from the start of the first piece to the end of the last.
+    /// The distance in bytes from the start of the first piece to the end of the last piece.
     reach: i64,
 }
 
@@ -239,7 +242,7 @@ impl View {
     }
 
     /// Makes a view. `etype_in_file` and `filetype_in_file` are the datatypes as the representation lays them
-    /// out in the file. `writable`: whether the file was opened for writing.
+    /// out in the file. `writable` says whether the file was opened for writing.
     pub fn new(
         displacement: u64,
         etype: Arc<Datatype>,
@@ -290,8 +293,8 @@ impl View {
         Ok(self.tiles.offset_of(packed) as i64)
     }
 
-    /// Returns how many etypes of the view begin before the end of a file of `bytes` bytes; MPI_SEEK_END
-    /// counts from there.
+    /// Returns how many etypes of the view begin before the end of a file of `bytes` bytes. This is the
+    /// position from which MPI_SEEK_END counts.
     pub fn end(&self, bytes: u64) -> i64 {
         self.tiles.bytes_before(bytes).div_ceil(self.etype_bytes) as i64
     }

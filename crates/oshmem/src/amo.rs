@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Atomic operations. All operations on one object use the same method: an instruction in a heap of this
-//! host, else a window's accumulate, which the object's owner uses, too.
+//! Atomic operations. All operations on one object use the same method. An object in a heap of this host is
+//! changed by an instruction; any other by a window's accumulate, which its owner uses, too.
 
 use crate::bell;
 use crate::c::MPI_Win;
@@ -18,8 +18,8 @@ fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-/// Makes an atomic operation by a window. If `fetches`, waits for the PE and returns the value before;
-/// otherwise returns 0 at once.
+/// Makes an atomic operation by a window. If `fetches`, waits until PE `pe` has answered, and returns the
+/// word's old value. Otherwise returns 0 at once, unless it is a compare-and-swap.
 fn by_window(
     (win, offset): (MPI_Win, i64),
     bytes: usize,
@@ -59,13 +59,15 @@ fn by_window(
     found
 }
 
-/// Makes an atomic operation on a word of `bytes` bytes of PE `pe` of the world. Returns the value before.
+/// Makes an atomic operation on a word of `bytes` bytes of PE `pe` of the world. Returns the word's old
+/// value.
 #[inline]
 pub fn update(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) -> u64 {
     operate(dest, bytes, update, value, pe, true)
 }
 
-/// Makes an atomic operation on a word of PE `pe` of the world. It is complete only after a quiet.
+/// Makes an atomic operation on a word of PE `pe` of the world. It is complete only after the next quiet
+/// (`order.rs`).
 #[inline]
 pub fn change(dest: usize, bytes: usize, update: Update, value: u64, pe: c_int) {
     operate(dest, bytes, update, value, pe, false);
@@ -122,8 +124,8 @@ pub fn inc<T: Word>(ctx: usize, dest: usize, pe: c_int) {
     run_blind::<T>(ctx, dest, Update::Add, 1, pe);
 }
 
-/// Defines three functions for each operation with one operand: one that fetches the value before, one that
-/// does not, and one that stores it at an address (`shmem_atomic_fetch_add_nbi` and the like).
+/// Defines three functions for each operation with one operand. One returns the word's old value, one returns
+/// nothing, and one stores the old value at an address (`shmem_atomic_fetch_add_nbi` and the like).
 macro_rules! operations {
     ($($fetch:ident $plain:ident $later:ident $update:ident;)*) => { $(
         pub fn $fetch<T: Word>(ctx: usize, dest: usize, value: T, pe: c_int) -> T {

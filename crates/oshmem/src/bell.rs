@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bell of each PE, behind its heap: a PE that sleeps sets a word there, and a PE that changes its memory
-//! looks at the word and rings.
+//! The bell of each PE, behind its heap. A PE that sleeps sets a word in its bell. A PE that changes
+//! another's memory looks at that word and rings the bell.
 //!
 //! A ring can be missing: a store may become visible after the look that follows it, and stores through
 //! `shmem_ptr` look at no word. So a sleep is short, and a missing ring costs its length.
@@ -16,9 +16,9 @@ pub const BYTES: usize = 4096;
 
 #[repr(C)]
 struct Bell {
-    /// The number of threads of the PE that sleep.
+    /// The number of threads that sleep on this bell.
     sleepers: AtomicU32,
-    /// The number of rings so far; sleepers wait for its change.
+    /// The number of rings so far. Threads sleep until it changes.
     rings: AtomicU32,
 }
 
@@ -32,7 +32,7 @@ fn of(process: &PeState, pe: c_int) -> Option<&Bell> {
     }
 }
 
-/// Wakes the threads of a PE that sleep, since this PE has changed its memory.
+/// Wakes the sleeping threads of PE `pe`, since this PE has changed memory of that PE.
 #[inline]
 pub fn ring(process: &PeState, pe: c_int) {
     if let Some(bell) = of(process, pe)
@@ -49,7 +49,7 @@ fn wake(bell: &Bell) {
     unsafe { libc::syscall(libc::SYS_futex, bell.rings.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
 }
 
-/// Sleeps until this PE's bell rings, at most for `longest`. Does not sleep if `is_so` returns true.
+/// Sleeps until this PE's bell rings, at most for `longest`. Does not sleep if `is_so` returns true first.
 pub fn sleep(process: &PeState, longest: Duration, mut is_so: impl FnMut() -> bool) {
     let Some(bell) = of(process, process.me) else { return };
     let rings = bell.rings.load(Ordering::Acquire);

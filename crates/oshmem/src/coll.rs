@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives over teams and active sets, by MPI's collectives.
+//! Collectives over teams and active sets (OpenSHMEM's older way to name PEs), by MPI's collectives.
 
 use crate::element::Element;
 use crate::fault::mpi;
@@ -41,7 +41,7 @@ pub fn sync(start: c_int, log_stride: c_int, size: c_int, _sync: usize) {
     sync_of(active(start, log_stride, size));
 }
 
-/// The length of `elements` elements in bytes, as the count of an MPI call.
+/// Returns the length of `elements` elements in bytes, as the count of an MPI call.
 fn bytes<T>(elements: usize) -> i64 {
     (elements * size_of::<T>()) as i64
 }
@@ -51,8 +51,8 @@ fn operand(dest: usize, source: usize) -> *mut c_void {
     if dest == source { handle_in_place() } else { buffer(source) }
 }
 
-/// Broadcasts elements from `root`. If `writes_own`, the root's own `dest` is written, too: for teams, not
-/// for active sets.
+/// Broadcasts elements from `root`. With `writes_own` they are also copied to the root's own `dest`: in
+/// broadcasts over teams, but not over active sets.
 fn broadcast_of<T>(team: &Team, dest: usize, source: usize, elements: usize, root: c_int, writes_own: bool) {
     let is_root = team.me == root;
     let at = if is_root { source } else { dest };
@@ -67,8 +67,7 @@ fn fcollect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Allgather_c(buffer(source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Collects the elements of all PEs at `dest` of each, as `fcollect_of` does, but with a different number
-/// from each PE.
+/// Collects the elements of all PEs at `dest` of each PE. Each PE may give a different number of elements.
 fn collect_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     let (mut mine, number, byte) = (bytes::<T>(elements), handle(n::INT64_T), handle(n::BYTE));
     let mut counts = vec![0_i64; team.members.len()];
@@ -91,8 +90,8 @@ fn alltoall_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Alltoall_c(operand(dest, source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Exchanges elements that are `strides` apart (at `dest`, at `source`): packs them, exchanges them and
-/// unpacks them.
+/// Exchanges elements between all PEs. They are `strides.0` elements apart at `dest`, and `strides.1` at
+/// `source`. So they are packed, exchanged and unpacked.
 fn alltoalls_of<T>(team: &Team, dest: usize, source: usize, strides: (isize, isize), elements: usize) {
     let (one, count) = (size_of::<T>(), elements * team.members.len());
     let mut packed = vec![0_u8; count * one];

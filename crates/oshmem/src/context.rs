@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Contexts. When the call of an operation returns, the operation is complete or its window has it, whatever
-//! its context. So a context is just the team whose PE numbers it uses.
+//! Contexts. When the call of an operation returns, the operation is complete or its window has it, whichever
+//! context was used. So a context is just the team whose PE numbers it uses.
 
 use crate::memory::{at, store};
 use crate::process::PeState;
@@ -72,7 +72,7 @@ pub fn get_team(ctx: usize, team: usize) -> c_int {
     code
 }
 
-/// Does nothing. `shmem_session_start` is a hint that operations may be held back, which they never are.
+/// Does nothing. `shmem_session_start` permits the library to delay operations, and this library delays none.
 pub fn session_start(_ctx: usize, _options: c_long, _config: usize, _mask: c_long) {}
 
 pub fn session_stop(_ctx: usize) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The types of the interface.
+//! The types of the elements that OpenSHMEM's functions move, reduce and change.
 
 use crate::numbers as n;
 use std::ffi::c_int;
@@ -10,13 +10,13 @@ pub trait Element: Copy {
     const DATATYPE: c_int;
 }
 
-/// A type of 4 or 8 bytes that has atomic operations.
+/// A type of 4 or 8 bytes that OpenSHMEM's atomic operations can change.
 pub trait Word: Copy {
     fn bits(self) -> u64;
     fn of(bits: u64) -> Self;
 }
 
-/// C's long double. Its bytes are only moved here.
+/// C's long double. This library only moves its bytes.
 #[derive(Clone, Copy)]
 #[repr(C, align(16))]
 pub struct LongDouble(#[allow(dead_code)] [u8; 16]);

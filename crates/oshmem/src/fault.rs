@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors end the job: most functions of OpenSHMEM cannot return one (section on error handling).
+//! Errors end the job, since most functions of OpenSHMEM cannot return an error (section on error handling).
 
 use crate::c::{MPI_Abort, MPI_Error_string};
 use crate::{numbers as n, process};

@@ -10,10 +10,11 @@ use std::collections::BTreeMap;
 use std::ffi::c_long;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The alignment of every allocation, at least: each starts on a cache line.
+/// The least alignment of an allocation, in bytes: a cache line.
 const ALIGN: usize = 64;
 
-/// The free and the used parts of the heap: the length of each by its offset. Two free parts never touch.
+/// The free and the used parts of the heap: for each, its length by its offset in the heap. Two free parts
+/// never touch.
 #[derive(Default)]
 struct HeapParts {
     free: BTreeMap<usize, usize>,
@@ -32,7 +33,8 @@ pub fn open(bytes: usize) {
 }
 
 impl HeapParts {
-    /// Takes `bytes` bytes of the first free part that is long enough. Returns their offset.
+    /// Takes `bytes` bytes, aligned to `align`, from the first free part that is long enough. Returns their
+    /// offset in the heap, or None if no free part is.
     fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {
@@ -49,7 +51,7 @@ impl HeapParts {
         Some(offset)
     }
 
-    /// Makes the used part at `offset` longer or shorter in place. Returns false if there is no room behind
+    /// Makes the used part at `offset` longer or shorter in place. Returns false if too little is free behind
     /// it.
     fn resize(&mut self, offset: usize, bytes: usize) -> bool {
         let Some(&old) = self.used.get(&offset) else { return false };
@@ -82,7 +84,8 @@ impl HeapParts {
     }
 }
 
-/// Checks that all PEs call `function` with the same value, if the user has set SHMEM_DEBUG.
+/// Checks that all PEs call `function` with the same `value`, if the user has set SHMEM_DEBUG. Ends the job
+/// if not.
 fn agree(function: &str, value: usize) {
     if !setting::is_debugging() {
         return;
@@ -93,8 +96,8 @@ fn agree(function: &str, value: usize) {
     }
 }
 
-/// Allocates memory of the heap for `function`. Returns its address. 0 if `bytes` is 0, if no free part is
-/// long enough, or if `align` is no power of two or exceeds `process::ALIGN`.
+/// Allocates memory of the heap for `function`. Returns its address. Returns 0 if `bytes` is 0, if no free
+/// part is long enough, or if `align` is no power of two or exceeds `process::ALIGN`.
 fn take(function: &str, align: usize, bytes: usize) -> usize {
     agree(function, bytes);
     if bytes == 0 || !align.is_power_of_two() || align > process::ALIGN {
@@ -124,7 +127,7 @@ pub fn malloc(bytes: usize) -> usize {
     take("shmem_malloc", ALIGN, bytes)
 }
 
-/// Allocates as `malloc` does: OpenSHMEM allows to ignore the hints.
+/// Allocates as `malloc` does. OpenSHMEM allows a library to ignore the hints.
 pub fn malloc_with_hints(bytes: usize, _hints: c_long) -> usize {
     malloc(bytes)
 }
@@ -173,7 +176,7 @@ pub fn realloc(address: usize, bytes: usize) -> usize {
     new
 }
 
-/// Frees an allocation. With NULL it does nothing, and so is no barrier.
+/// Frees an allocation. NULL is allowed, and then the call does nothing, not even a barrier.
 pub fn free(address: usize) {
     if address != 0 {
         agree("shmem_free", address.wrapping_sub(get().heap.base));

@@ -15,10 +15,11 @@ use crate::seen::Call;
 use crate::{context, wait};
 use std::ffi::c_int;
 
-/// The bit in the lower half of a lock that is set while its PE is in the queue, but not the first there.
+/// The bit in the lower half of a lock, in a PE's memory, that is set while this PE is in the lock's queue,
+/// but not the first there.
 const WAITS: u64 = 1 << 31;
 
-/// Returns the home PE of a lock: the one whose memory names the queue's last PE.
+/// Returns the home PE of a lock: the PE whose memory names the last PE in the lock's queue.
 fn home(lock: usize) -> c_int {
     let process = get();
     let base = if lock >= process.heap.base && lock - process.heap.base < process.heap.bytes {
@@ -29,12 +30,13 @@ fn home(lock: usize) -> c_int {
     (lock.wrapping_sub(base) / 8 % process.n as usize) as c_int
 }
 
-/// Changes the upper half of a lock on its home PE, the queue's last PE plus 1. Returns the value before.
+/// Changes the upper half of a lock on its home PE. That half names the queue's last PE. Returns its old
+/// value.
 fn change_last(lock: usize, kind: Update, value: u64) -> u64 {
     update(lock + 4, 4, kind, value, home(lock))
 }
 
-/// Changes the lower half of a lock on PE `pe`.
+/// Changes the lower half of a lock in the memory of PE `pe`.
 fn change_own(lock: usize, kind: Update, value: u64, pe: c_int) {
     update(lock, 4, kind, value, pe);
 }
@@ -43,7 +45,7 @@ fn own(lock: usize) -> u64 {
     u64::from(load::<u32>(lock))
 }
 
-/// The value that stands for this PE in a lock: its number plus 1.
+/// Returns the value that stands for this PE in a lock: its number plus 1.
 fn number() -> u64 {
     get().me as u64 + 1
 }
@@ -71,7 +73,7 @@ pub fn clear(lock: usize) {
     }
 }
 
-/// Takes the lock if it is free. Returns 0 if it has done so, else 1.
+/// Takes the lock if it is free. Returns 0 if the lock was taken, otherwise 1.
 pub fn test(lock: usize) -> c_int {
     c_int::from(change_last(lock, Update::CompareSwap(0), number()) != 0)
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The functions that pass a long double by value, a type that Rust lacks. Each stores the value and calls
-//! the function on memory, by the processor's C calling convention. Tools that replace those functions do not
-//! see these calls.
+//! The functions that pass a long double by value, a type that Rust lacks. Each stores the value in memory
+//! and calls the function that takes an address, by the processor's C calling convention. Tools that replace
+//! those functions do not see these calls.
 
 use crate::faces::*;
 
-/// Exports a function under both of its names: instructions, and the function on memory that they call.
+/// Exports a function under both of its names. Its body consists of the given instructions, which call the
+/// given function that takes an address.
 #[cfg(not(target_arch = "powerpc64"))]
 macro_rules! exported {
     ($($name:ident $twin:ident: $calls:ident $instructions:tt;)*) => { $(
@@ -61,12 +62,13 @@ exported! {
     );
 }
 
-/// The pair of doubles of which a long double consists.
+/// The pair of doubles of which a long double consists on powerpc64.
 #[cfg(target_arch = "powerpc64")]
 #[repr(C)]
 pub struct Pair(f64, f64);
 
-/// The pair goes in two registers, as two doubles do.
+/// Exports a put and a get of one long double on powerpc64. There the pair of doubles is passed in two
+/// registers, as two doubles are.
 #[cfg(target_arch = "powerpc64")]
 macro_rules! exported {
     ($($put:ident $get:ident: $put_calls:ident $get_calls:ident ($($ctx:ident)?);)*) => { $(

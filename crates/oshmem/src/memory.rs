@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Loads, stores and atomic instructions at addresses: the program's and those of peers' heaps.
+//! Loads, stores and atomic instructions at addresses of the program and of peers' heaps.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -49,7 +49,7 @@ pub enum Update {
     And,
     Or,
     Xor,
-    /// The word is set to the value if it is equal to this number.
+    /// The operation sets the word to the value if the word is equal to this number.
     CompareSwap(u64),
 }
 
@@ -78,8 +78,8 @@ macro_rules! apply {
 apply!(apply_4, AtomicU32, u32);
 apply!(apply_8, AtomicU64, u64);
 
-/// Makes an atomic operation on a word of `bytes` (4 or 8) bytes by one instruction. Returns the value
-/// before.
+/// Makes an atomic operation on a word of `bytes` (4 or 8) bytes by one instruction. Returns the word's old
+/// value.
 #[inline]
 pub fn apply(address: usize, bytes: usize, update: Update, value: u64) -> u64 {
     if bytes == 4 { apply_4(address, update, value) } else { apply_8(address, update, value) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory ordering: fence and quiet.
+//! Memory ordering: a fence orders puts, and a quiet completes all operations of a PE.
 
 use crate::context;
 use crate::fault::mpi;
@@ -9,18 +9,19 @@ use crate::process::{PeState, get, handle};
 use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
-/// Keeps the order of reads: what the program reads after this call is not older than what it read before.
+/// Keeps the order of reads: what the program reads after this call is not older than what it has read
+/// before.
 pub fn acquire() {
     atomic::fence(Ordering::Acquire);
 }
 
-/// Keeps the order of puts: those before this call are visible before those after it. Windows keep no order,
-/// so this completes the puts by windows.
+/// Keeps the order of puts: other PEs see the puts before this call no later than the puts after it. Windows
+/// keep no order, so this completes the puts by windows.
 pub fn fence(ctx: usize) {
     quiet(ctx);
 }
 
-/// Completes all operations of this PE.
+/// Completes all operations of this PE: puts, gets and atomic operations.
 pub fn quiet(_ctx: usize) {
     atomic::fence(Ordering::SeqCst);
     let process = get();
@@ -34,7 +35,7 @@ pub fn quiet(_ctx: usize) {
     }
 }
 
-/// Completes the operations of this PE on some PEs.
+/// Completes the operations of this PE on the `npes` PEs whose numbers are at `target_pes`.
 pub fn pe_quiet(ctx: usize, target_pes: usize, npes: usize) {
     atomic::fence(Ordering::SeqCst);
     let process = get();

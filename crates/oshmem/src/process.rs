@@ -37,11 +37,11 @@ impl Region {
 pub struct PeState {
     pub me: c_int,
     pub n: c_int,
-    /// The process id, by which a fork of the process finds that it is no PE.
+    /// The id of this process. A fork of the process has another one, and so finds that it is no PE.
     pub pid: u32,
     pub comm: MPI_Comm,
     pub heap: Region,
-    /// The static variables: the writable segment of the executable.
+    /// The region of the static variables: the writable segment of the executable.
     pub statics: Region,
     pub world: Team,
     pub shared: Team,
@@ -49,9 +49,9 @@ pub struct PeState {
     pub threads: c_int,
     /// The thread that answers the PEs of other hosts. None if all PEs are on this host.
     pub progress: Option<Progress>,
-    /// How many operations this PE has given to windows so far.
+    /// The number of operations that this PE has given to windows so far.
     pub given: AtomicU64,
-    /// How many of these operations are known to be complete.
+    /// How many of the operations in `given` are known to be complete.
     pub complete: AtomicU64,
     pub seen: Seen,
     shared_win: MPI_Win,
@@ -73,12 +73,12 @@ pub fn get() -> &'static PeState {
     }
 }
 
-/// Makes a predefined MPI handle of its number.
+/// Returns the predefined MPI handle with this number.
 pub fn handle(number: c_int) -> usize {
     number as usize
 }
 
-/// Where an operation finds its object: mapped in this process, or in a window.
+/// Where an operation finds its object: at an address in this process, or in a window.
 pub enum ObjectPlace {
     /// The object is at an address in this process.
     Mapped(usize),
@@ -87,15 +87,15 @@ pub enum ObjectPlace {
 }
 
 impl PeState {
-    /// Returns the region that holds `bytes` bytes at `address`, and the offset there. None if they are not
-    /// symmetric.
+    /// Returns the region (the heap or the static variables) that holds `bytes` bytes at `address`, and the
+    /// offset there. None if the bytes are not symmetric memory.
     #[inline]
     fn region(&self, address: usize, bytes: usize) -> Option<(&Region, usize)> {
         self.heap.holds(address, bytes).or_else(|| self.statics.holds(address, bytes))
     }
 
-    /// Returns where this PE finds an object that lies at a symmetric address on PE `pe`. Ends the job if
-    /// there is none.
+    /// Returns where this PE finds an object that lies at a symmetric address on PE `pe`. Ends the job if the
+    /// address is not symmetric, or if there is no such PE.
     #[inline]
     pub fn place(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         let Some(found) = self.find(address, bytes, pe) else { self.refuse(address, bytes, pe) };
@@ -111,7 +111,7 @@ impl PeState {
         })
     }
 
-    /// Checks that there is a PE `pe`, and ends the job if not.
+    /// Ends the job if there is no PE `pe`.
     pub fn check(&self, pe: c_int) {
         if pe < 0 || pe >= self.n {
             fail(&format!("PE {pe} does not exist; there are {}, from 0 on", self.n));
@@ -136,7 +136,7 @@ fn comm_size(comm: MPI_Comm) -> c_int {
     size
 }
 
-/// Initialises the library and makes this PE's state. Collective over all processes of MPI_COMM_WORLD.
+/// Initialises the library and makes this PE's state. All processes of MPI_COMM_WORLD call it together.
 pub fn start(threads: c_int) {
     refuse_other_mpi();
     let (session, comm) = world(threads != setup::SINGLE);
@@ -175,7 +175,7 @@ pub fn start(threads: c_int) {
     setting::print_wanted(me);
 }
 
-/// Gathers the number `me` of each rank of a communicator, in the order of the ranks.
+/// Returns the value `me` of each rank of a communicator, in the order of the ranks.
 fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     let mut all = vec![0; comm_size(comm) as usize];
     let mine = me;
@@ -184,7 +184,7 @@ fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     all
 }
 
-/// Ends the job if the program uses the MPICH ABI, which has another MPI library in its process.
+/// Ends the job if the program uses the MPICH ABI, because then its process has another MPI library.
 fn refuse_other_mpi() {
     // SAFETY: a C string; nothing is loaded that is not there.
     let other = unsafe { libc::dlopen(c"libmpi.so.12".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
@@ -196,7 +196,7 @@ fn refuse_other_mpi() {
     }
 }
 
-/// Makes a session and a communicator of all processes, independent of MPI_Init and MPI_Finalize.
+/// Makes a session and a communicator of all processes, which do not depend on MPI_Init and MPI_Finalize.
 fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     let (mut group, mut comm) = (0, 0);
     let (info, errors) = (handle(n::INFO_NULL), handle(n::ERRORS_RETURN));
@@ -208,12 +208,12 @@ fn world(has_threads: bool) -> (MPI_Session, MPI_Comm) {
     (session, comm)
 }
 
-/// The alignment of a heap in its own process, so that an aligned object is aligned at the same offset in all
-/// heaps.
+/// The alignment of a heap's address, in bytes. So an object that is aligned in one heap is aligned at the
+/// same offset in all heaps.
 pub const ALIGN: usize = 2 << 20;
 
-/// Allocates this PE's heap, which all PEs of this host map. Returns the heap and the window of shared
-/// memory.
+/// Allocates this PE's heap, which all PEs of this host map. Returns the heap, and the window of shared
+/// memory that contains it.
 fn heap(comm: MPI_Comm, shared: &Team, n: c_int) -> (Region, MPI_Win) {
     let mut bytes = setting::heap_bytes() as i64;
     mpi!(MPI_Allreduce(
@@ -264,7 +264,7 @@ fn window(base: usize, bytes: usize, comm: MPI_Comm) -> MPI_Win {
     win
 }
 
-/// Returns the least and the greatest value that the PEs of a comm pass. Collective.
+/// Returns the least and the greatest value that the PEs of a comm pass. All these PEs call it together.
 pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
     // The least is the negative of the greatest negative.
     let mut ends = [value as i64, -(value as i64)];
@@ -279,7 +279,8 @@ pub fn extremes(value: usize, comm: MPI_Comm) -> (i64, i64) {
     (-ends[1], ends[0])
 }
 
-/// Makes the region of the executable's static variables. It is empty if the PEs run different executables.
+/// Makes the region of the executable's static variables. The region is empty if the PEs run different
+/// executables.
 fn statics(comm: MPI_Comm, n: c_int) -> Region {
     let mut found = (0, 0);
     // SAFETY: the function gets the pair, and only while the call lasts.
@@ -290,8 +291,8 @@ fn statics(comm: MPI_Comm, n: c_int) -> Region {
     Region { base, bytes, mapped: vec![0; n as usize], win: window(base, bytes, comm) }
 }
 
-/// Stores the range of the executable's writable segment at `found`. It gets the loaded objects in order, and
-/// stops after the executable, which is the first.
+/// Stores the range of the executable's writable segment at `found`. `dl_iterate_phdr` calls it for the
+/// loaded objects in order. It stops after the first, which is the executable.
 unsafe extern "C" fn first_object(
     info: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -311,7 +312,7 @@ unsafe extern "C" fn first_object(
     1
 }
 
-/// Ends the library and frees this PE's state. Collective over all PEs.
+/// Ends the library and frees this PE's state. All PEs call it together.
 pub fn stop() {
     crate::coll::barrier_all();
     let process = PROCESS.swap(std::ptr::null_mut(), Ordering::AcqRel);

@@ -24,7 +24,8 @@ fn get_window(win: MPI_Win, at: i64, to: usize, bytes: usize, pe: c_int) {
 }
 
 impl PeState {
-    /// Returns where this PE finds the bytes, as `place` does, but its own memory counts as mapped.
+    /// Returns where this PE finds bytes of PE `pe`: mapped in this process or in a window. This PE's own
+    /// memory always counts as mapped.
     #[inline]
     fn place_for_bytes(&self, address: usize, bytes: usize, pe: c_int) -> ObjectPlace {
         match self.place(address, bytes, pe) {
@@ -34,7 +35,7 @@ impl PeState {
     }
 }
 
-/// Starts to put bytes. Returns the window that moves them. None if they were stored directly.
+/// Starts to put bytes. Returns the window that moves them, or None if they were stored directly.
 #[inline]
 pub fn start_put(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_int) -> Option<MPI_Win> {
     let used = match process.place_for_bytes(dest, bytes, pe) {
@@ -80,14 +81,14 @@ fn get_bytes(process: &PeState, dest: usize, source: usize, bytes: usize, pe: c_
     }
 }
 
-/// The length of `elements` elements in bytes. If it exceeds the address space, `place` reports the program's
-/// error.
+/// Returns the length of `elements` elements in bytes. If it exceeds the address space, `place` reports the
+/// program's error.
 fn length<T>(elements: usize) -> usize {
     elements.saturating_mul(size_of::<T>())
 }
 
-/// Calls `body` for an operation that moves one block, if that has elements: with the length in bytes, and
-/// the PE's number in the world.
+/// Calls `body` for an operation that moves one block, unless the block has no elements. `body` gets the
+/// length in bytes, and the PE's number in the world.
 #[inline]
 fn block<T>(
     what: Call,
@@ -150,9 +151,10 @@ pub fn g<T: Copy + Default>(ctx: usize, source: usize, pe: c_int) -> T {
     value
 }
 
-/// Blocks at regular distances in bytes, which an operation moves between a PE's memory and this PE's.
+/// Blocks at regular distances, which an operation moves between the memory of a PE and the memory of this
+/// PE.
 struct Strided {
-    /// The distances from block to block: in the PE's memory, and in this PE's.
+    /// The distances in bytes from one block to the next: first in the PE's memory, then in this PE's memory.
     strides: (isize, isize),
     /// The length of a block in bytes.
     block: usize,
@@ -162,15 +164,15 @@ struct Strided {
 }
 
 impl Strided {
-    /// Returns the lowest address of the PE's blocks, of which the first is at `first`, and how many bytes
-    /// they span.
+    /// Returns the lowest address of the blocks in the PE's memory, the first of which is at `first`, and how
+    /// many bytes they span.
     fn span(&self, first: usize) -> (usize, usize) {
         let last = first.wrapping_add_signed(self.strides.0.wrapping_mul(self.count as isize - 1));
         (first.min(last), first.abs_diff(last).saturating_add(self.block))
     }
 
     /// Moves each block by `near` if the PE's memory is mapped, else by `far`. Returns the window that `far`
-    /// has used. The PE's memory is looked up once.
+    /// has used, or None. The PE's memory is looked up once for all blocks.
     #[inline(always)]
     fn each(
         &self,
@@ -198,7 +200,8 @@ impl Strided {
     }
 }
 
-/// Calls `body` for an operation that moves `count` blocks of `elements` elements, if there are any.
+/// Calls `body` for an operation that moves `count` blocks of `elements` elements, unless there are no blocks
+/// or no elements.
 #[inline(always)]
 fn strided<T>(
     what: Call,

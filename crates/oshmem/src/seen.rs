@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What OUTBOARD_STATS, `outboard top` and traces show of OpenSHMEM: counters in this process's page, and
-//! calls while they are timed. `crates/abi/src/shmem.rs` has the other side.
+//! calls while they are timed. The MPI library's part of this is in `crates/abi/src/shmem.rs`.
 
 pub use crate::shmem::Call;
 use crate::shmem::Counted;
@@ -17,7 +17,8 @@ unsafe extern "C" {
     fn MPIX_Shmem_show(what: c_int, since: u64) -> u64;
 }
 
-/// The number of words that the MPI library shows to this one: whether calls are timed, and the counters.
+/// The number of words that the MPI library shows to this library: the flag that says whether calls are
+/// timed, and the counters.
 const WORDS: usize = 1 + Counted::ALL.len();
 
 impl Call {
@@ -39,7 +40,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Asks the MPI library, which is initialised, for the words of this process.
+    /// Asks the MPI library, which is initialised, for this process's flag and counters.
     pub fn new() -> Seen {
         let mut words = [std::ptr::null::<c_void>(); WORDS];
         // SAFETY: the library fills them.
@@ -51,8 +52,8 @@ impl Seen {
         Seen { timed, counters: std::array::from_fn(counter) }
     }
 
-    /// Adds to a counter. Two threads at once could lose a count, no more; the MPI library counts in the same
-    /// way.
+    /// Adds `by` to a counter. Two threads that count at once could lose one count, no more. The MPI library
+    /// counts in the same way.
     #[inline]
     fn count(&self, counted: Counted, by: u64) {
         let word = self.counters[counted as usize];
@@ -77,7 +78,8 @@ impl Seen {
         value
     }
 
-    /// Notes the start of a wait that is not short. The wait lasts as long as the returned value.
+    /// Notes that a wait goes on for longer than a few looks. The wait ends when the returned value is
+    /// dropped.
     pub fn wait(&self, what: Call) -> Wait<'_> {
         let started = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
@@ -88,19 +90,19 @@ impl Seen {
     }
 }
 
-/// A wait in progress that is not short; it is counted, and ends when this is dropped.
+/// A wait that goes on for longer than a few looks. It is counted, and ends when this value is dropped.
 pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
     pub from: Instant,
     started: u64,
-    /// The value that the MPI library returned when the wait was last shown, to be passed to it the next
-    /// time; 0 before.
+    /// The value that the MPI library returned when the wait was last shown, which is passed to the library
+    /// the next time. It is 0 before.
     shown: u64,
 }
 
 impl Wait<'_> {
-    /// Lets `outboard top` see the wait, and answers a request for what this PE does.
+    /// Lets `outboard top` see the wait. If someone has asked what this PE does, answers that.
     pub fn show(&mut self) {
         // SAFETY: the function takes any numbers.
         self.shown = unsafe { MPIX_Shmem_show(self.what as c_int, self.shown) };

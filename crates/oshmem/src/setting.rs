@@ -11,7 +11,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(format!("SHMEM_{name}")).or_else(|_| std::env::var(format!("SMA_{name}"))).ok()
 }
 
-/// The length of the symmetric heap in bytes (SHMEM_SYMMETRIC_SIZE).
+/// Returns the length of the symmetric heap in bytes (SHMEM_SYMMETRIC_SIZE).
 pub fn heap_bytes() -> u64 {
     let Some(text) = variable("SYMMETRIC_SIZE") else { return HEAP_BYTES };
     match bytes(&text) {
@@ -23,7 +23,7 @@ pub fn heap_bytes() -> u64 {
     }
 }
 
-/// Parses a size like `20m` or `3.1m` to bytes, rounded up. None if the text is no size.
+/// Parses a size like `20m` or `3.1m`. Returns the bytes, rounded up, or None if the text is no size.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
     let (number, shift) = match text.chars().last()?.to_ascii_lowercase() {

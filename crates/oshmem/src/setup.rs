@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Set-up, exit and queries.
+//! The functions that initialise and end the library, and its queries.
 
 use crate::memory::store;
 use crate::process::{self, NAME, ObjectPlace, get, try_get};
@@ -15,7 +15,8 @@ pub fn init() {
     begin(SINGLE);
 }
 
-/// Initialises the library and stores the level of thread support, which the first call decides.
+/// Initialises the library, and stores at `provided` the level of thread support. The first call decides the
+/// level.
 pub fn init_thread(requested: c_int, provided: usize) -> c_int {
     begin(requested.clamp(SINGLE, MULTIPLE));
     query_thread(provided);
@@ -40,8 +41,8 @@ unsafe extern "C" {
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Ends the library when the program exits, if it has not done so (section on the execution model). A PE that
-/// exits with an error does not wait for the others: its exit ends the job.
+/// Ends the library when the program exits, unless the program has ended it already (section on the execution
+/// model). A PE that exits with an error does not wait for the others: its exit ends the job.
 extern "C" fn at_exit(code: c_int, _: *mut c_void) {
     // A child of fork is no PE.
     let is_here = try_get().is_some_and(|process| process.pid == std::process::id());
@@ -59,8 +60,8 @@ pub fn query_initialized(initialized: usize) {
     store(initialized, c_int::from(try_get().is_some()));
 }
 
-/// Takes back one initialisation. The last of as many calls as there were initialisations ends the library;
-/// the others are barriers.
+/// Takes back one initialisation. The call that takes back the last one ends the library; all other calls are
+/// barriers.
 pub fn finalize() {
     get();
     match INITIALISATIONS.fetch_sub(1, Ordering::Relaxed) {
@@ -69,7 +70,8 @@ pub fn finalize() {
     }
 }
 
-/// Ends the job, with status 0, too: a PE that finds what all were looking for may end the program well.
+/// Ends the job for all PEs, also with status 0: a PE that finds what all were looking for may end the
+/// program well.
 pub fn global_exit(status: c_int) {
     get();
     // SAFETY: the function takes any number.
@@ -114,8 +116,8 @@ pub fn name(name: usize) {
 /// Does nothing. A profiling tool replaces it.
 pub fn pcontrol(_level: c_int) {}
 
-/// Whether a property of `shmem_query_interoperability` holds. Only SHMEM_PROGRESS_MPI does: a wait here also
-/// advances MPI's communication.
+/// Returns 1 if a property of `shmem_query_interoperability` holds, else 0. Only SHMEM_PROGRESS_MPI holds: a
+/// wait here also advances MPI's communication.
 pub fn interoperability(property: c_int) -> c_int {
     c_int::from(property == PROGRESS_MPI)
 }
@@ -126,10 +128,10 @@ pub fn start_pes(_n: c_int) {
     ONCE.call_once(|| begin(SINGLE));
 }
 
-/// Does nothing, for the old functions on caches, which are coherent.
+/// Does nothing. It stands for the old functions that flush caches, which are coherent here.
 pub fn nothing() {}
 
 pub fn nothing_at(_address: usize) {}
 
-/// A lock is a C long, of which `lock.rs` uses two halves of 4 bytes.
+/// Checks that a C long, which is a lock, has 8 bytes, since `lock.rs` uses two halves of 4 bytes.
 const _: () = assert!(size_of::<c_long>() == 8);

@@ -16,7 +16,7 @@ fn kind(sig_op: c_int) -> Update {
     }
 }
 
-/// Puts elements, then changes the signal at `signal_at`, which no PE sees before the elements.
+/// Puts elements, then changes the signal at `signal_at`. No PE sees the new signal before the elements.
 #[allow(clippy::too_many_arguments)]
 pub fn put_signal<T>(
     ctx: usize,

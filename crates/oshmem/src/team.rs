@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Teams: communicators with the PEs of the world that are in them. A handle is an address, or one of three
-//! numbers.
+//! Teams: communicators, each with the list of its PEs by their numbers in the world. A team's handle is an
+//! address, or one of three numbers.
 
 use crate::c::MPI_Comm;
 use crate::fault::{fail, mpi};
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const INVALID: usize = 0;
 pub const WORLD: usize = 1;
 const SHARED: usize = 2;
-/// SHMEM_TEAM_NUM_CONTEXTS, the bit of a mask that says that a configuration has `num_contexts`.
+/// SHMEM_TEAM_NUM_CONTEXTS: the bit of a mask that says that a team's configuration has `num_contexts`.
 const NUM_CONTEXTS: c_long = 1;
 
 pub struct Team {
@@ -85,8 +85,8 @@ pub fn ptr(team: usize, dest: usize, pe: c_int) -> usize {
     found.map_or(0, |&pe| crate::setup::ptr(dest, pe))
 }
 
-/// Makes a team of the PEs that pass the same colour, in the order of their keys. Returns its handle;
-/// `INVALID` on a PE without a colour. Collective over the parent.
+/// Makes a team of the PEs that pass the same colour, in the order of their keys. Returns the team's handle,
+/// or `INVALID` on a PE without a colour. All PEs of `parent` call it together.
 fn split(parent: &Team, color: Option<c_int>, key: c_int, config: usize, mask: c_long) -> usize {
     let mut comm = 0;
     mpi!(MPI_Comm_split(parent.comm, color.unwrap_or(n::UNDEFINED), key, &raw mut comm));
@@ -173,11 +173,12 @@ pub fn destroy(team: usize) {
     }
 }
 
-/// The teams of the old active sets, each made at its first use. The key is start, logarithm of the stride,
-/// size.
+/// The teams of the old active sets, each made at its first use. The key is the first PE, the logarithm of
+/// the stride, and the size.
 static ACTIVE: Mutex<Option<HashMap<[c_int; 3], &'static Team>>> = Mutex::new(None);
 
-/// Returns the team of an active set, and makes it at its first use, which is collective over its members.
+/// Returns the team of an active set. The first call for a set makes its team, and all members of the set
+/// make that call together.
 pub fn active(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
     let process = get();
     let last = i64::from(start) + (i64::from(size) - 1) * (1_i64 << log_stride.clamp(0, 31));
@@ -215,7 +216,7 @@ fn free(team: usize) {
     mpi!(MPI_Comm_free(&raw mut team.comm));
 }
 
-/// Destroys all teams that the program has made, and those of active sets.
+/// Destroys all teams that the program has made, and the teams of active sets.
 pub fn close() {
     std::mem::take(&mut *made()).into_iter().for_each(free);
     let active = ACTIVE.lock().unwrap_or_else(PoisonError::into_inner).take();

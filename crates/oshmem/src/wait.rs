@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Waits for and tests of objects of this PE that other PEs change.
+//! Functions that wait for objects of this PE that other PEs change, or test them.
 
 use crate::fault::{fail, mpi};
 use crate::memory::{load, store};
@@ -9,20 +9,20 @@ use crate::{bell, numbers as n, order};
 use std::ffi::{c_int, c_long};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks at its object before the first round of MPI's progress.
+/// How often a wait looks at its object before it makes rounds of MPI's progress.
 const SPINS: u32 = 64;
-/// How long a wait looks without pauses before it sleeps between looks.
+/// How long a wait looks at its object without pauses before it sleeps between looks.
 const AWAKE: Duration = Duration::from_millis(2);
-/// The longest that a round of progress takes if no other program ran meanwhile. After a longer one the wait
-/// sleeps at once.
+/// The longest that a round of MPI's progress takes if no other program ran on the core meanwhile. After a
+/// longer round the wait sleeps at once.
 const CROWDED: Duration = Duration::from_micros(100);
-/// The longest sleep of a wait if all PEs are on this host.
+/// The longest sleep of a wait if all PEs are on this host, where a change rings the bell.
 const NAP: Duration = Duration::from_millis(1);
-/// The longest sleep of a wait otherwise, since a change by a PE of another host rings no bell.
+/// The longest sleep of a wait if some PEs are on other hosts, since a change by such a PE rings no bell.
 const NAP_BETWEEN_HOSTS: Duration = Duration::from_micros(50);
 
-/// Waits until `is_so` returns true. Meanwhile other hosts' requests are answered, and a shared core is
-/// yielded (both in MPI_Iprobe). `what` is the kind of call for which the wait counts.
+/// Waits until `is_so` returns true. Meanwhile MPI_Iprobe answers other hosts' requests, and yields a core
+/// that is shared. `what` is the kind of call for which the wait counts.
 pub fn while_not(what: Call, mut is_so: impl FnMut() -> bool) {
     for _ in 0..SPINS {
         if is_so() {
@@ -95,8 +95,8 @@ pub fn test<T: Copy + PartialOrd>(ivar: usize, cmp: c_int, value: T) -> c_int {
     c_int::from(is_so)
 }
 
-/// A set of objects to wait for or test: `count` at `ivars`, each to be compared with a value as `cmp` says.
-/// Those whose status is not 0 do not count.
+/// A set of objects to wait for or test: `count` objects at `ivars`, each to be compared with a value as
+/// `cmp` says. An object whose status is not 0 does not count.
 #[derive(Clone, Copy)]
 struct Set {
     ivars: usize,
@@ -110,12 +110,12 @@ fn nth<T: Copy>(array: usize, index: usize) -> T {
 }
 
 impl Set {
-    /// The indices of the objects that count, by their status.
+    /// Returns the indices of the objects that count, according to the array at `status`.
     fn chosen(self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(move |&index| self.status == 0 || nth::<c_int>(self.status, index) == 0)
     }
 
-    /// The indices of the counting objects whose comparison with `value` holds.
+    /// Returns the indices of the objects that count and whose comparison with `value` holds.
     fn met<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> impl Iterator<Item = usize> {
         self.chosen().filter(move |&index| compare(nth(self.ivars, index), self.cmp, value(index)))
     }
@@ -126,14 +126,16 @@ impl Set {
         c_int::from(is_so)
     }
 
-    /// Returns the lowest index of an object whose comparison holds, or SIZE_MAX.
+    /// Returns the lowest index of an object whose comparison with `value` holds, or SIZE_MAX if there is
+    /// none.
     fn test_any<T: Copy + PartialOrd>(self, value: impl Fn(usize) -> T) -> usize {
         let found = self.met(value).next();
         self.done(found.is_some());
         found.unwrap_or(usize::MAX)
     }
 
-    /// Stores the indices of the objects whose comparison holds at `indices`. Returns how many there are.
+    /// Stores at `indices` the indices of the objects whose comparison with `value` holds. Returns how many
+    /// these are.
     fn list<T: Copy + PartialOrd>(self, indices: usize, value: impl Fn(usize) -> T) -> usize {
         let mut found = 0;
         for index in self.met(value) {
@@ -182,8 +184,8 @@ impl Set {
     }
 }
 
-/// Defines two functions on sets for each kind of wait or test: with one value for all objects, and with one
-/// for each.
+/// Defines two functions on sets of objects for each kind of wait or test. In one, all objects have the same
+/// value to compare with; in the other, each object has its own.
 macro_rules! families {
     ($($name:ident $vector:ident $does:ident ($($indices:ident)?) -> $returns:ty;)*) => { $(
         pub fn $name<T: Copy + PartialOrd>(

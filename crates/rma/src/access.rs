@@ -3,8 +3,9 @@
 //!
 //! The origin checks the range of an operation against what the target exposes, and moves the bytes itself,
 //! or asks a target on another host to do so (`far.rs`). Each operation first tries the frequent case: one
-//! copy or update of mapped memory without gaps on both sides (`LocalTarget::direct`). Every other case,
-//! errors included, goes by *pieces*: memory addressable here, or private memory of another process.
+//! copy or update of mapped memory without gaps on both sides (`LocalTarget::direct`). In every other case,
+//! errors included, the target's memory is a list of *pieces*, each either addressable here or private memory
+//! of another process.
 
 use crate::far::RemoteRequest;
 use crate::pieces::{BLOCK_BYTES, STEP_BYTES, ScratchUse, TargetPiece};
@@ -41,8 +42,9 @@ impl Window {
         self.copy_pieces(rma, target, &origin.buffer(), range, way)
     }
 
-    /// Does the same as `copy` for the bytes of `here` and as many at displacement `disp` of rank `rank`.
-    /// Returns None, with nothing done, if that takes more than one copy or is an error: then `copy` decides.
+    /// Carries out an MPI_Put or MPI_Get (`way`) between the bytes of `here` and as many at displacement
+    /// `disp` of rank `rank`, if one copy of mapped memory does it. Otherwise returns None, with nothing
+    /// done, and the caller calls `copy`, which also reports errors.
     #[inline(always)]
     pub fn copy_now(&mut self, rank: i32, disp: i64, here: Span, way: Direction) -> Option<()> {
         let target = self.open_target(rank)?;
@@ -276,7 +278,7 @@ impl Window {
         target.swap_pieces(rma, swap, &pieces)
     }
 
-    /// Returns how to reach a member on this host; an error if it is on another.
+    /// Returns how to reach a member on this host. Errors: the member is on another host.
     fn on_host(&self, member: usize) -> Result<&LocalTarget> {
         match self.here(member) {
             Some(target) => Ok(target),
@@ -284,8 +286,8 @@ impl Window {
         }
     }
 
-    /// Finds the memory of `range` at a member on this host. Errors: the range leaves what that member
-    /// exposes.
+    /// Finds the memory of `range` at a member on this host. Errors: the range is not inside the memory that
+    /// the member exposes.
     fn locate(&mut self, rma: &Rma, target: usize, range: TargetRange) -> Result<TargetData> {
         self.refresh(rma, target)?;
         self.on_host(target)?.locate(range)
@@ -293,10 +295,10 @@ impl Window {
 }
 
 impl LocalTarget {
-    /// Combines the target's mapped memory `there` with `from`. Stores its old content in `fetched`, unless
-    /// `fetched` is empty. One element is updated atomically. More elements are faster in the latch, and are
-    /// then updated as a whole: programs that replace small structs as bytes expect that, although MPI 5.0,
-    /// section 12.7.1 promises less.
+    /// Combines the target's mapped memory `there` with `from`. Stores the target's old content in `fetched`,
+    /// unless that is empty. One aligned element is updated by an atomic instruction. More elements are
+    /// updated as a whole under the window's latch (a lock), which is faster. MPI 5.0, section 12.7.1
+    /// promises less, but programs expect it when they replace small structs as bytes.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;
@@ -315,8 +317,8 @@ impl LocalTarget {
         datatype::compare_and_swap(basic, there, compare, origin, result);
     }
 
-    /// Does the same as `swap` for an element in any memory, which `pieces` names: in the latch unless it is
-    /// mapped and aligned.
+    /// Compares and swaps one element of the target, whose memory `pieces` names. A mapped, aligned element
+    /// is swapped by an atomic instruction, any other under the latch, the window's lock for updates.
     pub fn swap_pieces(&self, rma: &mut Rma, swap: Swap, pieces: &[TargetPiece]) -> Result<()> {
         let Swap { basic, compare, origin, result } = swap;
         if let [TargetPiece::Here { span, mapped: true }] = pieces
@@ -335,8 +337,9 @@ impl LocalTarget {
         Ok(())
     }
 
-    /// Does the same as `update` for target elements in any memory, which `pieces` names: in the latch unless
-    /// they are mapped.
+    /// Combines target elements, whose memory `pieces` names, with `from`. Stores their old content in
+    /// `fetched`, unless `fetched` is empty. Elements that are not all in one mapped piece are updated under
+    /// the latch, the window's lock for updates.
     pub fn update_pieces(
         &self,
         rma: &mut Rma,
@@ -363,7 +366,7 @@ impl LocalTarget {
 }
 
 /// Combines the elements at `there` with `from` without atomic instructions. Stores their old content in
-/// `fetched`, unless that is empty; `fetched` must overlap no other argument (MPI 5.0, section 12.3.4).
+/// `fetched`, unless `fetched` is empty. `fetched` must overlap no other argument (MPI 5.0, section 12.3.4).
 fn combine(Update { op, basic }: Update, there: Span, from: Span, fetched: Span) {
     if fetched.bytes() == 0 {
         return reduce(op, basic, there, from, there);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A window's member as a target of other hosts: it carries out their requests in its own MPI calls.
+//! A window's member as a target of other hosts. It carries out their requests in its own MPI calls.
 //!
 //! Invariants: a request touches only memory that this process exposes in the window, and is answered once,
-//! in the order of its origin's requests. Updates take the same latch as those of origins on this host.
+//! in the order of its origin's requests. Updates take the window's latch (its lock for updates), as updates
+//! by origins on this host do.
 
 use crate::far::{LockRequest, RemoteMember};
 use crate::message::{self, IncomingMessage, MessageKind, OutgoingMessage};
@@ -18,8 +19,8 @@ use sys::{Block, Span};
 use telemetry::{Counter, count};
 
 impl Window {
-    /// Carries out a request of a member on another host. Its answer is sent now if it has data or is an
-    /// error; otherwise `report_done` sends it.
+    /// Carries out a request of a member on another host. An answer with data or an error is sent now;
+    /// `report_done` sends all other answers.
     pub(crate) fn carry_out(&mut self, rma: &mut Rma, member: usize, request: &IncomingMessage) {
         count(Counter::WindowRequests, 1);
         let answer = match request.kind {
@@ -58,8 +59,8 @@ impl Window {
         }
     }
 
-    /// Sends each member on another host the number of its requests that were carried out and not yet
-    /// answered.
+    /// Sends each member on another host the number of its requests that were carried out and are not
+    /// answered yet.
     pub fn report_done(&mut self, rma: &mut Rma) {
         for at in 0..self.away.len() {
             let (member, key) = (self.away[at], self.key);
@@ -69,8 +70,8 @@ impl Window {
         }
     }
 
-    /// Grants locks to members on other hosts whose turn has come, and reports this to them. Returns whether
-    /// any was granted.
+    /// Grants locks to members on other hosts whose turn has come, and tells them so. Returns whether any
+    /// lock was granted.
     pub fn grant(&mut self, rma: &mut Rma) -> bool {
         let mut granted = false;
         for at in 0..self.away.len() {
@@ -114,8 +115,8 @@ impl Window {
         Ok(())
     }
 
-    /// Carries out a put, get, accumulate or swap of another host on this process's memory. Returns the
-    /// answer if it has data; otherwise None.
+    /// Carries out a put, get, accumulate or swap, which a member on another host requests, on this process's
+    /// memory. Returns the data for the answer, or None if it has none.
     fn access(&mut self, rma: &mut Rma, request: &IncomingMessage) -> Result<Option<Block>> {
         self.refresh(rma, self.rank)?;
         let target = self.mine();

@@ -14,7 +14,8 @@ use sys::Span;
 use transport::shm::Allocator;
 
 impl Window {
-    /// Attaches the memory `span` to this dynamic window, and publishes the new table (MPI_Win_attach).
+    /// Attaches the memory `span` to this dynamic window, and publishes the new table of attached regions
+    /// (MPI_Win_attach).
     pub fn attach(&mut self, rma: &mut Rma, allocator: &mut Allocator, span: Span) -> Result<()> {
         if let Some(other) = self.attached.iter().find(|other| other.span.meets(span)) {
             let (address, bytes) = (other.span.address(), other.span.bytes());
@@ -40,7 +41,8 @@ impl Window {
         Ok(())
     }
 
-    /// Detaches the memory that was attached at `address`, and publishes the new table (MPI_Win_detach).
+    /// Detaches the memory that was attached at `address`, and publishes the new table of attached regions
+    /// (MPI_Win_detach).
     pub fn detach(&mut self, rma: &Rma, allocator: &mut Allocator, address: usize) -> Result<()> {
         let Some(at) = self.attached.iter().position(|attached| attached.span.address() == address) else {
             fail!(Class::RmaAttach, "nothing is attached at {address:#x}");
@@ -77,8 +79,8 @@ impl Window {
         Ok(())
     }
 
-    /// Reads the table of attached regions of a member on this host, if it has changed since the last read.
-    /// This process's own private memory counts as local.
+    /// Reads the table of attached regions of a member on this host, if the table has changed since the last
+    /// read. Regions in this process's own private memory count as addressable here.
     pub(crate) fn refresh(&mut self, rma: &Rma, member: usize) -> Result<()> {
         let is_own = member == self.rank;
         let MemberHost::Own(LocalTarget { record, memory, .. }) = &mut self.members[member].host else {

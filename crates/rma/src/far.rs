@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A member of a window on another host, seen by an origin: operations are sent to it as messages.
+//! A member of a window on another host, seen by an origin, which sends operations to it as messages.
 //!
-//! An operation goes in parts of bounded length, in order. Each part is answered once (`message.rs`), and at
-//! most `PARTS_MAX` parts to one member are unanswered. The rest waits here as a description of the program's
-//! memory, so that no call waits and little is copied. A member carries out the requests of one origin in
-//! their order, which orders accumulates (MPI 5.0, section 12.7.2).
+//! An operation goes in parts of bounded length, in order. Each part is one request message, which the member
+//! answers once (`message.rs`), and at most `PARTS_MAX` parts to one member are unanswered. The rest of an
+//! operation waits here as a description of the program's memory, so that no call waits and little is copied.
+//! A member carries out the requests of one origin in their order, which orders accumulates (MPI 5.0, section
+//! 12.7.2).
 
 use crate::message::{IncomingMessage, MessageKind, MessagePiece, OutgoingMessage, PART_BYTES, PIECES_MAX};
 use crate::outbox::Outbox;
@@ -16,80 +17,83 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use sys::Block;
 
-/// The most parts to one member that may be unanswered.
+/// The most parts of operations (request messages) to one member that may be unanswered.
 const PARTS_MAX: usize = 16;
 
-/// Set to the result of an operation with a request (such as MPI_Rput) once the operation is complete at the
-/// target.
+/// The result of an operation with a request (such as MPI_Rput). It is set once the operation is complete at
+/// the target.
 pub type Completion = Arc<OnceLock<Result<()>>>;
 
-/// A member of a window on another host, as this process sees it: what this process asks of it, and what it
-/// asks.
+/// A member of a window on another host, as this process sees it: what this process asks of the member, and
+/// what the member asks of this process.
 pub(crate) struct RemoteMember {
     pub peer: u32,
-    /// The length of the memory that the member exposes; not used for a dynamic window, whose regions only
-    /// the member knows.
+    /// The length, in bytes, of the memory that the member exposes. It is not used for a dynamic window,
+    /// whose regions only the member knows.
     pub bytes: u64,
     pub disp_unit: i64,
-    /// Operations of this process at the member of which some parts have not been sent.
+    /// The operations of this process at the member of which some parts are not sent yet, in order.
     queue: VecDeque<RemoteOperation>,
-    /// Parts of operations that were sent to the member and that it has not answered, the oldest first.
+    /// The parts of operations (request messages) that were sent to the member and are not answered yet, the
+    /// oldest first.
     unanswered: VecDeque<RequestPart>,
-    /// The error of the first failed part of the oldest unanswered operation; None if no part of it has
-    /// failed.
+    /// The error of the first part that failed in the oldest unanswered operation; None if none of its parts
+    /// has failed.
     failing: Option<Error>,
-    /// The first failure of an operation without a request since the latest call that synchronizes; None if
-    /// there was none.
+    /// The first error of an operation without an MPI request since the latest call that synchronizes; None
+    /// if there was none.
     failed: Option<Error>,
     /// Whether the member has granted this process the lock for which it asked last.
     pub granted: bool,
-    /// The lock of this process's memory that the member holds or waits for; None if it has asked for none.
+    /// The lock of this process's memory that the member holds or waits for; None if the member has asked for
+    /// none.
     pub asked: Option<LockRequest>,
-    /// The number of the member's requests that this process has carried out and not yet reported to the
-    /// member.
+    /// The number of the member's requests that this process has carried out and has not reported to the
+    /// member yet.
     pub done: u64,
 }
 
-/// A lock of this process's memory for which a member on another host has asked. `held`: whether it was
-/// granted.
+/// A lock of this process's memory for which a member on another host has asked. `held` says whether the lock
+/// was granted.
 pub(crate) struct LockRequest {
     pub ticket: u64,
     pub lock: Lock,
     pub held: bool,
 }
 
-/// What an operation or a notice asks of a member on another host.
+/// What this process asks of a member on another host, by a request with data or by a notice.
 pub(crate) enum RemoteRequest {
     Put,
     Get,
     Accumulate(Update),
     FetchAndOp(Update),
     Swap(Swap),
-    /// A notice, which moves no data: the kind and the argument of its message.
+    /// A notice, which moves no data (such as a request for a lock): the kind and the argument of its
+    /// message.
     WithoutData(MessageKind, u64),
 }
 
 pub(crate) struct RemoteOperation {
     what: RemoteRequest,
-    /// The program's buffers: the data to send to the target, and where fetched data go. Empty where there
-    /// are none.
+    /// The program's buffers: first the data to send to the target, then the memory for fetched data. A
+    /// buffer without use is empty.
     data: (Buffer, Buffer),
-    /// The offset of the first element from the start of the target's memory; in a dynamic window, its
-    /// address there.
+    /// The offset of the first element from the start of the target's memory, or in a dynamic window its
+    /// address in the target's process.
     base: usize,
-    /// The layout of an element at the target; None for a notice.
+    /// The layout of an element at the target; None for a notice, which moves no data.
     layout: Option<Arc<Layout>>,
     /// The number of data bytes at the target.
     bytes: usize,
-    /// The number of these bytes that were put into parts so far.
+    /// How many of the operation's `bytes` were put into parts so far.
     asked: usize,
     ended: Option<Completion>,
 }
 
 struct RequestPart {
-    /// The part of the program's buffer into which its answer goes; None if the operation fetches nothing.
+    /// The memory for the data in the answer to this part; None if the operation fetches nothing.
     into: Option<Buffer>,
-    /// Whether this is the last part of its operation.
+    /// Whether this is the last part (request message) of its operation.
     is_last: bool,
     ended: Option<Completion>,
 }
@@ -115,18 +119,19 @@ impl RemoteMember {
         self.queue.is_empty() && self.unanswered.is_empty()
     }
 
-    /// Whether the requests to this member need this process's memory no more: the bytes to put were copied
+    /// Whether the requests to this member no longer need this process's memory: the bytes to put were copied
     /// into messages, and no fetched data are still to come.
     pub fn is_done_here(&self) -> bool {
         self.queue.is_empty() && self.unanswered.iter().all(|part| part.into.is_none())
     }
 
-    /// Takes the first failure since the last call: an error if an operation without a request has failed.
+    /// Takes the error kept since the last call that synchronized: the first error of an operation without an
+    /// MPI request.
     pub fn failure(&mut self) -> Result<()> {
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// Sends parts of the queued operations, as many as may be unanswered.
+    /// Sends parts of the queued operations until `PARTS_MAX` parts are unanswered.
     fn advance(&mut self, outbox: &mut Outbox, key: u64) {
         while self.unanswered.len() < PARTS_MAX
             && let Some(operation) = self.queue.front_mut()
@@ -140,7 +145,8 @@ impl RemoteMember {
         }
     }
 
-    /// Sends a notice of this kind after the operations before it. `key` names the window.
+    /// Sends a notice of this kind, which moves no data, after the operations queued before. `key` names the
+    /// window.
     pub fn send_request(&mut self, outbox: &mut Outbox, key: u64, kind: MessageKind, argument: u64) {
         let what = RemoteRequest::WithoutData(kind, argument);
         let nothing = (Buffer::EMPTY, Buffer::EMPTY);
@@ -149,15 +155,15 @@ impl RemoteMember {
         self.enter(outbox, key, operation);
     }
 
-    /// Appends an operation to the queue, and sends as many parts as may be unanswered. `key` names the
+    /// Appends an operation to the queue, and sends parts until `PARTS_MAX` are unanswered. `key` names the
     /// window.
     pub fn enter(&mut self, outbox: &mut Outbox, key: u64, operation: RemoteOperation) {
         self.queue.push_back(operation);
         self.advance(outbox, key);
     }
 
-    /// Takes an answer of the member: ends the parts that it answers, stores what they have fetched, and
-    /// sends further parts.
+    /// Takes an answer of the member: ends the parts that it answers, stores the data that they have fetched,
+    /// and sends further parts.
     pub fn take_answer(&mut self, outbox: &mut Outbox, answer: &IncomingMessage) -> Result<()> {
         match answer.kind {
             MessageKind::Granted => self.granted = true,
@@ -215,8 +221,8 @@ impl RemoteMember {
         }
     }
 
-    /// Returns the completion of the latest operation at this member; None if all operations at it have
-    /// ended.
+    /// Returns the completion of the latest operation at this member, to be set when that operation ends;
+    /// None if all operations at this member have ended.
     pub fn ended(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
@@ -225,8 +231,9 @@ impl RemoteMember {
 }
 
 impl RemoteOperation {
-    /// Makes an operation of the kind `what`. `data`: the program's data to send, and its buffer for fetched
-    /// data. Then the offset of the first element at the target, its layout, and the number of bytes.
+    /// Makes an operation of the kind `what`. `data` holds the program's data to send, and its buffer for
+    /// fetched data. The third argument says where the data are at the target: the offset of the first
+    /// element, its layout, and the number of bytes.
     pub fn new(
         what: RemoteRequest,
         data: (Buffer, Buffer),
@@ -235,8 +242,8 @@ impl RemoteOperation {
         RemoteOperation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
     }
 
-    /// Makes the message that asks for the operation's next part. Returns it, and what must be kept until its
-    /// answer comes.
+    /// Makes the message that asks for the operation's next part. Returns the message, and what must be kept
+    /// until its answer comes.
     fn next_part(&mut self, key: u64) -> (Block, RequestPart) {
         let mut pieces = Vec::new();
         let bytes = self.pieces_of_next(&mut pieces);
@@ -277,8 +284,8 @@ impl RemoteOperation {
         (block, RequestPart { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
-    /// Lists the pieces of the target's memory that the next part touches, in whole elements if they are
-    /// combined. Returns their number of bytes.
+    /// Lists the pieces of the target's memory that the next part touches. An accumulate is cut between
+    /// elements. Returns the number of bytes of all pieces together.
     fn pieces_of_next(&self, pieces: &mut Vec<MessagePiece>) -> usize {
         let Some(layout) = &self.layout else { return 0 };
         let unit = match self.what {
@@ -298,15 +305,15 @@ impl RemoteOperation {
 }
 
 impl RemoteMember {
-    /// Sends the member the answer to its latest request, after reporting the earlier requests that were
+    /// Sends the member the answer to its latest request, after the number of earlier requests that were
     /// carried out.
     pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
         self.report_done(outbox, key);
         outbox.send(self.peer, answer);
     }
 
-    /// Sends the member the number of its requests that were carried out and not yet answered, unless there
-    /// are none.
+    /// Sends the member the number of its requests that were carried out and are not answered yet. Sends
+    /// nothing if the number is 0.
     pub fn report_done(&mut self, outbox: &mut Outbox, key: u64) {
         if self.done > 0 {
             let done = OutgoingMessage::short(MessageKind::Done, key, std::mem::take(&mut self.done));

@@ -2,7 +2,8 @@
 //! Windows: one-sided communication (MPI 5.0, chapter 12), carried out by the origin alone on one host.
 //!
 //! Invariants: on one host an operation has moved its bytes when it returns, and the target takes no part.
-//! One element of 4 or 8 bytes in mapped memory is updated atomically; other updates hold the target's latch.
+//! One element of 4 or 8 bytes in mapped memory is updated atomically; other updates hold the target's latch,
+//! a lock for updates of its memory.
 //!
 //! Memory in an arena is reached by loads and stores, other memory by cross-memory attach or, where that is
 //! refused, through a thread of its owner. A target on another host carries out requests, which abi brings as

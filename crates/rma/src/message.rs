@@ -22,13 +22,15 @@ const HEADER_BYTES: usize = HEADER_WORDS * 8;
 pub(crate) const PART_BYTES: usize = 32 << 10;
 /// The most pieces of the target that one request names.
 pub(crate) const PIECES_MAX: usize = 1 << 10;
-/// The length of the longest message: within the eager limit, so that it arrives as a whole.
+/// The length, in bytes, of the longest message. It is within the eager limit, so a message arrives as a
+/// whole.
 pub const MESSAGE_BYTES_MAX: usize = HEADER_BYTES + 16 * PIECES_MAX + PART_BYTES;
 /// The most bytes of an error's sentence that an answer carries.
 const SENTENCE_BYTES: usize = 512;
 
-/// The kind of a message: up to `Complete` a request of an origin, which the target answers in order with
-/// `Done`, `Fetched` or `Failed`; then the target's messages, which nobody answers.
+/// The kind of a message. The kinds up to `Complete` are requests of an origin, which the target answers in
+/// order with `Done`, `Fetched` or `Failed`. The later kinds are messages of the target, which nobody
+/// answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum MessageKind {
@@ -41,14 +43,15 @@ pub(crate) enum MessageKind {
     /// The request of MPI_Compare_and_swap. Its data are the element to compare with, then the element to
     /// put.
     Swap,
-    /// The request of MPI_Win_lock. Its argument is 1 for an exclusive lock, and 0 for a shared one.
+    /// The request of MPI_Win_lock. Its argument is 1 for an exclusive lock, and 0 for a shared lock.
     Lock,
     Unlock,
     Post,
     Complete,
-    /// An answer: the oldest unanswered requests were carried out, as many as the argument says.
+    /// An answer: the target has carried out the oldest unanswered requests. The argument is how many.
     Done,
-    /// An answer: the oldest unanswered request was carried out. Its data are what the request has fetched.
+    /// An answer: the target has carried out the oldest unanswered request. The answer's data are what the
+    /// request has fetched.
     Fetched,
     /// An answer: the oldest unanswered request has failed. Its argument is the error's class, its data the
     /// error's sentence.
@@ -69,8 +72,8 @@ impl MessageKind {
     }
 }
 
-/// A piece of the target's memory: its offset there (in a dynamic window, its address), and its length in
-/// bytes.
+/// A piece of the target's memory: its offset from the start of that memory, or in a dynamic window its
+/// address; then its length in bytes.
 pub(crate) type MessagePiece = (usize, usize);
 
 /// A message about a window that is to be sent to a member on another host.
@@ -83,13 +86,13 @@ pub(crate) struct OutgoingMessage<'a> {
 }
 
 impl<'a> OutgoingMessage<'a> {
-    /// Makes a message with only a kind and an argument about the window `key`.
+    /// Makes a message about the window `key` that has only a kind and an argument.
     pub fn short(kind: MessageKind, key: u64, argument: u64) -> OutgoingMessage<'a> {
         OutgoingMessage { kind, key, argument, update: None, pieces: &[] }
     }
 
-    /// Writes the message into a new block. Returns the block, and the part of it for the `bytes` bytes of
-    /// data, which the caller fills.
+    /// Writes the message into a new block. Returns the block, and the part of the block for the `bytes`
+    /// bytes of data, which the caller fills.
     pub fn with_data(&self, bytes: usize) -> (Block, Span) {
         let before = HEADER_BYTES + 16 * self.pieces.len();
         let block = Block::new(before + bytes);
@@ -121,7 +124,7 @@ pub(crate) fn failed(key: u64, error: &Error) -> Block {
     block
 }
 
-/// A message about a window that has come from a member on another host, checked.
+/// A message about a window, which has come from a member on another host and was checked.
 #[derive(Debug)]
 pub struct IncomingMessage {
     pub(crate) kind: MessageKind,
@@ -132,7 +135,7 @@ pub struct IncomingMessage {
     pub(crate) pieces: Vec<MessagePiece>,
     /// The number of bytes in all pieces together.
     pub(crate) bytes: usize,
-    /// The message's data, which are still in the memory from which it was read.
+    /// The message's data, which are still in the memory from which the message was read.
     pub(crate) data: Span,
 }
 
@@ -168,8 +171,8 @@ impl IncomingMessage {
         Ok(message)
     }
 
-    /// Reads the operator and the machine type of an accumulate. Errors: these are invalid, or do not fit
-    /// each other or the bytes (MPI_ERR_OP, MPI_ERR_TYPE).
+    /// Reads the operator and the machine type of an accumulate. Errors: a number is invalid, the operator
+    /// does not take the type, or the bytes are not whole elements (MPI_ERR_OP, MPI_ERR_TYPE).
     pub fn update(&self) -> Result<Update> {
         let number = |by: u32| u8::try_from(self.update >> by & 0xff).expect("a byte");
         let Some(op) = PredefinedOp::from_number(number(8)).filter(|_| self.update >> 16 == 0) else {
@@ -191,7 +194,7 @@ impl IncomingMessage {
         }
     }
 
-    /// Reads the error from a message of the kind `Failed`.
+    /// Reads the error that a message of the kind `Failed` carries.
     pub fn error(&self) -> Error {
         let class = i32::try_from(self.argument).ok().and_then(Class::numbered).unwrap_or(Class::Intern);
         let mut sentence = vec![0; self.data.bytes().min(SENTENCE_BYTES)];

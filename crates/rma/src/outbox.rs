@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages to other hosts that wait until abi carries them.
+//! Messages about windows to other hosts. They wait here until the crate `abi` sends them.
 
 use std::collections::VecDeque;
 use sys::Block;

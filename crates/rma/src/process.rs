@@ -24,8 +24,8 @@ use transport::shm::{Allocator, LocalRank, Segment, cma};
 pub struct Rma {
     pub(crate) segment: Segment,
     pub(crate) rank: LocalRank,
-    /// For each rank of the host: whether cross-memory attach reaches its private memory; empty until it is
-    /// first tried.
+    /// For each rank of the host: whether cross-memory attach reaches that rank's private memory. A rank's
+    /// cell is empty until this was tried.
     reaches: Box<[OnceCell<bool>]>,
     /// The value of the rank's counter of news (locks, posts, completions) at the latest `poll`.
     seen: u64,
@@ -58,7 +58,8 @@ impl Rma {
         }
     }
 
-    /// Takes the next message to a peer on another host. The messages to one peer must arrive in order.
+    /// Takes the next message to a peer on another host. The caller must deliver messages to one peer in
+    /// order.
     pub fn next_outgoing(&mut self) -> Option<(u32, Block)> {
         self.outbox.next()
     }
@@ -68,13 +69,14 @@ impl Rma {
         !self.outbox.is_empty()
     }
 
-    /// Whether members on other hosts wait for locks. Then the caller calls `Window::grant` for each window.
+    /// Whether members on other hosts wait for locks. Then the caller must call `Window::grant` for each
+    /// window.
     #[inline]
     pub fn has_lock_waiters(&self) -> bool {
         self.waiting > 0
     }
 
-    /// Answers a request of a peer on another host about a window that is not open here with an error.
+    /// Answers a request with an error, since the window that a peer on another host names is not open here.
     pub fn refuse(&mut self, peer: u32, message: &IncomingMessage) {
         let error = Error::new(Class::Win, format!("the window is not open at peer {}", self.rank));
         if message.kind.is_request() {
@@ -90,8 +92,8 @@ impl Rma {
         std::mem::replace(&mut self.seen, now) != now
     }
 
-    /// Whether `poll` would return true; does not count as a poll. Asked before sleeping on the rank's
-    /// doorbell.
+    /// Whether `poll` would return true. This does not count as a poll; the rank asks it before it sleeps on
+    /// its doorbell.
     #[inline]
     pub fn has_events(&self) -> bool {
         self.news() != self.seen
@@ -109,21 +111,23 @@ impl Rma {
         page.bell.ring();
     }
 
-    /// Does the same as `ring`, for a peer that a shared record names. Only a broken process writes an
-    /// invalid number there; it is ignored.
+    /// Counts news (a lock, post or completion) for the peer that a shared record names, and rings its
+    /// doorbell. An invalid number is ignored; only a broken process writes one.
     pub(crate) fn ring_named(&self, peer: u32) {
         if let Some(peer) = self.segment.local(peer) {
             self.ring(peer);
         }
     }
 
-    /// Makes this process's record for a window of `members` members. Returns its offset in the arena, or
-    /// MPI_ERR_NO_MEM if the arena has no room. `Window::free` frees the record.
+    /// Makes the record (locks and counters in shared memory) of this process in a window of `members`
+    /// members. Returns its offset in the arena, or MPI_ERR_NO_MEM if the arena has no room. `Window::free`
+    /// frees it.
     pub fn record(&self, allocator: &mut Allocator, members: usize) -> Result<u64> {
         MemberRecord::create(allocator, members).map(|record| record.offset())
     }
 
-    /// Returns the rank whose arena holds the memory `span`, and its offset there; None if it is in no arena.
+    /// Returns the rank whose arena holds the memory `span`, and the memory's offset there; None if it is in
+    /// no arena.
     pub fn locate(&self, span: Span) -> Option<(u32, u64)> {
         let (rank, offset) = self.segment.locate(span.address(), span.bytes() as u64)?;
         Some((rank.peer(), offset))
@@ -139,7 +143,8 @@ impl Rma {
         peer == self.rank || *self.reaches[peer.index()].get_or_init(|| cma::reaches(&self.segment, peer))
     }
 
-    /// Makes the mailbox by which this process asks peers for private memory that it cannot reach.
+    /// Makes the mailbox (words in this process's arena) by which this process asks peers to copy private
+    /// memory that it cannot reach.
     pub fn make_mailbox(&mut self, allocator: &mut Allocator) -> Result<()> {
         if self.mailbox.is_none() {
             self.mailbox = Some(OwnMailbox::new(allocator)?);
@@ -147,7 +152,7 @@ impl Rma {
         Ok(())
     }
 
-    /// Starts the thread that serves peers that cannot reach this process's private memory.
+    /// Starts the thread that copies this process's private memory for peers that cannot reach it.
     pub fn start_server(&mut self, allocator: &mut Allocator) -> Result<()> {
         self.server.start(&self.segment, self.rank, allocator).map(drop)
     }

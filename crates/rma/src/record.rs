@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The record of a window's member: atomic words in its arena, which all members on the host use.
 //!
-//! An origin locks, posts or completes by writing into the records of other members, and rings those that
-//! wait. The lock is a queue of tickets, served in the order of requests; adjacent readers hold it together
-//! (MPI 5.0, section 12.5.3). Invariant: no function here blocks, except that the latch waits for updates of
-//! others, which are short.
+//! An origin locks, posts or completes by writing into the records of other members, and rings the members
+//! that wait. The lock is a queue of tickets (numbers), served in the order of requests; adjacent readers
+//! hold it together (MPI 5.0, section 12.5.3). Invariant: no function here blocks, except that whoever shuts
+//! the latch, the lock for updates, waits until the updates of others have ended, which are short.
 
 use error::Result;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -13,27 +13,29 @@ use sys::futex;
 use transport::shm::{Allocator, Arena, ArenaWords, LocalRank, Segment};
 
 // Words of a record. Words that different processes write at different times are in different cache lines.
-/// The number of tickets for the lock that were given out.
+/// The index of the word that counts the tickets for the lock that were given out.
 const TICKETS: usize = 0;
-/// The ticket whose owner may next take the lock shared.
+/// The index of the word with the ticket whose owner may next take the lock shared.
 const READING: usize = 1;
-/// The ticket whose owner may next take the lock exclusively; it is the number of tickets released.
+/// The index of the word with the ticket whose owner may next take the lock exclusively. It is the number of
+/// tickets that were released.
 const WRITING: usize = 2;
-/// The latch, which a process shuts while it updates memory without atomic instructions: 0 open, 1 shut, 2
-/// shut while others may sleep until it opens.
+/// The index of the latch, which a process shuts while it updates memory without atomic instructions. The
+/// word is 0 if open, 1 if shut, and 2 if shut while others may sleep until it opens.
 const LATCH: usize = 16;
-/// The number of access epochs (MPI_Win_start to MPI_Win_complete) of all members that have ended at the
-/// record's owner.
+/// The index of the word that counts the access epochs (MPI_Win_start to MPI_Win_complete) of all members
+/// that have ended at the record's owner.
 const COMPLETES: usize = 32;
-/// The version of the table of attached regions, odd while the table is being changed.
+/// The index of the version of the table of attached regions. The version is odd while the table is being
+/// changed.
 const VERSION: usize = 48;
-/// The offset of the table of attached regions in the owner's arena.
+/// The index of the word with the offset of the table of attached regions in the owner's arena.
 const TABLE: usize = 49;
-/// The number of rows of the table of attached regions.
+/// The index of the word with the number of rows of the table of attached regions.
 const REGIONS: usize = 50;
-/// The first of one cache line per member, whose first word says whether the member is in an atomic update.
-/// Two tables of one word per member follow: the peer that waits with ticket t (at t modulo members), and the
-/// number of posts by each member.
+/// The index of the first of one cache line per member, whose first word says whether the member is in an
+/// atomic update. Two tables of one word per member follow: the peer that waits with ticket t (at t modulo
+/// members), and the number of posts by each member.
 const HEAD: usize = 64;
 
 const LINE: usize = 8;
@@ -44,13 +46,14 @@ fn words(members: usize) -> usize {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// MPI_LOCK_SHARED.
+    /// The lock admits other holders that share it (MPI_LOCK_SHARED).
     Shared,
-    /// MPI_LOCK_EXCLUSIVE.
+    /// The lock admits no other holder (MPI_LOCK_EXCLUSIVE).
     Exclusive,
 }
 
-/// The record of one member of a window, opened by this process. Its owner is that member.
+/// The record of one member of a window, its owner: locks and counters in shared memory, opened by this
+/// process.
 #[derive(Clone, Debug)]
 pub(crate) struct MemberRecord {
     arena: Arena,
@@ -60,7 +63,8 @@ pub(crate) struct MemberRecord {
 }
 
 impl MemberRecord {
-    /// Makes a record in this process's arena; MPI_ERR_NO_MEM if the arena has no room.
+    /// Makes this process's record for a window, in its own arena. Errors: the arena has no room
+    /// (MPI_ERR_NO_MEM).
     pub fn create(allocator: &mut Allocator, members: usize) -> Result<MemberRecord> {
         let offset = allocator.alloc(words(members) as u64 * 8)?;
         let arena = allocator.arena().clone();
@@ -96,8 +100,8 @@ impl MemberRecord {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Takes the lock if it is the ticket's turn, and returns whether it has. Otherwise `me`, a peer, is rung
-    /// when the turn may have come. For a shared lock, calls `ring` with the peer that waits next, if there
+    /// Takes the lock if it is the ticket's turn, and returns whether it has. Otherwise the peer `me` is rung
+    /// when its turn may have come. For a shared lock, calls `ring` with the peer that waits next, if there
     /// is one.
     #[inline]
     pub fn try_grant(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
@@ -119,8 +123,8 @@ impl MemberRecord {
         true
     }
 
-    /// Releases the lock that was taken with `ticket`. Calls `ring` with the peer whose turn it may be, if it
-    /// waits.
+    /// Releases the lock that was taken with `ticket`. Calls `ring` with the peer that waits next, whose turn
+    /// it may now be.
     #[inline]
     pub fn release(&self, ticket: u64, lock: Lock, ring: impl FnOnce(u32)) {
         if lock == Lock::Exclusive {
@@ -131,9 +135,9 @@ impl MemberRecord {
         self.ring_next(next, ring);
     }
 
-    /// Calls `ring` with the peer that waits with `ticket`, whose turn may have come. The turn was updated by
-    /// a sequentially consistent instruction and these loads are sequentially consistent, so no fence is
-    /// needed. One ring too many is harmless.
+    /// Calls `ring` with the peer that waits with `ticket`, whose turn may have come. No fence is needed,
+    /// because the turn was updated, and is read here, in sequentially consistent order. One ring too many is
+    /// harmless.
     #[inline]
     fn ring_next(&self, ticket: u64, ring: impl FnOnce(u32)) {
         if self.word(TICKETS).load(Ordering::SeqCst) > ticket
@@ -143,14 +147,15 @@ impl MemberRecord {
         }
     }
 
-    /// Returns the word that says whether a member is in an atomic update of the owner's memory: 1 if so.
+    /// Returns the word that says whether a member is in an atomic update of the owner's memory: 1 if it is,
+    /// 0 if not.
     #[inline(always)]
     fn busy(&self, member: usize) -> &AtomicU64 {
         self.word(HEAD + LINE * member)
     }
 
-    /// Shuts the latch. Until the returned guard is dropped, no other process updates memory of the record's
-    /// owner. Hold it briefly.
+    /// Shuts the latch, the lock for updates. Until the returned guard is dropped, no other process updates
+    /// memory of the record's owner, so the caller keeps it only briefly.
     #[inline(always)]
     pub fn latch(&self) -> Latched<'_> {
         let latch = self.word(LATCH);
@@ -183,9 +188,9 @@ impl MemberRecord {
         }
     }
 
-    /// Waits until the latch is open. Until the returned guard is dropped, the latch stays open, and one
-    /// element may be updated by an atomic instruction. `member` is this process's rank in the window; only
-    /// one thread may call at a time.
+    /// Waits until the latch, the lock for updates, is open, and keeps it open until the returned guard is
+    /// dropped. Meanwhile the caller may update one element by an atomic instruction. `member` is this
+    /// process's rank in the window. Only one thread may call this at a time.
     #[inline(always)]
     pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
         let busy = self.busy(member);
@@ -211,17 +216,18 @@ impl MemberRecord {
         }
     }
 
-    /// Counts a post: member `poster` has opened its window to the record's owner.
+    /// Counts a post (MPI_Win_post): member `poster` has opened its window to the record's owner.
     pub fn post(&self, poster: usize) {
         self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Returns how often member `poster` has opened its window to the record's owner.
+    /// Returns how often member `poster` has opened its window to the record's owner (MPI_Win_post).
     pub fn posts(&self, poster: usize) -> u64 {
         self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
-    /// Counts an access epoch of this process at the record's owner, which has ended (MPI_Win_complete).
+    /// Counts in the record an access epoch of this process at the record's owner, which has ended
+    /// (MPI_Win_complete).
     pub fn complete(&self) {
         self.word(COMPLETES).fetch_add(1, Ordering::AcqRel);
     }
@@ -235,8 +241,8 @@ impl MemberRecord {
         self.word(VERSION).load(Ordering::Acquire)
     }
 
-    /// Replaces the owner's table of attached regions by one of `regions` rows of `ROW` words at `offset` of
-    /// its arena, which `fill` writes.
+    /// Replaces the owner's table of attached regions by a table at `offset` of its arena, which `fill`
+    /// writes: `regions` rows of `ROW` words.
     pub fn publish(&self, offset: u64, regions: usize, fill: impl FnOnce()) {
         let version = self.version();
         self.word(VERSION).store(version + 1, Ordering::Relaxed);
@@ -281,8 +287,8 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// Keeps the latch of a record open, by the word that says that this member is in an atomic update, until it
-/// is dropped.
+/// Keeps the latch of a record open until it is dropped. It holds the word that says whether this member is
+/// in an atomic update.
 pub(crate) struct Unlatched<'a>(&'a AtomicU64);
 
 impl Drop for Unlatched<'_> {
@@ -292,11 +298,12 @@ impl Drop for Unlatched<'_> {
     }
 }
 
-/// The number of looks at a shut latch before sleeping: about a microsecond, longer than most updates.
+/// How often a process looks at a shut latch before it sleeps: for about a microsecond, longer than most
+/// updates.
 const LATCH_LOOKS: u32 = 50;
 
-/// The number of words of a row in the table of attached regions: address, bytes, rank of the arena plus 1,
-/// offset there.
+/// The number of words in a row of the table of attached regions. They are the region's address, its bytes,
+/// the rank of the arena that holds it plus 1, and its offset there.
 pub(crate) const ROW: usize = 4;
 
 #[cfg(test)]

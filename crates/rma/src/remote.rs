@@ -13,7 +13,8 @@ use error::{Class, Result, fail};
 
 impl Window {
     /// Asks a member on another host for an operation on the first `bytes` bytes of `range`. The caller has
-    /// checked that these fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range leaves the window.
+    /// checked that these bytes fit `origin` and `result`. Errors (MPI_ERR_RMA_RANGE): the range is not
+    /// inside the window.
     pub(crate) fn send_operation(
         &mut self,
         rma: &mut Rma,
@@ -43,13 +44,14 @@ impl Window {
         !self.away.is_empty()
     }
 
-    /// Whether all requests to a member on another host (None: to all members) were answered.
+    /// Whether a member on another host has answered all requests of this process. `rank` None stands for all
+    /// such members.
     pub fn is_quiet(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, RemoteMember::is_quiet)
     }
 
-    /// Whether the requests to a member on another host (None: to all members) need this process's memory no
-    /// more.
+    /// Whether the requests to a member on another host no longer need this process's memory. `rank` None
+    /// stands for all such members.
     pub fn is_done_here(&self, rank: Option<i32>) -> bool {
         self.all_away(rank, RemoteMember::is_done_here)
     }
@@ -61,8 +63,8 @@ impl Window {
         })
     }
 
-    /// Takes the first failure of an operation at the member `rank` on another host (None: at any such
-    /// member). Called by MPI calls that synchronize.
+    /// Takes the first error of an operation at the member `rank` on another host. None stands for all such
+    /// members. MPI calls that synchronize call this.
     pub fn failure(&mut self, rank: Option<i32>) -> Result<()> {
         let mut outcome = Ok(());
         for member in &self.away {
@@ -75,8 +77,8 @@ impl Window {
         outcome
     }
 
-    /// Returns the completion of the latest operation at the member `rank`; None if all operations at it have
-    /// ended.
+    /// Returns the completion of the latest operation at the member `rank`, to be set when that operation
+    /// ends; None if all operations at this member have ended.
     pub fn ended(&mut self, rank: i32) -> Option<Completion> {
         match &mut self.members.get_mut(rank as usize)?.host {
             MemberHost::Other(far) => far.ended(),
@@ -84,8 +86,8 @@ impl Window {
         }
     }
 
-    /// Takes a message about this window from `source` on another host: carries out a request, or takes an
-    /// answer. Every request is answered, even an invalid one.
+    /// Takes a message about this window from `source`, a peer on another host. Carries out a request and
+    /// answers it, even if it is invalid; or takes an answer.
     pub fn take(&mut self, rma: &mut Rma, source: u32, message: &IncomingMessage) -> Result<()> {
         let found = self.away.iter().find(
             |member| matches!(&self.members[**member].host, MemberHost::Other(far) if far.peer == source),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A thread that copies private memory for peers where cross-memory attach is refused, as it is for a
-//! device's memory.
+//! A thread that copies private memory for peers, where the kernel refuses cross-memory attach, as it does
+//! for a device's memory.
 //!
 //! The requesting process writes a request into its mailbox, in its own arena: addresses in the owner's
 //! memory, and the bytes. It stores the mailbox's offset in its slot of the owner's inbox, wakes the owner's
@@ -33,9 +33,11 @@ const ASKED: u64 = 1;
 const DONE: u64 = 2;
 const REFUSED: u64 = 3;
 
-/// The index of an inbox's first slot. Each rank has a slot, into which it stores its mailbox's offset.
+/// The index, in words, of an inbox's first slot. Each rank has a slot, into which it stores its mailbox's
+/// offset.
 const SLOTS: usize = 16;
-/// The index of an inbox's bell: the word that counts requests so far, on which the thread sleeps.
+/// The index of an inbox's bell: a word that counts the requests so far, and on which the owner's thread
+/// sleeps.
 const BELL: usize = 0;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,15 +48,15 @@ pub enum Direction {
     Put,
 }
 
-/// A piece of another process's private memory: its address there, and its length in bytes.
+/// A piece of another process's private memory: its address in that process, and its length in bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
-/// The private memory that the thread may copy for peers, each span with the number of the window that
-/// exposes it.
+/// The private memory that the thread may copy for peers: the number of the window that exposes it, and its
+/// span.
 type ExposedMemory = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// Serves this process's private memory to peers that cannot reach it: the memory that they may reach, and
-/// the thread that copies it, once that is needed.
+/// Serves this process's private memory to peers that cannot reach it. It holds the memory that they may
+/// reach, and, once one is needed, the thread that copies.
 #[derive(Default)]
 pub(crate) struct MemoryServer {
     exposed: ExposedMemory,
@@ -74,7 +76,7 @@ impl MemoryServer {
         self.regions().push((window, span));
     }
 
-    /// Undoes `expose` for `span`, or, if it is None, for the whole window.
+    /// Ends what `expose` allowed: for `span`, or if `span` is None for all memory of the window.
     pub fn conceal(&self, window: u64, span: Option<Span>) {
         self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
     }
@@ -83,8 +85,8 @@ impl MemoryServer {
         self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the thread that copies memory for peers, unless it runs, and publishes its inbox. Returns the
-    /// inbox's offset in this process's arena.
+    /// Starts the thread that copies memory for peers, unless it runs already, and publishes its inbox.
+    /// Returns the inbox's offset in this process's arena.
     pub fn start(&mut self, segment: &Segment, rank: LocalRank, allocator: &mut Allocator) -> Result<u64> {
         if let Some(running) = &self.running {
             return Ok(running.inbox);
@@ -151,8 +153,8 @@ impl ServerThread {
         futex::wake_low(&mailbox.words[STATE], 1);
     }
 
-    /// Carries out the request in a mailbox: copies between its bytes and the memory that it names. Returns
-    /// false if that memory is not exposed.
+    /// Carries out the request in a mailbox: copies between the mailbox's bytes and the memory that it names.
+    /// Returns false if that memory is not exposed.
     fn copy(&self, mailbox: &Mailbox) -> bool {
         let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;
@@ -197,7 +199,8 @@ impl Mailbox<'_> {
     }
 }
 
-/// This process's mailbox, by which it asks the threads of other processes to copy their private memory.
+/// This process's mailbox, by which it asks the threads of other processes to copy the private memory of
+/// those processes.
 pub(crate) struct OwnMailbox {
     arena: Arena,
     offset: u64,
@@ -209,8 +212,8 @@ impl OwnMailbox {
         Ok(OwnMailbox { arena: allocator.arena().clone(), offset })
     }
 
-    /// Moves bytes between `span` and pieces, together as long, of the private memory of `peer`. The peer's
-    /// thread copies them; its inbox is at offset `inbox` of its arena.
+    /// Moves bytes between `span` and pieces of the private memory of `peer`, which together have the same
+    /// length. The peer's thread copies them; its inbox is at offset `inbox` of the peer's arena.
     pub fn transfer(
         &self,
         segment: &Segment,

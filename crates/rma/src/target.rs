@@ -17,7 +17,7 @@ use transport::shm::{LocalRank, cma};
 /// The range of the target's memory that an operation touches: `count` elements of `layout` from `disp` on.
 #[derive(Clone, Copy)]
 pub struct TargetRange<'a> {
-    /// The displacement of the first element, in the target's units; in a dynamic window, its address.
+    /// The displacement of the first element, in the target's units, or in a dynamic window its address.
     pub disp: i64,
     pub count: usize,
     /// The number of data bytes of all elements together.
@@ -28,7 +28,7 @@ pub struct TargetRange<'a> {
 /// A member of a window on this host, and how this process reaches its memory.
 pub(crate) struct LocalTarget {
     pub record: MemberRecord,
-    /// This process's rank in the window, by which the member's record knows it.
+    /// This process's rank in the window, under which it uses the member's record.
     pub me: usize,
     /// The member's process, which is on this host.
     pub peer: LocalRank,
@@ -39,19 +39,22 @@ pub(crate) struct LocalTarget {
 
 #[derive(Debug)]
 pub(crate) enum TargetMemory {
-    /// Memory in an arena: all members reach it by loads and stores.
+    /// Memory in an arena, which all members on the host reach by loads and stores.
     Mapped(Span),
-    /// This process's own private memory. Others update it in the latch, so this process does, too.
+    /// This process's own private memory. Other members update it under the window's latch, so this process
+    /// does, too.
     Local(Span),
-    /// Private memory of the member's process, at this address there. This process's own memory on a device
-    /// counts as such, too, since its thread copies it.
+    /// Private memory of the member's process, at this address in that process. This process's own memory on
+    /// a device is described like this, too, since a thread of this process copies it.
     Private(usize),
-    /// Memory of a dynamic window: the regions that the member has attached, as its table was last read.
+    /// Memory of a dynamic window: the regions that the member has attached, according to its table when it
+    /// was last read.
     Dynamic(AttachedRegions),
 }
 
 impl TargetMemory {
-    /// Makes the description of this process's own private memory `span`.
+    /// Describes this process's own private memory `span`: as memory that it addresses, or as memory on a
+    /// device.
     pub fn own(span: Span) -> Result<TargetMemory> {
         let is_on_device = device::on() && span.bytes() > 0 && device::holds(span.address(), span.bytes())?;
         Ok(if is_on_device { TargetMemory::Private(span.address()) } else { TargetMemory::Local(span) })
@@ -62,21 +65,22 @@ impl TargetMemory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AttachedRegions {
     pub version: Option<u64>,
-    /// For each region its address and length in bytes at the member, and how to reach it. Ascending,
-    /// disjoint, none empty.
+    /// For each region its address and length in bytes at the member, and how to reach it. The regions are in
+    /// ascending order, disjoint, and not empty.
     pub known: Arc<[(usize, usize, TargetMemory)]>,
 }
 
 impl AttachedRegions {
-    /// Returns the region that holds the byte at the member's address `address`; None if it is in no attached
-    /// region.
+    /// Returns the region that holds the byte at `address`, an address in the member's process. None if no
+    /// attached region holds it.
     fn find(&self, address: usize) -> Option<&(usize, usize, TargetMemory)> {
         let after = self.known.partition_point(|region| region.0 <= address);
         self.known[..after].last().filter(|region| address - region.0 < region.1)
     }
 
-    /// Appends to `pieces` where `bytes` bytes at the member's address `address` are, which may cross
-    /// adjacent regions. Returns address and length from the first byte on that is not attached, or None.
+    /// Appends to `pieces` where the `bytes` bytes at `address` in the member's process are; they may cross
+    /// adjacent regions. Returns None, or, if some byte is not attached, the address and length from that
+    /// byte on.
     fn pieces(
         &self,
         mut address: usize,
@@ -96,8 +100,8 @@ impl AttachedRegions {
         None
     }
 
-    /// Returns the range as one buffer, if it is in one region that this process can address; otherwise as
-    /// elements that must be taken piece by piece.
+    /// Returns the range as one buffer if it is in one region that this process can address; otherwise an
+    /// address, from which the elements must be taken piece by piece.
     fn locate(&self, range: TargetRange) -> TargetData {
         let first = range.layout.reach(range.count.max(1)).map_or(0, |reach| reach.0);
         if let Some((address, _, memory)) =
@@ -118,7 +122,7 @@ impl AttachedRegions {
 }
 
 /// Returns the offset in bytes of a range from the start of the target's memory. Errors (MPI_ERR_RMA_RANGE):
-/// it does not fit 63 bits.
+/// the offset does not fit 63 bits.
 #[inline]
 fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
     match range.disp.checked_mul(disp_unit) {
@@ -128,7 +132,7 @@ fn offset_of(range: TargetRange, disp_unit: i64) -> Result<i64> {
 }
 
 /// Returns the offset in bytes of a range from the start of the `bytes` bytes that `peer` exposes. Errors
-/// (MPI_ERR_RMA_RANGE): some of the range is outside.
+/// (MPI_ERR_RMA_RANGE): some of the range is outside these bytes.
 pub(crate) fn checked_offset(
     range: TargetRange,
     disp_unit: i64,
@@ -154,7 +158,8 @@ fn outside<T>(range: TargetRange, disp_unit: i64, bytes: u64, peer: impl Display
     )
 }
 
-/// The data of one operation at a target on this host, in the form in which this process reaches them.
+/// The data that one operation touches at a target on this host, in the form in which this process reaches
+/// them.
 pub(crate) enum TargetData {
     Here {
         buffer: Buffer,
@@ -165,15 +170,15 @@ pub(crate) enum TargetData {
 }
 
 impl LocalTarget {
-    /// Returns where a range without gaps is mapped here; None if it has gaps, leaves what the target
-    /// exposes, or is not mapped.
+    /// Returns where a range without gaps is mapped in this process. None if the range has gaps, is not
+    /// inside the memory that the target exposes, or is not mapped.
     #[inline(always)]
     pub fn direct(&self, range: TargetRange) -> Option<Span> {
         if range.layout.is_contiguous() { self.mapped(range.disp, range.bytes) } else { None }
     }
 
-    /// Returns where `bytes` bytes at displacement `disp` are mapped here; None if they leave what the target
-    /// exposes, or are not mapped.
+    /// Returns where `bytes` bytes at displacement `disp` are mapped in this process. None if they are not
+    /// inside the memory that the target exposes, or are not mapped.
     #[inline(always)]
     pub fn mapped(&self, disp: i64, bytes: usize) -> Option<Span> {
         let TargetMemory::Mapped(span) = &self.memory else { return None };
@@ -183,8 +188,8 @@ impl LocalTarget {
         inside.then(|| span.slice(offset, bytes))
     }
 
-    /// Finds the memory of `range` at this target. Errors (MPI_ERR_RMA_RANGE): the range leaves what the
-    /// target exposes.
+    /// Finds the memory of `range` at this target. Errors (MPI_ERR_RMA_RANGE): the range is not inside the
+    /// memory that the target exposes.
     pub fn locate(&self, range: TargetRange) -> Result<TargetData> {
         match &self.memory {
             TargetMemory::Mapped(span) => self.within(*span, range, true),
@@ -197,8 +202,8 @@ impl LocalTarget {
         }
     }
 
-    /// Returns the range as a buffer in `span`, which is the target's memory as this process addresses it.
-    /// Errors (MPI_ERR_RMA_RANGE): the range is not inside.
+    /// Returns the range as a buffer in `span`, the target's memory as this process addresses it. Errors
+    /// (MPI_ERR_RMA_RANGE): the range is not inside `span`.
     #[inline]
     fn within(&self, span: Span, range: TargetRange, mapped: bool) -> Result<TargetData> {
         let offset = offset_of(range, self.disp_unit)?;
@@ -208,9 +213,8 @@ impl LocalTarget {
         }
     }
 
-    /// Appends to `pieces` the `bytes` bytes at an offset (in a dynamic window, at an address) of this
-    /// process's own memory, for a request of another host. Errors (MPI_ERR_RMA_RANGE): the memory is not
-    /// exposed.
+    /// Appends to `pieces` the `bytes` bytes at an offset of this process's own memory (in a dynamic window,
+    /// at an address), for a request of another host. Errors (MPI_ERR_RMA_RANGE): the memory is not exposed.
     pub fn exposed(&self, offset: usize, bytes: usize, pieces: &mut Vec<TargetPiece>) -> Result<()> {
         let (span, mapped) = match &self.memory {
             TargetMemory::Mapped(span) => (*span, true),
@@ -238,8 +242,8 @@ impl LocalTarget {
         fail!(Class::RmaRange, "{bytes} bytes at {address:#x} of peer {} are not attached", self.peer)
     }
 
-    /// Appends to `pieces` where the packed bytes `[at, at + bytes)` of elements at the address `base` in the
-    /// target's process are.
+    /// Appends to `pieces` where packed bytes `[at, at + bytes)` of elements of `layout` are. The elements
+    /// begin at the address `base` in the target's process.
     pub fn pieces_at(
         &self,
         base: usize,

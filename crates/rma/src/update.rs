@@ -11,8 +11,8 @@ pub struct Update {
     pub basic: Basic,
 }
 
-/// The arguments of MPI_Compare_and_swap: the element to compare with, the one to put, and where the old one
-/// goes.
+/// The arguments of MPI_Compare_and_swap: the element to compare with, the element to put, and where the
+/// target's old element is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Swap {
     pub basic: Basic,

@@ -3,8 +3,8 @@
 //!
 //! Invariants: operations at members on this host move their bytes before they return, so closing or flushing
 //! an epoch only orders memory and informs others. Before the caller closes or flushes an epoch that reaches
-//! other hosts, it waits until these have answered (`is_quiet`). Functions here never wait: the caller asks
-//! again until they succeed.
+//! other hosts, it waits until members there have answered (`is_quiet`). Functions here never wait: the
+//! caller asks again until they succeed.
 
 use crate::far::RemoteMember;
 use crate::message::MessageKind;
@@ -16,7 +16,7 @@ use std::sync::atomic::{Ordering, fence};
 use sys::Span;
 use transport::shm::{Allocator, LocalRank};
 
-/// How a window was made (MPI_WIN_CREATE_FLAVOR): whose memory it has.
+/// How a window was made (MPI_WIN_CREATE_FLAVOR), which says whose memory it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
     /// The window has memory of the program (MPI_Win_create).
@@ -33,14 +33,14 @@ pub enum Flavor {
 /// is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposure {
-    /// The offset of the member's record in the member's arena.
+    /// The offset, in the member's arena, of the member's record: its locks and counters.
     pub record: u64,
     /// The address of the member's memory in the member's process.
     pub base: usize,
     pub bytes: u64,
-    /// The number of bytes by which one unit of displacement counts at this member.
+    /// The number of bytes in one unit of displacement at this member.
     pub disp_unit: i64,
-    /// The rank whose arena holds the memory, and the offset there; None if it is in no arena.
+    /// The rank whose arena holds the memory, and the memory's offset there; None if it is in no arena.
     pub mapped: Option<(u32, u64)>,
 }
 
@@ -69,25 +69,25 @@ impl Exposure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AccessEpoch {
     Closed,
-    /// The epoch after a fence. It counts as open only once an operation is issued in it (`used`; MPI 5.0,
-    /// section 12.5.1).
+    /// The epoch after a fence. It counts as open only once an operation was issued in it (MPI 5.0, section
+    /// 12.5.1); `used` says whether one was.
     Fence {
         used: bool,
     },
     Start,
-    /// The epochs of MPI_Win_lock: how many members this process has locked.
+    /// One or several epochs of MPI_Win_lock. The number says how many members this process has locked.
     Locks(usize),
     LockAll,
 }
 
-/// A member of a window, and the epochs of this process at it.
+/// A member of a window, and the epochs that this process has open at it.
 pub(crate) struct WindowMember {
     pub host: MemberHost,
-    /// The member's lock that this process holds or waits for; None if it has asked for none.
+    /// The lock of the member that this process holds or waits for; None if this process has asked for none.
     held: Option<HeldLock>,
     /// Whether the member is a target of the open epoch of MPI_Win_start.
     started: bool,
-    /// How many of the member's posts (MPI_Win_post) this process has answered by an MPI_Win_start.
+    /// How many of the member's posts (MPI_Win_post) this process has matched by an MPI_Win_start.
     answered: u64,
 }
 
@@ -95,14 +95,14 @@ pub(crate) struct WindowMember {
 pub(crate) enum MemberHost {
     /// A member on this host, whose memory this process reads and writes itself.
     Own(LocalTarget),
-    /// A member on another host, which carries out what it is asked by messages.
+    /// A member on another host, which this process asks by messages to carry out operations.
     Other(Box<RemoteMember>),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct HeldLock {
     lock: Lock,
-    /// The ticket in the queue of the member's record; for a member on another host, 0. None under
+    /// The ticket in the queue of the member's record, or 0 for a member on another host. None under
     /// MPI_MODE_NOCHECK, where the program excludes conflicts.
     ticket: Option<u64>,
 }
@@ -111,37 +111,38 @@ pub struct Window {
     pub flavor: Flavor,
     /// A number that names the window in messages to other hosts, and is the same at all members.
     pub key: u64,
-    /// A number that names the window to the thread of this process that serves private memory (`serve.rs`).
+    /// A number that names the window to the thread of this process that copies private memory for peers
+    /// (`serve.rs`).
     pub(crate) id: u64,
     pub(crate) rank: usize,
     pub(crate) members: Vec<WindowMember>,
-    /// The ranks in the window of the members on other hosts.
+    /// The ranks, in the window, of the members on other hosts.
     pub(crate) away: Vec<usize>,
     /// Whether this process has written to a target without atomic instructions since the latest flush.
     pub(crate) stored: bool,
     access: AccessEpoch,
-    /// The number of completions in this member's record at which the open exposure epoch ends; None if none
-    /// is open.
+    /// The number of completions in this member's record at which the open exposure epoch ends; None if no
+    /// exposure epoch is open.
     posted: Option<u64>,
     /// The number of completions in all earlier exposure epochs of this process.
     completed: u64,
-    /// For a dynamic window: the memory that this process has attached.
+    /// The memory that this process has attached to the window. It is empty unless the window is dynamic.
     pub(crate) attached: Vec<AttachedRegion>,
-    /// For a dynamic window: the offset of this process's table of regions in its arena, and how many rows it
-    /// has room for.
+    /// The offset, in this process's arena, of its table of attached regions, and the number of rows that fit
+    /// it. None before the first region of a dynamic window is attached.
     pub(crate) table: Option<(u64, usize)>,
 }
 
-/// Memory that this member has attached.
+/// A region of memory that this member has attached to a dynamic window.
 pub(crate) struct AttachedRegion {
     pub span: Span,
-    /// The rank whose arena holds the memory, and its offset there; None if it is in no arena.
+    /// The rank whose arena holds the memory, and the memory's offset there; None if it is in no arena.
     pub mapped: Option<(LocalRank, u64)>,
 }
 
 impl Window {
-    /// Makes the window of the processes `peers`, whose exposures are in the same order. `memory` is what
-    /// this process exposes, None if that is nothing; `key` names the window in messages.
+    /// Makes the window of the processes `peers`, whose exposures are in the same order. `memory` is the
+    /// memory that this process exposes, None if it exposes none. `key` names the window in messages.
     pub fn new(
         rma: &mut Rma,
         (flavor, key): (Flavor, u64),
@@ -192,8 +193,8 @@ impl Window {
         })
     }
 
-    /// Frees this process's record and its table of attached regions. All members must have stopped using
-    /// these.
+    /// Frees this process's record and its table of attached regions. The caller has made sure that no member
+    /// uses these any more.
     pub fn free(self, rma: &mut Rma, allocator: &mut Allocator) {
         rma.server.conceal(self.id, None);
         allocator.free(self.mine().record.offset());
@@ -218,7 +219,7 @@ impl Window {
         self.members.len()
     }
 
-    /// Converts `rank` to an index of `members`; MPI_ERR_RANK if the window has no such rank.
+    /// Returns the index of rank `rank` in `members`. Errors: the window has no such rank (MPI_ERR_RANK).
     #[inline(always)]
     fn member(&self, rank: i32) -> Result<usize> {
         match usize::try_from(rank) {
@@ -227,8 +228,8 @@ impl Window {
         }
     }
 
-    /// Returns the member `rank` as the target of an operation; MPI_ERR_RMA_SYNC unless an access epoch is
-    /// open for it.
+    /// Returns the index of rank `rank` as the target of an operation. Errors: no access epoch is open for
+    /// this rank (MPI_ERR_RMA_SYNC).
     #[inline(always)]
     pub fn target(&mut self, rank: i32) -> Result<usize> {
         match self.open_target(rank) {
@@ -237,7 +238,7 @@ impl Window {
         }
     }
 
-    /// Returns the member `rank` if an access epoch is open for it; otherwise None.
+    /// Returns the index of rank `rank` if an access epoch is open for this rank; otherwise None.
     #[inline(always)]
     pub(crate) fn open_target(&mut self, rank: i32) -> Option<usize> {
         let member = usize::try_from(rank).ok().filter(|member| *member < self.members.len())?;
@@ -245,8 +246,8 @@ impl Window {
         (self.members[member].held.is_some() || self.is_open(member)).then_some(member)
     }
 
-    /// Whether an access epoch of a fence or of MPI_Win_start is open for a member. Counts the fence's epoch
-    /// as used.
+    /// Whether an access epoch of a fence or of MPI_Win_start is open for a member. In a fence's epoch, notes
+    /// that an operation uses it.
     fn is_open(&mut self, member: usize) -> bool {
         match &mut self.access {
             AccessEpoch::Fence { used } => {
@@ -258,8 +259,8 @@ impl Window {
         }
     }
 
-    /// Does the same as `target` for an operation with a request, which needs a lock (MPI 5.0, section
-    /// 12.3.5).
+    /// Returns the index of rank `rank` as the target of an operation with a request (such as MPI_Rput).
+    /// Errors: this process does not hold the lock of that rank (MPI_ERR_RMA_SYNC; MPI 5.0, section 12.3.5).
     #[inline]
     pub fn locked_target(&mut self, rank: i32) -> Result<usize> {
         if !matches!(self.access, AccessEpoch::Locks(_) | AccessEpoch::LockAll) {
@@ -284,8 +285,8 @@ impl Window {
         error::Error::new(Class::RmaSync, format!("an operation on rank {rank}, but {open}"))
     }
 
-    /// Begins MPI_Win_fence: checks that it may be called now. The caller then makes a barrier of the
-    /// members, and calls `fenced`.
+    /// Begins MPI_Win_fence: checks that it may be called now. The caller must then make a barrier of the
+    /// members, and call `fenced`.
     pub fn may_fence(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } => {}
@@ -298,15 +299,16 @@ impl Window {
         Ok(())
     }
 
-    /// Ends MPI_Win_fence, after the barrier. `opens`: whether an epoch may follow (MPI_MODE_NOSUCCEED was
-    /// not given).
+    /// Ends MPI_Win_fence, after the barrier. `opens` says whether an epoch may follow, because
+    /// MPI_MODE_NOSUCCEED was not given.
     pub fn fenced(&mut self, opens: bool) -> Result<()> {
         fence(Ordering::SeqCst);
         self.access = if opens { AccessEpoch::Fence { used: false } } else { AccessEpoch::Closed };
         self.failure(None)
     }
 
-    /// Checks that an access epoch may be opened: no epoch is open, except a fence's without operations.
+    /// Checks that `call` may open an access epoch now: no epoch is open, except a fence's epoch without
+    /// operations.
     #[inline]
     fn may_open(&self, call: &str) -> Result<()> {
         match self.access {
@@ -337,7 +339,7 @@ impl Window {
         Ok(())
     }
 
-    /// Opens an access epoch for the members `targets` (MPI_Win_start). The caller then waits until
+    /// Opens an access epoch for the members `targets` (MPI_Win_start). The caller must then wait until
     /// `has_started` is true.
     pub fn start(&mut self, targets: &[usize]) -> Result<()> {
         self.may_open("MPI_Win_start")?;
@@ -349,7 +351,7 @@ impl Window {
         Ok(())
     }
 
-    /// Whether all targets of MPI_Win_start have posted.
+    /// Whether all targets of MPI_Win_start have posted (MPI_Win_post).
     pub fn has_started(&self) -> bool {
         let mine = &self.mine().record;
         let posted =
@@ -380,8 +382,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// Tests whether all origins of the exposure epoch have completed, and ends the epoch if so
-    /// (MPI_Win_test). MPI_Win_wait repeats this until it returns true.
+    /// Whether all origins of the exposure epoch have completed (MPI_Win_test). Then ends the epoch.
+    /// MPI_Win_wait calls this until it returns true.
     pub fn has_completed(&mut self) -> Result<bool> {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
@@ -394,8 +396,8 @@ impl Window {
         Ok(true)
     }
 
-    /// Asks for the lock of the member `rank` (MPI_Win_lock), and returns its index. The lock is held once
-    /// `is_granted` is true. `check`: false under MPI_MODE_NOCHECK.
+    /// Asks for the lock of the member `rank` (MPI_Win_lock), and returns the member's index. The lock is
+    /// held once `is_granted` is true. `check` is false under MPI_MODE_NOCHECK, where nothing is asked for.
     #[inline]
     pub fn lock(&mut self, rma: &mut Rma, rank: i32, lock: Lock, check: bool) -> Result<usize> {
         let member = self.member(rank)?;
@@ -426,7 +428,8 @@ impl Window {
         }
     }
 
-    /// Opens the epoch of MPI_Win_lock_all. The caller then asks for each member's lock by `request_lock`.
+    /// Opens the epoch of MPI_Win_lock_all. The caller must then ask for each member's lock by
+    /// `request_lock`.
     pub fn lock_all(&mut self) -> Result<()> {
         self.may_open("MPI_Win_lock_all")?;
         self.access = AccessEpoch::LockAll;
@@ -438,8 +441,8 @@ impl Window {
         self.members[member].request_lock(rma, self.key, Lock::Shared, check);
     }
 
-    /// Releases the lock of one member (MPI_Win_unlock). The caller has waited until the member has answered
-    /// (`is_quiet`), if it is on another host.
+    /// Releases the lock of one member (MPI_Win_unlock). If the member is on another host, the caller has
+    /// waited until it has answered (`is_quiet`).
     #[inline]
     pub fn unlock(&mut self, rma: &mut Rma, rank: i32) -> Result<()> {
         let member = self.member(rank)?;
@@ -466,8 +469,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// Ends MPI_Win_flush and its variants: only orders memory. The caller has waited until members on other
-    /// hosts have answered (`is_quiet`). A `rank` of None means all members.
+    /// Ends MPI_Win_flush and its variants, and only orders memory for that. The caller has waited until
+    /// members on other hosts have answered (`is_quiet`). A `rank` of None stands for all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {
@@ -482,7 +485,7 @@ impl Window {
         if self.spans_hosts() { self.failure(rank) } else { Ok(()) }
     }
 
-    /// Checks that the window may be freed: no epoch is open, except a fence's.
+    /// Checks that the window may be freed: no epoch is open, except the epoch after a fence.
     pub fn may_free(&self) -> Result<()> {
         match self.access {
             AccessEpoch::Closed | AccessEpoch::Fence { .. } if self.posted.is_none() => Ok(()),
@@ -493,8 +496,8 @@ impl Window {
         }
     }
 
-    /// Returns the size, the displacement unit and the address here of a member's memory, for
-    /// MPI_Win_shared_query; None if this process cannot address it.
+    /// Returns the size of a member's memory, its displacement unit, and its address in this process, for
+    /// MPI_Win_shared_query. None if this process cannot address the memory.
     pub fn mapped(&self, rank: i32) -> Result<Option<(u64, i64, usize)>> {
         let member = self.member(rank)?;
         let Some(LocalTarget { bytes, disp_unit, memory, .. }) = self.here(member) else { return Ok(None) };
@@ -526,7 +529,7 @@ impl WindowMember {
         self.held = Some(HeldLock { lock, ticket });
     }
 
-    /// Releases this process's lock of this member. Returns false if it has none.
+    /// Releases the lock of this member that this process holds. Returns false if it holds none.
     #[inline]
     fn release(&mut self, rma: &mut Rma, key: u64) -> bool {
         let Some(held) = self.held.take() else { return false };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Devices, which reduce data in their own memory. Members exchange whether they can: if a rank's buffers lie
-//! elsewhere, all members use a schedule.
+//! Devices (GPUs), whose kernels reduce data in the devices' memory. Members exchange whether their buffers
+//! lie there. If some rank's buffers lie elsewhere, all members use a schedule.
 
 use super::{CallFacts, CallMode, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;

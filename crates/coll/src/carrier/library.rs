@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The collective library that OUTBOARD_CCL names.
+//! Whether the collective library that OUTBOARD_CCL names (NCCL or its like) carries a collective out.
 
 use super::{CallFacts, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
 
-/// The least bytes for a library that was not measured.
+/// The fewest bytes of a call that a library takes if nobody has measured how fast the library is.
 const BYTES_MIN: u64 = 64 << 10;
 
-/// A loaded library, as far as a call depends on it.
+/// The facts about a loaded collective library on which the choice of a carrier depends.
 #[derive(Clone, Copy, Debug)]
 pub struct LibraryFacts {
-    /// The length from which on the library is faster, if that was measured.
+    /// The length, in bytes, from which on the library was measured to be faster than this library's own
+    /// algorithms; None if that was not measured.
     pub measured: Option<u64>,
-    /// Whether the library has the type and the operator of a reduction.
+    /// Whether the library has the call's element type and operator, if the call is a reduction.
     pub has_operator: bool,
-    /// Whether the members have its communicator, or can make it now.
+    /// Whether the members have made the library's communicator for this comm, or can make it in this call.
     pub may_join: bool,
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What carries a collective out: one decision for calls of programs, `outboard plan` and `outboard explain`.
+//! Decides what carries a collective out, in one way for calls of programs, `outboard plan` and `outboard
+//! explain`.
 //!
 //! There are two decisions. `choose` names the carrier. All members come to the same answer, since it depends
-//! only on what all know alike; so does whether a schedule's edges between hosts are fetched. If a schedule
-//! is the carrier, each rank then decides for itself whether it or its proxy executes the schedule
-//! (`execute`), since all drivers work together.
+//! only on what all know alike; the same holds for whether proxies fetch the bytes that a schedule moves
+//! between hosts. If a schedule is the carrier, each rank then decides for itself whether it or its proxy
+//! executes the schedule (`execute`), since both can work with the other members' executors.
 //!
-//! Each carrier is a file here, whose `takes` says why it takes a call, if it does. The rows of `carriers!`
-//! have the order in which the carriers are asked. `abi/collective/start.rs` starts each.
+//! Each carrier is a file here, whose `takes` says why it takes a call, if it does. The carriers are asked in
+//! the order of the rows of `carriers!`. `abi/collective/start.rs` starts each.
 
 mod device;
 mod library;
@@ -32,7 +33,7 @@ pub enum CallMode {
     Blocking,
     /// The program waits later.
     Nonblocking,
-    /// MPI_Start starts it, any number of times.
+    /// The call makes a persistent request, which MPI_Start starts any number of times.
     Persistent,
 }
 
@@ -47,8 +48,8 @@ pub struct CallFacts {
     pub members: u32,
     /// How the program makes the call.
     pub mode: CallMode,
-    /// Whether every rank exchanges with every other rank of one group. In neighborhood collectives and on
-    /// intercommunicators they do not.
+    /// Whether every rank exchanges with every other rank of one group. This is false in neighborhood
+    /// collectives and on intercommunicators.
     pub everybody: bool,
     /// Whether the call is a reduction on packed copies of elements with gaps, or by an operator of the
     /// program.
@@ -56,7 +57,7 @@ pub struct CallFacts {
 }
 
 impl CallFacts {
-    /// Collects the facts of a call on `members` ranks. `one_group`: whether the comm is an
+    /// Collects the facts of a call on `members` ranks. `one_group` says whether the comm is an
     /// intracommunicator.
     #[inline(always)]
     pub fn of(call: &Call, members: u32, one_group: bool, mode: CallMode, imaged: bool) -> CallFacts {
@@ -71,15 +72,15 @@ impl CallFacts {
         }
     }
 
-    /// Returns how slots of this space carry the call, or None if the call does not fit them.
+    /// Returns how bytes move if slots with this space carry the call, or None if the call does not fit them.
     #[inline(always)]
     pub fn moves(&self, space: Space) -> Option<Moved> {
         space.moves(self.collective, self.bytes, self.members as usize)
     }
 }
 
-/// The facts beside the call on which its carrier depends: settings, and what members have found out or
-/// exchanged.
+/// The facts, apart from `CallFacts`, on which the carrier of a call depends: settings, and what members have
+/// found out or exchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierFacts<'a> {
     /// The settings that restrict the choice.
@@ -88,7 +89,8 @@ pub struct CarrierFacts<'a> {
     pub library: Option<LibraryFacts>,
     /// Whether all members are on one host with devices whose kernels have the operator.
     pub on_devices: bool,
-    /// The state of the comm's slots for blocking calls. For a nonblocking call, that of its queue's slots.
+    /// The state of the slots that the call would use: the comm's slots if the call blocks, otherwise the
+    /// slots of the comm's queue.
     pub slots: Slots,
 }
 
@@ -105,7 +107,7 @@ macro_rules! carriers {
             /// All carriers, in the order in which `choose` asks whether they take a call.
             pub const ALL: &[Carrier] = &[$(Carrier::$carrier),*];
 
-            /// Returns the name of the carrier in words, for reports.
+            /// Returns the name of the carrier in words, for messages to the user.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Carrier::$carrier => $name,)*
@@ -131,9 +133,9 @@ carriers! {
     Device by device, "the devices";
     /// The ranks, inside the call, over the slots that they share.
     Slots by slots, "the ranks, over slots";
-    /// The ranks, over slots, one call of the comm after the other.
+    /// The ranks, inside MPI calls, over the slots of the comm's queue: one nonblocking call after the other.
     Queue by queue, "the ranks, inside MPI calls, over slots in the comm's queue";
-    /// A rank or its proxy (`execute`), by a schedule.
+    /// A rank or its proxy (`execute`), by a schedule: the plan of the collective as data.
     Schedule by schedule, "a schedule";
 }
 

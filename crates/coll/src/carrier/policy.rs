@@ -11,24 +11,26 @@ use settings::Settings;
 pub struct Policy {
     /// The collectives that the settings allow to go over slots: bit c is set for collective number c.
     slots: u32,
-    /// What is to execute schedules: the caller or a proxy.
+    /// Whether the calling rank or a proxy is to execute schedules.
     pub offload: Offload,
-    /// The fewest bytes of an operation at which `Offload::Auto` gives it to a proxy.
+    /// The fewest bytes of a collective that `Offload::Auto` gives to a proxy.
     pub offload_bytes_min: u64,
     /// Whether members compare the arguments of each collective first (OUTBOARD_CHECK).
     pub(super) is_checked: bool,
-    /// The fewest bytes of a call that a collective library takes. With 0 the measured bound applies.
+    /// The fewest bytes of a call that a collective library takes. With 0, the length that was measured for
+    /// the library applies.
     pub(super) ccl_bytes_min: u64,
     /// The fewest bytes of a call that the kernels of devices take.
     pub(super) device_bytes_min: u64,
-    /// Whether messages between hosts advance while their ranks compute, because they lie in sockets.
+    /// Whether messages between hosts advance while their ranks compute, because the kernel moves them
+    /// through sockets.
     pub is_carried_by_kernel: bool,
     /// Whether the settings let the kernels of devices carry out collectives (OUTBOARD_DEVICE).
     pub(super) has_devices: bool,
 }
 
 impl Policy {
-    /// Reads the settings. `algorithms` are those that the user has chosen.
+    /// Reads the settings. `algorithms` holds the algorithms that the user has chosen.
     pub fn new(settings: &Settings, algorithms: &AlgorithmChoice) -> Policy {
         let offload = Offload::from(settings.offload);
         let is_checked = settings.check != 0;
@@ -47,8 +49,8 @@ impl Policy {
         }
     }
 
-    /// Whether a collective may go over slots. It may not if the user chooses its algorithm, proxies or
-    /// OUTBOARD_CHECK.
+    /// Whether a collective may go over slots. It may not if the user chooses an algorithm for it, has set
+    /// OUTBOARD_CHECK, or wants all schedules on proxies (OUTBOARD_OFFLOAD=on).
     #[inline(always)]
     pub(crate) fn may_use_slots(&self, collective: Collective) -> bool {
         self.slots & 1 << collective as u32 != 0

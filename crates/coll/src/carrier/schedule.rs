@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule, which takes every call. All members decide alike whether its edges between hosts are fetched;
-//! each decides for itself what executes it.
+//! A schedule (the plan of a collective as data), which takes every call. All members decide alike whether
+//! proxies fetch the bytes of its edges between hosts; an edge is a send and its receive. Each member decides
+//! for itself whether it or its proxy executes the schedule.
 
 use super::{CallFacts, CallMode, CarrierFacts, Policy, Why};
 use executor::Offload;
@@ -11,12 +12,14 @@ pub(super) fn takes(_: &CallFacts, _: &CarrierFacts) -> Option<Why> {
     Some(Why::Scheduled)
 }
 
-/// The shortest edge of an exchange that is fetched where the kernel moves messages. Shorter edges are
-/// messages of the ranks, which the kernel has taken before the program computes (docs/measured/hosts.md).
+/// The shortest edge (a send and its receive), in bytes, that a proxy fetches in an all-to-all where the
+/// kernel moves messages. Ranks send shorter edges as messages, which the kernel has taken before the program
+/// computes (docs/measured/hosts.md).
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
-/// Returns the length from which on proxies fetch the bytes of edges between hosts; ranks send shorter ones
-/// as messages. It calls `call` for the facts only where some edge leads to another host.
+/// Returns the fewest bytes of an edge (a send and its receive) between hosts that a proxy fetches. Ranks
+/// send shorter edges as messages. `call` returns the facts, and is called only where some edge leads to
+/// another host.
 pub fn fetched_bytes_min(
     policy: &Policy,
     mode: CallMode,
@@ -46,14 +49,14 @@ fn is_exchange(call: &CallFacts) -> bool {
     matches!(call.collective, Alltoall | Alltoallv | Alltoallw)
 }
 
-/// Returns what the start of a schedule asks for. In a blocking call the rank only waits, and so executes the
-/// schedule itself, unless OUTBOARD_OFFLOAD=on.
+/// Returns whether a schedule is started for a proxy or for the rank itself. In a blocking call the rank only
+/// waits, and so executes the schedule itself, unless OUTBOARD_OFFLOAD=on.
 pub fn offload(policy: &Policy, mode: CallMode) -> Offload {
     if mode == CallMode::Blocking && policy.offload != Offload::On { Offload::Off } else { Offload::Auto }
 }
 
-/// Returns about how many bytes a rank sends and receives. None if the ranks do not know that number alike:
-/// in v- and w-collectives, among neighbours, and on an intercommunicator.
+/// Returns about how many bytes a rank sends and receives, or None if the ranks do not know that number
+/// alike: in v- and w-collectives, among neighbours, and on an intercommunicator.
 fn common_bytes(call: &CallFacts) -> Option<u64> {
     let blocks = match call.collective {
         collective if !call.everybody || collective.has_counts() => return None,

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Slots in shared memory, which carry blocking calls inside the calls (`flat.rs`).
 //!
-//! A comm attaches its slots after some calls, which go by schedules. So do calls with counts that turn out
-//! to be too long for slots.
+//! A comm attaches its slots after some calls, which schedules carry out. Schedules also carry out calls with
+//! counts that turn out to be too long for slots.
 
 use super::{CallFacts, CallMode, CarrierFacts, Why};
 use crate::short::{BYTES_MAX, MEMBERS_MAX, PULLED_MAX, contribution, is_pullable};
 use schedule::algorithm::Collective::{self, *};
 
-/// The state of a comm's slots.
+/// The state of a comm's slots in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Slots {
-    /// The comm has no slots: some member has no memory for them, or has a proxy that is to carry out its
-    /// queue.
+    /// The comm has no slots: some member has no memory for them, or a proxy carries out some member's
+    /// nonblocking collectives.
     Refused,
-    /// The members have not attached the slots yet.
+    /// The members have not exchanged yet where their slots lie, so calls cannot use the slots.
     Unattached,
-    /// The members have attached the slots, which carry the call in this way. None: the call is too long for
-    /// them.
+    /// The members have attached the slots. The value says how bytes move over the slots in this call; it is
+    /// None if the call is too long for them.
     Attached(Option<Moved>),
 }
 
-/// The lengths for which a set's slots have space, which all members have exchanged.
+/// The lengths for which the slots of a comm or queue have space. All members have exchanged them.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// The longest contribution of a member, in bytes, that fits its slot.
     pub(crate) bytes_max: u64,
-    /// The longest block, in bytes, that goes through the slots. Longer blocks are pulled: the receiver reads
-    /// the sender's memory.
+    /// The longest block, in bytes, that goes through the slots. The receiver reads longer blocks from the
+    /// sender's memory.
     pub(crate) inline_bytes_max: u64,
 }
 
 impl Space {
-    /// Slots of full length, where no member can read the others' memory.
+    /// The space of slots of full length, where no member can read the others' memory.
     pub const FULL: Space = Space { bytes_max: BYTES_MAX, inline_bytes_max: u64::MAX };
 }
 
 /// The way in which bytes move in a call whose blocks all have one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// The bytes go through the slots.
+    /// The bytes go through the slots: the sender writes them, and the receiver reads them there.
     Inline,
     /// Members read each other's memory (`pull.rs`).
     Pulled,
@@ -65,7 +65,7 @@ pub(super) fn may(call: &CallFacts, facts: &CarrierFacts) -> bool {
         && !matches!(facts.slots, Slots::Refused)
 }
 
-/// Whether a comm of so many members can have slots at all.
+/// Whether a comm of this many members can have slots at all.
 #[inline(always)]
 pub(super) fn is_size(members: usize) -> bool {
     (2..=MEMBERS_MAX).contains(&members)
@@ -85,8 +85,8 @@ pub(crate) fn fits(collective: Collective, bytes: u64, members: usize) -> bool {
 }
 
 impl Space {
-    /// Returns how bytes move in a call over slots of this space, or None if they have too little space for
-    /// it.
+    /// Returns how the bytes of a call move over slots with this space, or None if the slots have too little
+    /// space for the call.
     #[inline(always)]
     pub fn moves(self, collective: Collective, bytes: u64, members: usize) -> Option<Moved> {
         if !fits(collective, bytes, members) {

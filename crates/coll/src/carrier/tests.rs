@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of the decisions, as tables over facts.
+//! Tests of which carrier takes a call, as tables from facts to carriers.
 
 use super::*;
 use crate::call::{CallBuffer, Members};
@@ -56,7 +56,7 @@ fn slots_take_blocking_calls_that_fit() {
 
 const LESS: u64 = 16 << 10;
 
-/// A function that gives the state of slots for a call.
+/// A function that returns the state of a comm's slots for a call.
 type SlotState = fn(&CallFacts) -> Slots;
 const REFUSED: SlotState = |_| Slots::Refused;
 const UNATTACHED: SlotState = |_| Slots::Unattached;
@@ -169,7 +169,7 @@ fn devices_reduce_long_vectors_among_few() {
     assert_eq!(chosen(call(Allreduce, MIB, 2), library).0, Carrier::Library, "it is asked first");
 }
 
-/// Goal: which edges are fetched is decided alike on every rank of a call.
+/// Goal: all ranks of a call decide alike which edges between hosts proxies fetch.
 #[test]
 fn all_ranks_decide_alike_which_edges_are_fetched() {
     let block = sys::Block::new(400);

@@ -82,8 +82,8 @@ impl Driver {
         Ok(true)
     }
 
-    /// Returns the address of at least `bytes` bytes of scratch memory. Their content is lost with the next
-    /// call.
+    /// Returns the address of at least `bytes` bytes of scratch memory on the device. The next call may free
+    /// the memory or use it again.
     fn scratch(&self, kernels: &mut Kernels, bytes: usize) -> Result<usize> {
         if kernels.scratch.1 < bytes {
             if kernels.scratch.1 > 0 {
@@ -95,7 +95,8 @@ impl Driver {
         Ok(kernels.scratch.0)
     }
 
-    /// Returns the kernels of the current context, compiled on first use. None if they cannot be compiled.
+    /// Returns the kernels of the current context, which are compiled at first use. None if they cannot be
+    /// compiled.
     fn kernels_of<'a>(
         &self,
         all: &'a mut BTreeMap<usize, Option<Kernels>>,
@@ -148,8 +149,8 @@ impl Driver {
         Ok(module)
     }
 
-    /// Returns the architecture for which kernels are compiled: CUDA's, or the name of HIP's current device,
-    /// for which hipRTC compiles.
+    /// Returns the architecture for which kernels are compiled. For CUDA this is a compute capability; for
+    /// HIP it is the name of the current device, for which hipRTC compiles.
     fn architecture(&self) -> Result<String> {
         let mut device = 0;
         // SAFETY: it stores one number.

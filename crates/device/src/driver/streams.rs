@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicU32;
 use sys::Span;
 
 impl Driver {
-    /// Checks that MPI operations can be enqueued in streams.
+    /// Checks that the backend can put MPI operations into streams.
     ///
-    /// Errors (MPI_ERR_OTHER): they cannot.
+    /// Errors (MPI_ERR_OTHER): it cannot, because it is HIP.
     pub(crate) fn check_ordering(&self) -> Result<()> {
         self.ordering().map(drop)
     }
@@ -35,7 +35,8 @@ impl Driver {
         self.check("cuStreamDestroy", unsafe { (self.destroy)(stream) })
     }
 
-    /// Makes the two words of a stream, in pinned memory that all contexts can access.
+    /// Makes the two words by which a stream and the host synchronise, in pinned memory that all contexts can
+    /// access.
     pub(crate) fn words(&self) -> Result<&'static StreamWords> {
         let _context = self.enter_current()?;
         let mut at = std::ptr::null_mut();
