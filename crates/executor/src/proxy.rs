@@ -53,13 +53,11 @@ const HOUSEKEEPING_NS: u64 = 10_000_000;
 /// The longest time for which a proxy sleeps. Its heartbeat must go on.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// Runs a proxy: drives what its ranks submit, and sleeps when it has nothing to do (after `proxy_poll_us` if
-/// it has a core of its own). Returns when its ranks have left, the job is ended, or its parent process has
-/// died.
+/// Runs a proxy: drives what its ranks submit, and sleeps when it has nothing to do. Returns when its ranks
+/// have left, the job is ended, or its parent process has died.
 ///
 /// `open` opens the endpoint to other hosts. `memory` reaches the ranks if they are on another computer.
-/// Errors: the network cannot be had or is lost (MPI_ERR_PROC_ABORTED), or an arena cannot be mapped. The
-/// ranks then go on alone.
+/// Errors: the network cannot be had or is lost (MPI_ERR_PROC_ABORTED), or an arena cannot be mapped.
 pub fn run(
     segment: &Segment,
     index: u32,
