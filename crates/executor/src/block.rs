@@ -33,19 +33,19 @@ use crate::engine;
 pub struct Program {
     /// The schedule. It stays alive with the program, since `Executor` finds the program by its address.
     pub schedule: Arc<Schedule>,
-    /// The same schedule, checked and with the tables that the engine needs.
+    /// The same schedule after `Schedule::check`, with tables for the engine that drives its steps.
     pub plan: Arc<CheckedSchedule>,
-    /// The program's number, unique in the job. Peers and proxies cache what they read of it by this number.
+    /// The number of this program (a stored schedule), unique in the job. Peers and proxies cache by it.
     pub id: u64,
     sends_at: u64,
     /// The offset in the arena, and the number, of the words that encode the schedule for a proxy. None until
     /// an instance has been offered to a proxy.
     words: Option<(u64, u64)>,
-    /// The blocks whose instances have ended, free for later starts. They are boxed, because they move at
-    /// every start and end.
+    /// Memory of instances (started schedules) that have ended, free for later starts. It is boxed, because
+    /// it moves at every start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<InstanceBlock>>,
-    /// The number of instances of this program that have started and not ended.
+    /// The number of instances (started schedules) of this program that have not ended.
     pub running: u32,
     /// The rank's count of started operations when it last started this program. The program with the lowest
     /// value is dropped first.
@@ -58,7 +58,7 @@ pub struct Program {
 
 /// The memory of one instance, which is one started schedule.
 pub struct InstanceBlock {
-    /// The instance that uses this memory, in the form in which an engine drives it.
+    /// The instance that uses this memory, with what its driver remembers about it.
     pub run: Execution,
     /// The bytes that the rank's steps send, or the bytes that they receive, copy and reduce, whichever is
     /// more. `Config::offload_bytes_min` is compared with it.
@@ -68,7 +68,7 @@ pub struct InstanceBlock {
     /// Whether the kernel lets other processes read the user's buffers that lie outside the arena. None until
     /// `attachable` has found out.
     attachable: Option<bool>,
-    /// The number of contiguous runs in the layouts of all user's buffers with gaps, summed.
+    /// The number of contiguous pieces of which the user's buffers with gaps consist.
     pub runs: usize,
     /// The parameters of the start for which the block is filled in. None if it must be filled in anew.
     bound: Option<Bound>,
@@ -96,7 +96,7 @@ pub struct InstanceBlock {
     incarnation: u32,
 }
 
-/// The parameters of a start for which a block is filled in. An equal start needs no other block.
+/// The parameters for which a block is filled in. A start with equal parameters can use it as it is.
 struct Bound {
     peers: Arc<[u32]>,
     input: Binding,
@@ -150,8 +150,8 @@ impl Program {
         })
     }
 
-    /// Takes a free block for a start, if possible one with equal parameters, or allocates a block if none is
-    /// free.
+    /// Takes free memory for an instance, if possible memory that an equal start has filled in, or allocates
+    /// new memory.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.fits(start)) {
             return Ok(self.idle.swap_remove(index));

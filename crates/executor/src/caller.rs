@@ -80,9 +80,9 @@ pub struct Executor {
     outstanding: Slab<Instance>,
     /// The indices in `outstanding` of the instances that this rank drives, wholly or in part.
     driven: Vec<u32>,
-    /// The number of instances that the proxy drives.
+    /// The number of instances (started schedules) that the proxy drives.
     offloaded: usize,
-    /// The number of instances that have ended for the program, but that peers still need.
+    /// The number of instances whose operations have ended for the MPI program, but that peers still need.
     retiring: usize,
     /// The bytes of the arena that the retiring instances use for scratch buffers and copies of sends.
     retiring_bytes: u64,
@@ -94,7 +94,7 @@ pub struct Executor {
     waits: Waits,
     /// For each kind of message (the caller's number), what was learnt about whether a proxy should carry it.
     habits: FxHashMap<(u64, u32), MessageHabit>,
-    /// The number that was given to the program made last. Programs are numbered uniquely in the job.
+    /// The number that was given to the program (stored schedule) made last. No other in the job has it.
     programs_made: u64,
     /// The version number that was given to the parameters written last.
     version: u64,
@@ -122,8 +122,8 @@ struct Instance {
     /// Who drives the instance (the rank or its proxy), and why.
     choice: Choice,
     finished: bool,
-    /// Whether the operation has ended for the program, so that its ticket is invalid, while peers may still
-    /// need the instance.
+    /// Whether the operation has ended for the MPI program, so that its ticket is invalid, while peers may
+    /// still need the instance.
     is_retiring: bool,
     /// When the operation began, if it is measured to learn whether the rank computes meanwhile. None if not.
     started: Option<MeasuredStart>,
@@ -131,16 +131,15 @@ struct Instance {
     exported: Vec<ExportedRange>,
     /// Whether this rank has told its proxy on another computer that the rank drives this instance itself.
     is_owned: bool,
-    /// How far the withdrawal of a receive has got that a proxy on another computer drives.
+    /// Whether the proxy that drives this message, on another computer, was asked to withdraw it.
     withdrawal: Withdrawal,
 }
 
-/// How far the withdrawal of a receive has got that a proxy on another computer drives.
+/// Whether a proxy that drives a message, on another computer, was asked to withdraw it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
     None,
-    /// The proxy was told, and the caller of `withdraw` has no answer yet. The operation ends only after the
-    /// answer.
+    /// The proxy was asked, and has not answered. The operation does not end before the answer.
     Asked,
     Answered,
 }
@@ -281,7 +280,7 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
-    /// Notes that the rank begins (`begins`) or ends to wait in an MPI call, at the time `at` in nanoseconds.
+    /// Notes that the rank begins (`begins`) or ends a wait in an MPI call, at the time `at` in nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         self.waits.wait(begins, at);
     }
@@ -415,8 +414,8 @@ impl Executor {
         }
     }
 
-    /// Withdraws the receive of a message, and returns whether that succeeded: false if its bytes have
-    /// started to come. Returns None while a proxy on another computer has not answered: ask again.
+    /// Withdraws the receive of a message. Returns whether that succeeded; false if its bytes have started to
+    /// come, and None while a proxy on another computer has not answered: ask again.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
         let Some(run) = self.run_of(ticket) else { return Some(false) };
         let answer = match self.is_exported(ticket) {
@@ -471,7 +470,7 @@ impl Executor {
         })
     }
 
-    /// Returns the schedule of an operation. None if its outcome has been taken, so that it is forgotten.
+    /// Returns the schedule of an operation, or None if the operation is not known any more.
     #[cold]
     pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -565,7 +564,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block in with a start's parameters. Returns who executes it (rank or proxy), and why.
+    /// Fills an instance's memory in for a start. Returns who executes it (rank or proxy), and why.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
         if self.reach.segment.has_nodes() {

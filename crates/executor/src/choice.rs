@@ -10,7 +10,7 @@ use telemetry::Choice;
 pub struct OffloadTerms {
     /// The value of the setting OUTBOARD_OFFLOAD.
     pub setting: Offload,
-    /// The wish of the operation's start (`Start::offload`).
+    /// What the operation's start asks for (`Start::offload`).
     pub start: Offload,
     /// The number of bytes that the rank's steps of the operation move.
     pub bytes: u64,
@@ -38,7 +38,7 @@ impl OffloadTerms {
 }
 
 /// Decides whether the rank or its proxy executes an operation, and why. Calls `refuses` only if a proxy is
-/// wanted. It returns why the proxy cannot have the operation, or None if it can.
+/// wanted: `refuses` returns why the proxy cannot have the operation, or None if it can.
 pub fn execute(terms: &OffloadTerms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
     match terms.asks() {
         asked if !asked.is_proxy() => asked,

@@ -58,8 +58,8 @@ pub struct Execution {
     /// The version number of the parameters from which a proxy has made `buffers` and `peers`.
     pub version: u64,
     states: Vec<StepState>,
-    /// For each step that receives, where its send was found last: the number of the sender's program, and
-    /// the sender's step.
+    /// For each step that receives, where its send was found last: the number of the sender's program (its
+    /// stored schedule), and the sender's step.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,

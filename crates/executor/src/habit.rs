@@ -93,8 +93,8 @@ impl Waits {
     }
 }
 
-/// The number of calls that a trial times each way before it compares. It is a multiple of the usual numbers
-/// of calls in a program's step.
+/// The number of calls that a trial times each way before it compares. The number of calls in a step of an
+/// MPI program mostly divides it.
 const WINDOW: usize = 12;
 /// The number of calls at the start of each way that are not timed, since they open connections and fill
 /// caches.

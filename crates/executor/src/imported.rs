@@ -26,8 +26,8 @@ pub(crate) const RANGES_MAX: usize = 120;
 /// The most extents (parts that are mapped as a whole) of a rank's arena, besides the first, with which the
 /// rank can still export instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
-/// The most bytes of values that travel in a note, so that its receiver need not fetch them. Tests have more,
-/// too.
+/// The most bytes of a user's buffers that travel in a note, so that its receiver need not fetch them. In
+/// tests it is so small that some buffers are longer.
 pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
 /// The address from which on a rank exports parts of its arena, by their offsets. No process has such
 /// addresses.

@@ -244,7 +244,8 @@ impl ExposedSend {
     }
 }
 
-/// The bytes of a note in a packet: behind the packet's header, and before the data.
+/// The length in bytes of a note in a packet. The packet's header comes before the note, and the data after
+/// it.
 pub(crate) const NOTE_BYTES: usize = 40;
 
 impl Note {

@@ -141,7 +141,7 @@ pub struct Proxy {
     /// Finished instances, by rank and by the record's offset. A rank mostly starts an instance again in the
     /// same memory.
     idle: HashMap<(LocalRank, u64), Execution>,
-    /// The checked schedules, by rank and by the number of the rank's program.
+    /// The checked schedules, by rank and by the number of the rank's program (its stored schedule).
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
     far: RemoteEdges,

@@ -190,8 +190,8 @@ impl RemoteEdges {
         Ok(moved)
     }
 
-    /// Whether a note between a rank and its proxy on another computer is waiting, which must leave before
-    /// the next MPI call.
+    /// Whether a note between a rank and its proxy on another computer waits to be sent. It must leave before
+    /// the rank's next MPI call.
     pub fn has_urgent_notes(&self) -> bool {
         !self.notes_out.is_empty()
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The sender's side of edges between hosts. A server sends the published bytes of sends of its host's ranks
-//! to the drivers that asked for them, or exposes them.
+//! The sender's side of edges between hosts (an edge is a send and its receive). A server sends the published
+//! bytes of its host's ranks to the drivers of receives that asked for them, or exposes them for RDMA.
 //!
 //! Invariants: all that a server keeps may be lost, since a second question makes it anew; a send's bytes are
 //! read between two looks at the stamp of its record.
@@ -56,7 +56,8 @@ struct SendJob {
     note: Note,
     /// The send to which the edge belongs. None until its rank has started the operation.
     source: Option<ServedSend>,
-    /// Whether the network had no room for the job's last packet. It wakes this process when there is room.
+    /// Whether the network had no room for the job's last packet. The network wakes this process when it has
+    /// room.
     is_blocked: bool,
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
@@ -331,8 +332,9 @@ impl SendJob {
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
-    /// Exposes the bytes of a long send for RDMA, and tells the receiver how many bytes it may read. Returns
-    /// None if the memory cannot be exposed. Once all bytes are told, the send is known to be finished.
+    /// Exposes the bytes of a long send for RDMA, and tells the receiver how many it may read. Returns None
+    /// if the memory cannot be exposed. A receiver that is told of all bytes knows that the send has
+    /// finished.
     fn expose(
         &mut self,
         port: &mut impl EdgePort,

@@ -11,10 +11,11 @@ use transport::shm::{Arena, LocalRank};
 /// Which processes can read a rank's private memory (memory outside the arena), as far as that rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Whether other ranks of this host can read it. Single ranks that have found that they cannot are in
-    /// `RankPage::unread`.
+    /// Whether other ranks of this host can read the rank's private memory. Single ranks that have found that
+    /// they cannot are in `RankPage::unread`.
     pub local: bool,
-    /// Whether the process that answers questions from other hosts for this rank can read it.
+    /// Whether the process that answers other hosts for this rank (its proxy, or the rank itself) can read
+    /// the rank's private memory.
     pub far: bool,
     /// The number of times that any rank of the job has found that it cannot read another rank's private
     /// memory.

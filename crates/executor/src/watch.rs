@@ -20,7 +20,8 @@ pub enum Health {
     Alive,
     /// The proxy has certainly ended.
     Dead,
-    /// The proxy has certainly ended, because this rank has killed or cut it off after it had stalled.
+    /// The proxy has certainly ended. This rank was the first to kill it or cut it off, because it had
+    /// stalled.
     Fenced,
 }
 

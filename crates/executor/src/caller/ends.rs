@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How operations end. An operation that is locally complete (the user's buffers are free) has ended for the
-//! program. Its instance then retires: it stays in the rank's directory, and is driven on, until peers need
-//! nothing more of it (docs/internals/edges.md).
+//! MPI program. Its instance then retires: it stays in the rank's directory, and is driven on, until peers
+//! need nothing more of it (docs/internals/edges.md).
 
 use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
@@ -13,7 +13,7 @@ use error::Result;
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 
-/// The most operations that may have ended for the program while peers still need their instances.
+/// The most operations that may have ended for the MPI program while peers still need their instances.
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
@@ -45,8 +45,8 @@ impl Instance {
 }
 
 impl Executor {
-    /// Whether an operation has ended for the program, so that `outcome` returns its outcome. The ticket must
-    /// still be valid.
+    /// Whether an operation has ended for the MPI program, so that `outcome` returns its outcome. The ticket
+    /// must still be valid.
     pub fn is_over(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
@@ -54,7 +54,7 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether this instance may stay in the directory after its operation has ended for the program. A
+    /// Whether this instance may stay in the directory after its operation has ended for the MPI program. A
     /// message never may: another receive can follow under the same name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
@@ -138,7 +138,7 @@ impl Executor {
         self.retire(program, block);
     }
 
-    /// Whether no peer needs any instance of an operation that has ended for the program.
+    /// Whether no peer needs any instance of an operation that has ended for the MPI program.
     pub fn is_quiet(&self) -> bool {
         self.retiring == 0
     }

@@ -59,7 +59,8 @@ impl Executor {
         self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome)
     }
 
-    /// Whether a note to a proxy on another computer is waiting that must leave before the next MPI call.
+    /// Whether a note to the rank's proxy on another computer waits to be sent. It must leave before the
+    /// rank's next MPI call.
     #[inline]
     pub fn has_urgent_notes(&self) -> bool {
         self.remote_proxy.is_some() && self.far.has_urgent_notes()

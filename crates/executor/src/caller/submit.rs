@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter, Event};
 use transport::export::ExportedRange;
 
-/// The most members of an operation of which the rank looks whether all have started. With more members, it
-/// assumes that one has not: to look at all would cost more than a yield.
+/// The most members of an operation that a rank looks up to see whether all have started. With more members
+/// it assumes that one has not, since to look up all would cost more than a yield.
 const PEERS_ASKED: usize = 8;
 
 impl Executor {

@@ -27,7 +27,7 @@ pub(super) struct Remote {
     wanted: Vec<WantedMessage>,
 }
 
-/// How far the message of one step is.
+/// How far the message of one step has got.
 #[derive(Default)]
 enum StepMessage {
     #[default]

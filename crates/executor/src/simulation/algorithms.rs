@@ -387,7 +387,7 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
 }
 
 /// Draws which node each rank is on. Returns a random configuration, the node of each rank, and the part of
-/// the job on each node. Ranks of other nodes are reached by messages only.
+/// the job on each node. Only messages and packets pass between nodes.
 pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize, nodes: u32) -> (Config, Vec<u32>, Vec<Job>) {
     let config = Config {
         chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),

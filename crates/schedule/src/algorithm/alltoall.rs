@@ -76,8 +76,8 @@ pub fn pairwise_unequal(params: &Params) -> Schedule {
     pairwise(params)
 }
 
-/// Adds the steps of an exchange in place: in round k two ranks exchange blocks if their sum is k modulo n.
-/// So in each round a rank sends the block that it then overwrites.
+/// Adds the steps of an exchange in place: in round k two ranks exchange blocks if the sum of their numbers
+/// is k modulo n. So in each round a rank sends the block that it then overwrites.
 fn exchange(
     params: &Params,
     scratch: impl Fn(&mut Builder) -> BufferId,

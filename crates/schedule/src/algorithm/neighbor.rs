@@ -22,9 +22,9 @@ pub struct Neighbors {
     pub to: Vec<Option<u32>>,
     /// For each block of the rank's output, the rank from which it comes.
     pub from: Vec<Option<u32>>,
-    /// Whether `to` and `from` are one list of pairs, the two neighbours in each dimension of a Cartesian
-    /// grid. What the rank sends to one of a pair answers what it receives from the other. If not, messages
-    /// match in their order.
+    /// Whether `to` and `from` are one list of pairs: the two neighbours in each dimension of a Cartesian
+    /// grid. A block that is sent in one direction then arrives from the opposite one. If not, messages
+    /// between two processes match in their order.
     pub paired: bool,
 }
 

@@ -165,8 +165,9 @@ impl<'a> Engine<'a> {
         self.cores[at]
     }
 
-    /// Returns how many conditions a step has: the steps for which it waits, a receive's message, and the
-    /// rank's start if no other step stands for it.
+    /// Returns how many conditions a step has: one for each step for which it waits, one for a receive's
+    /// message, and one for the rank's start, if a receive waits for no step and ranks start at different
+    /// times.
     fn conditions(&self, step: &TemplateStep) -> u32 {
         let start = step.kind == StepKind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)

@@ -28,7 +28,8 @@ pub struct Network {
     pub copy_per_byte_ps: u64,
     /// The time for which a processor is busy to reduce a byte.
     pub reduce_per_byte_ps: u64,
-    /// The number of bytes after which a step can go on that follows another byte by byte; not 0.
+    /// The number of bytes that a step must have handled before a step that follows it byte by byte goes on;
+    /// not 0.
     pub chunk_bytes: u64,
     /// The bound on each rank's random start time, in picoseconds; 0: all ranks start at once.
     pub skew_ps: u64,
@@ -73,7 +74,8 @@ pub struct Dpu {
     /// The time that a core of the DPU takes for a piece of work, in percent of what a processor of the node
     /// takes.
     pub slowness_percent: u64,
-    /// The time in picoseconds that a note takes from the node to the DPU and its answer takes back.
+    /// The time in picoseconds that a note (a short message) takes from the node to the DPU and its answer
+    /// takes back.
     pub round_trip_ps: u64,
     /// The time in picoseconds for which the DPU's memory is busy with each byte that passes through it:
     /// written once, read once.
@@ -83,7 +85,8 @@ pub struct Dpu {
     /// The work for the note by which a rank gives its operation to the DPU: the time in picoseconds that a
     /// processor of the node would take.
     pub note_ps: u64,
-    /// The most bytes of a rank's values that travel in the note itself, so that the DPU need not fetch them.
+    /// The most bytes of a rank's data that travel in the note by which the rank gives its operation to the
+    /// DPU, so that the DPU need not fetch them.
     pub inline_bytes: u64,
 }
 

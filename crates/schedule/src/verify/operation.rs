@@ -24,12 +24,11 @@ pub struct CollectiveCase {
     pub in_ranks: bool,
     /// The number of ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
-    /// The numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a
-    /// block of gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in
-    /// gatherv, scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r *
-    /// size + s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of
-    /// `[0]` and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened
-    /// so that both vectors have one length.
+    /// The numbers of elements. `[i]` stands for the entry i modulo the length. Vectors and blocks of equal
+    /// length have `[0]` elements. Rank r's block in v-collectives and reduce_scatter has `[r]`. In alltoallv
+    /// and alltoallw rank r sends `[r * size + s]` elements to s (in place `[min * size + max]` both ways).
+    /// Between groups, the first group sends blocks of `[0]` and the second of `[1]` in allgather and
+    /// alltoall; a scattered reduction lengthens blocks so that both vectors have one length.
     pub counts: Vec<u32>,
     /// For each rank, its neighbours, if this is a neighborhood collective; else empty. `collective` is then
     /// the form among neighbours. With unequal blocks, rank r sends `counts[7 * r + k]` elements to neighbour

@@ -61,7 +61,7 @@ struct Replay<'a> {
     /// For each task, the tasks that wait for it.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
-    /// The tasks that can perhaps go on, in random order.
+    /// The tasks that may be able to go on. The next one is drawn at random.
     queue: Vec<usize>,
     random: Random,
 }
