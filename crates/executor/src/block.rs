@@ -39,7 +39,7 @@ pub struct Program {
     pub id: u64,
     sends_at: u64,
     /// The offset in the arena, and the number, of the words that encode the schedule for a proxy. None until
-    /// an instance has been offered to a proxy.
+    /// an operation has been offered to a proxy.
     words: Option<(u64, u64)>,
     /// Memory of instances (started schedules) that have ended, free for later starts. It is boxed, because
     /// it moves at every start and end.
@@ -58,7 +58,7 @@ pub struct Program {
 
 /// The memory of one instance, which is one started schedule.
 pub struct InstanceBlock {
-    /// The instance that uses this memory, with what its driver remembers about it.
+    /// The operation that uses this memory, with what its driver remembers about it.
     pub run: Execution,
     /// The bytes that the rank's steps send, or the bytes that they receive, copy and reduce, whichever is
     /// more. `Config::offload_bytes_min` is compared with it.
@@ -85,7 +85,7 @@ pub struct InstanceBlock {
     /// process, not offsets in the arena.
     for_remote_proxy: bool,
     scratch: Vec<u64>,
-    /// Whether the instance is one message between two ranks, not a collective.
+    /// Whether the operation is one message between two ranks, not a collective.
     pub message: bool,
     /// The peers of the block's latest start, from which `run.peers` was made. None before the first start.
     start_peers: Option<Arc<[u32]>>,
@@ -150,7 +150,7 @@ impl Program {
         })
     }
 
-    /// Takes free memory for an instance, if possible memory that an equal start has filled in, or allocates
+    /// Takes free memory for an operation, if possible memory that an equal start has filled in, or allocates
     /// new memory.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.fits(start)) {
@@ -189,7 +189,7 @@ impl Program {
         }))
     }
 
-    /// Frees the memory that the program has in the arena. No instance of the program may be under way.
+    /// Frees the memory that the program has in the arena. No operation of the program may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
         allocator.free(self.sends_at);
@@ -227,7 +227,7 @@ impl Program {
 }
 
 impl Program {
-    /// Returns the memory that a proxy on another computer needs for an instance, once `publish` has run.
+    /// Returns the memory that a proxy on another computer needs for an operation, once `publish` has run.
     /// Each span comes with the address by which the proxy asks for it.
     pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<(u64, Span)> {
         let record = &block.run.record;
@@ -249,7 +249,7 @@ impl Program {
         all
     }
 
-    /// Collects what the rank tells a proxy on another computer when it gives the proxy an instance.
+    /// Collects what the rank tells a proxy on another computer when it gives the proxy an operation.
     pub fn submission(
         &self,
         block: &InstanceBlock,

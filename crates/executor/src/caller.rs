@@ -78,7 +78,7 @@ pub struct Executor {
     /// For the address of each schedule, the index of its program in `programs`.
     by_schedule: FxHashMap<usize, usize>,
     outstanding: Slab<Instance>,
-    /// The indices in `outstanding` of the instances that this rank drives, wholly or in part.
+    /// The indices in `outstanding` of the operations that this rank drives, wholly or in part.
     driven: Vec<u32>,
     /// The number of instances (started schedules) that the proxy drives.
     offloaded: usize,
@@ -86,9 +86,9 @@ pub struct Executor {
     retiring: usize,
     /// The bytes of the arena that the retiring instances use for scratch buffers and copies of sends.
     retiring_bytes: u64,
-    /// The proxy's count of instances that it has ended or returned, as it was at the last `poll`.
+    /// The proxy's count of operations that it has ended or returned, as it was at the last `poll`.
     ended: u64,
-    /// The proxy's count of instances that it has returned, as it was when `check_proxy` last ran.
+    /// The proxy's count of operations that it has returned, as it was when `check_proxy` last ran.
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
@@ -106,8 +106,8 @@ pub struct Executor {
     far: RemoteEdges,
     /// The rank's proxy if it runs on another computer. None if it runs on this host, or if there is none.
     remote_proxy: Option<RemoteProxy>,
-    /// The failed instances that have ended, each with the index of its program. They stay in the directory
-    /// until every receiver has seen that its send failed.
+    /// The failed instances (started schedules) that have ended, each with the index of its program. They
+    /// stay in the directory until every receiver has seen that its send failed.
     unseen_failures: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
@@ -119,17 +119,17 @@ struct Instance {
     program: usize,
     block: Box<InstanceBlock>,
     ticket: u32,
-    /// Who drives the instance (the rank or its proxy), and why.
+    /// Who drives the operation (the rank or its proxy), and why.
     choice: Choice,
     finished: bool,
     /// Whether the operation has ended for the MPI program, so that its ticket is invalid, while peers may
-    /// still need the instance.
+    /// still need its record and bytes.
     is_retiring: bool,
     /// When the operation began, if it is measured to learn whether the rank computes meanwhile. None if not.
     started: Option<MeasuredStart>,
-    /// The ranges of memory that the rank's proxy on another computer may access for this instance.
+    /// The ranges of memory that the rank's proxy on another computer may access for this operation.
     exported: Vec<ExportedRange>,
-    /// Whether this rank has told its proxy on another computer that the rank drives this instance itself.
+    /// Whether this rank has told its proxy on another computer that the rank drives this operation itself.
     is_owned: bool,
     /// Whether the proxy that drives this message, on another computer, was asked to withdraw it.
     withdrawal: Withdrawal,
@@ -285,8 +285,8 @@ impl Executor {
         self.waits.wait(begins, at);
     }
 
-    /// Drives each instance that this rank drives a little further. Also checks whether the proxy still
-    /// lives, if the proxy has any instance.
+    /// Drives each operation that this rank drives a little further. Also checks whether the proxy still
+    /// lives, if the proxy has any operation.
     pub fn poll(&mut self) -> Poll {
         let step = self.waits.step();
         let polled = self.poll_all();
@@ -363,7 +363,7 @@ impl Executor {
         if progressed { Poll::Progressed } else { Poll::Idle }
     }
 
-    /// Sends and receives notes (the proxies' fixed-size messages) about this rank's instances. Returns
+    /// Sends and receives notes (the proxies' fixed-size messages) about this rank's operations. Returns
     /// whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
@@ -445,7 +445,7 @@ impl Executor {
         (instance.ticket == ticket.generation).then_some(&instance.block.run)
     }
 
-    /// Wakes the rank's proxy, because an instance that the proxy may drive has changed.
+    /// Wakes the rank's proxy, because an operation that the proxy may drive has changed.
     fn nudge(&self) {
         if let Some(proxy) = self.reach.segment.proxy_of(self.rank) {
             self.reach.segment.proxy(proxy).bell.ring();
@@ -485,7 +485,7 @@ impl Executor {
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
     }
 
-    /// Whether any operation has started and its instance has not ended.
+    /// Whether the rank has started any operation whose memory is not free yet.
     pub fn is_busy(&self) -> bool {
         !self.outstanding.is_empty()
     }
@@ -564,7 +564,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills an instance's memory in for a start. Returns who executes it (rank or proxy), and why.
+    /// Fills an operation's memory in for a start. Returns who executes it (rank or proxy), and why.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
         if self.reach.segment.has_nodes() {

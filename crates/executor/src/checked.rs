@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// A step that sends or receives, with the key by which its edge (a send and its receive) is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeStep {
-    /// The key of the edge: the rank at its other end, numbered in the schedule's comm, in the high half; the
-    /// edge's number in the low half.
+    /// The key of the edge. The high half is the rank at its other end, numbered in the schedule's comm. The
+    /// low half is the number that tells the edges with that rank apart.
     pub key: u64,
     /// The index of the step in the schedule.
     pub step: u32,
 }
 
 impl EdgeStep {
-    /// Returns the key of an edge, made of the rank at its other end and its number.
+    /// Returns the key of an edge (a send and its receive): the rank at its other end, and its number.
     pub fn key(peer: u32, edge: u32) -> u64 {
         u64::from(peer) << 32 | u64::from(edge)
     }
@@ -35,10 +35,10 @@ pub struct CheckedSchedule {
     /// For each step, the number of steps that must finish before it may start. Steps whose bytes it follows
     /// as they come do not count.
     pub waits: Vec<u32>,
-    /// All steps that send, sorted by key: receiver, then edge. The rank writes this table into its arena,
-    /// where peers search it.
+    /// All steps that send, sorted by receiver, then by the edge's number. The rank writes this table into
+    /// its arena, where peers search it.
     pub sends: Vec<EdgeStep>,
-    /// All steps that receive, sorted by key: sender, then edge.
+    /// All steps that receive, sorted by sender, then by the edge's number.
     receives: Vec<EdgeStep>,
     /// Whether the schedule has a `Reduce` step, and so needs an operator.
     pub reduces: bool,
@@ -116,8 +116,8 @@ impl CheckedSchedule {
         })
     }
 
-    /// Returns the step that receives the edge `edge` from rank `from` of the schedule's comm. None if there
-    /// is no such step.
+    /// Returns the step that receives from rank `from` of the schedule's comm with the edge number `edge`.
+    /// None if there is no such step.
     pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
         let key = EdgeStep::key(from, edge);
         let at = self.receives.binary_search_by_key(&key, |receive| receive.key).ok()?;

@@ -15,7 +15,7 @@ pub struct Config {
     pub offload_bytes_min: u64,
     /// Whether `Offload::Auto` takes a proxy only for operations during which the rank was seen to compute.
     pub measures: bool,
-    /// The most bytes that one step moves before other steps and other instances get their turn.
+    /// The most bytes that one step moves before other steps and other operations get their turn.
     pub chunk_bytes: u64,
     /// The most bytes of a send from private memory that the rank copies to its arena, where the receiver
     /// reads them without a system call.

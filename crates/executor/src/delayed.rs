@@ -9,11 +9,11 @@ use crate::note::{Note, NoteKind, NoteOutcome};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-/// The longest time for which a note waits for bytes to the same process: 1 ms, in nanoseconds. In tests it
-/// is a number of calls of `take_due`.
+/// The longest time for which a note (a fixed-size message) waits for bytes to the same process: 1 ms, in
+/// nanoseconds. In tests it is a number of calls of `take_due`.
 const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
-/// The most notes that wait. The bound is below 64, since a rank's operations wait for each other once 64 of
-/// them are unsettled.
+/// The most notes (fixed-size messages) that wait. The bound is below 64, since a rank's operations wait for
+/// each other once 64 of them are unsettled.
 const NOTES_MAX: usize = 16;
 
 /// The notes (fixed-size messages to other hosts) that a process has not sent yet, in the order in which they
@@ -48,8 +48,8 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves to `outbox` the notes that must leave now: their time is over, or too many wait. In a rank, all
-    /// leave.
+    /// Moves to `outbox` the notes (messages) that must leave now: their time is over, or too many wait. In a
+    /// rank, all leave.
     pub fn take_due(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
         #[cfg(test)]
         {
@@ -68,8 +68,8 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves to `outbox` the notes for the endpoints `sent`, to which bytes have just left. Questions for
-    /// bytes stay.
+    /// Moves to `outbox` the notes (messages) for the endpoints `sent`, to which bytes have just left.
+    /// Questions for bytes stay.
     pub fn take_following(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
         self.notes.retain(|&(_, to, note)| {
             let follows = note.kind != NoteKind::Fetch && sent.contains(&to);

@@ -41,19 +41,19 @@ const UNCLEAR_MAX: u32 = 10_000;
 
 /// An instance (a started schedule), with what its driver remembers about it.
 pub struct Execution {
-    /// The checked schedule that the instance carries out.
+    /// The checked schedule that the operation carries out.
     pub plan: Arc<CheckedSchedule>,
-    /// The rank whose instance it is. The driver is this rank or its proxy.
+    /// The rank whose operation it is. The driver is this rank or its proxy.
     pub rank: LocalRank,
-    /// The instance's record in shared memory, which counts the progress of its steps.
+    /// The operation's record in shared memory, which counts the progress of its steps.
     pub record: InstanceRecord,
-    /// The context of the comm. Peers find the instance by this and `sequence`.
+    /// The context of the comm. Peers find the operation by this and `sequence`.
     pub context: u64,
-    /// The operation's number in its context. Peers find the instance by this and `context`.
+    /// The operation's number in its context. Peers find the operation by this and `context`.
     pub sequence: u32,
     /// For each rank of the schedule, which process it is and whether it is on this host.
     pub peers: Arc<[Peer]>,
-    /// Where the bytes of the instance's buffers lie, as this process sees them.
+    /// Where the bytes of the operation's buffers lie, as this process sees them.
     pub buffers: Buffers,
     /// The version number of the parameters from which a proxy has made `buffers` and `peers`.
     pub version: u64,
@@ -63,27 +63,26 @@ pub struct Execution {
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
-    /// The number of steps that still use the user's buffers. At 0 the instance is locally complete: its
-    /// operation has ended for the user.
+    /// The number of steps that still use the user's buffers. At 0 the operation is locally complete: it has
+    /// ended for the user.
     open: usize,
-    /// Whether the record already says that the instance is locally complete.
+    /// Whether the record already says that the operation is locally complete (the user's buffers are free).
     reported_local: bool,
     /// Whether a fault has spoiled bytes that this rank would pass on, so that all its further sends fail.
     is_void: bool,
-    /// The processor time in nanoseconds that the driver's thread had used when it started the instance. It
+    /// The processor time in nanoseconds that the driver's thread had used when it started the operation. It
     /// is set only while operations are timed.
     taken_cpu: u64,
-    /// The messages for edges to ranks of other hosts. None if no edge is carried as a message.
+    /// The sends and receives, to and from other hosts, that are carried as messages. None if there are none.
     remote: Option<Box<remote::Remote>>,
-    /// The fetches for edges to ranks of other hosts: the receiver's driver asks for the bytes. None if no
-    /// edge is fetched.
+    /// The receives from other hosts whose bytes this driver asks for (fetches). None if there are none.
     fetches: Option<Box<fetch::Fetches>>,
     /// The steps that this driver drives, where the rank and its proxy on another computer divide the
-    /// instance. None if one driver drives all steps.
+    /// operation. None if one driver drives all steps.
     share: Option<Box<share::Share>>,
 }
 
-/// What a driver remembers of one step of an instance.
+/// What a driver remembers of one step of an operation.
 #[derive(Clone, Debug, Default)]
 struct StepState {
     /// The number of unfinished steps that must finish before this step may start. At 0 the driver begins to
@@ -132,9 +131,9 @@ struct SendSource {
 pub enum Progress {
     /// No step could go on.
     Idle,
-    /// Some step has gone on, and the instance is not finished.
+    /// Some step has gone on, and the operation is not finished.
     Moved,
-    /// The instance has become locally complete: the user's buffers are free. Its record says so.
+    /// The operation has become locally complete: the user's buffers are free. Its record says so.
     Local,
     /// All steps are finished. The record says so, unless another driver's steps go on.
     Finished,
@@ -155,7 +154,7 @@ enum StepProgress {
 }
 
 impl Execution {
-    /// Makes the execution of an instance that has not started. `restart` must come before the first `poll`.
+    /// Makes the execution of an operation that has not started. `restart` must come before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: LocalRank,
@@ -187,8 +186,7 @@ impl Execution {
         }
     }
 
-    /// Prepares to drive the instance from its beginning, as the operation `sequence` of the context
-    /// `context`.
+    /// Prepares to drive the operation with the key (`context`, `sequence`) from its beginning.
     pub fn restart(&mut self, context: u64, sequence: u32) {
         (self.context, self.sequence) = (context, sequence);
         if telemetry::timed() {
@@ -316,8 +314,8 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores in the record when the instance ended, and the processor time that its driver took. That time
-    /// counts from the start of this instance, or from the later end of another one.
+    /// Stores in the record when the operation ended, and the processor time that its driver took. That time
+    /// counts from the start of this operation, or from the later end of another one.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -482,7 +480,7 @@ impl Execution {
         self.settle_later(step);
     }
 
-    /// Keeps a finished fetched receive active until the sender's server knows of its end. The instance does
+    /// Keeps a finished fetched receive active until the sender's server knows of its end. The operation does
     /// not end before.
     fn settle_later(&mut self, step: u32) {
         if self.fetches.is_some()

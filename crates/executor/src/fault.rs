@@ -41,7 +41,7 @@ pub enum Corruption {
     Parameters = 3,
     /// A chain of records in the rank's directory does not end.
     Chain = 4,
-    /// The table of sends has no send for the edge that a receive names.
+    /// The sender's table of sends has none that belongs to the receive.
     Edge = 5,
     /// The count of a step's done or published bytes does not fit the step's length.
     Progress = 6,
@@ -90,7 +90,7 @@ impl Fault {
         }
     }
 
-    /// Whether only this driver meets the fault. If a proxy meets it, the rank drives the instance on
+    /// Whether only this driver meets the fault. If a proxy meets it, the rank drives the operation on
     /// instead.
     pub fn is_of_driver(self) -> bool {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })

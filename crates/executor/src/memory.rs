@@ -32,12 +32,12 @@ const UNMAPPED_BYTES: usize = 1;
 /// The index in a rank's `scalars` of the word for a failed map: the system's error code of the last time.
 const UNMAPPED_CODE: usize = 2;
 
-/// The process that drives an instance, and so reads and writes for it.
+/// The process that drives an operation, and so reads and writes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The rank whose instance it is.
+    /// The rank whose operation it is.
     Rank(LocalRank),
-    /// The proxy with this index. It serves the rank whose instance it is.
+    /// The proxy with this index. It serves the rank whose operation it is.
     Proxy(u32),
 }
 
@@ -107,7 +107,7 @@ pub struct Reach {
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
-    /// The processor time in nanoseconds that the driver's thread had used when it ended its last instance.
+    /// The processor time in nanoseconds that the driver's thread had used when it ended its last operation.
     /// It is set only while operations are timed.
     pub ended_cpu: Cell<u64>,
     /// Tests: the number of memory operations after which this driver dies; 0 for never.
@@ -121,10 +121,10 @@ pub struct Reach {
     pub unmapped: Cell<u64>,
 }
 
-/// Why a driver stops driving an instance.
+/// Why a driver stops driving an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// A step, or the whole instance, fails.
+    /// A step, or the whole operation, fails.
     Fault(Fault),
     /// Tests: the driver has died here.
     #[cfg(test)]
@@ -183,7 +183,7 @@ impl Reach {
         span.map_err(|error| Fault::of_arena(self.me(), rank.peer(), bytes, &error))
     }
 
-    /// Returns the record (the words that count an instance's progress) at the offset `at` of an arena.
+    /// Returns the record (the words that count an operation's progress) at the offset `at` of an arena.
     pub fn record(&self, arena: &Arena, at: u64, steps: u32) -> Result<InstanceRecord, Fault> {
         let (peer, bytes) = (arena.rank().peer(), record_bytes(steps as usize));
         InstanceRecord::new(arena, at, steps).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))
@@ -290,7 +290,7 @@ impl Reach {
         })
     }
 
-    /// Wakes the processes that may drive `rank`'s instances: the rank and its proxy.
+    /// Wakes the processes that may drive `rank`'s operations: the rank and its proxy.
     #[inline]
     pub fn wake(&self, rank: LocalRank) {
         if self.driver != Driver::Rank(rank) {
@@ -365,8 +365,8 @@ impl Reach {
         imported.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
     }
 
-    /// Whether a note reports progress that could not be written to its rank, because this process can no
-    /// longer reach that rank.
+    /// Whether a note (a message) reports progress that could not be written to its rank, because this
+    /// process can no longer reach that rank.
     pub(crate) fn reports_unknown(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {

@@ -177,9 +177,9 @@ pub(crate) struct Note {
     pub context: u64,
     /// The number, in its context, of the operation that the note is about.
     pub sequence: u32,
-    /// The number in the job of the rank that sends the bytes of the edge.
+    /// The number in the job of the rank that sends the bytes.
     pub sender: u32,
-    /// The number in the job of the rank that receives the bytes of the edge.
+    /// The number in the job of the rank that receives the bytes.
     pub receiver: u32,
     /// The receiver's rank in the schedule. By this and `edge` the sender finds its step.
     pub to: u32,
@@ -192,7 +192,7 @@ pub(crate) struct Note {
     /// unasked note, 0.
     pub attempt: u32,
     pub offset: u64,
-    /// The length of the edge in bytes, as the sender of the note knows it.
+    /// The length of the whole send in bytes, as the sender of the note knows it.
     pub total: u64,
 }
 
@@ -221,7 +221,7 @@ pub(crate) enum Outgoing {
 pub(crate) struct ExposedSend {
     /// The key, address and length of the memory that the server has exposed.
     pub far: RemoteRange,
-    /// The offset, in the bytes of the edge, at which this memory begins.
+    /// The offset, in the bytes of the send, at which this memory begins.
     pub start: u64,
     /// The name of the server's endpoint, under which peers read the memory.
     pub name: Arc<[u8]>,
@@ -312,7 +312,7 @@ impl Note {
         }
     }
 
-    /// Whether both notes are about the same edge of the same instance.
+    /// Whether both notes are about the same send and its receive, in the same instance.
     pub fn is_edge_of(&self, other: &Note) -> bool {
         let key = |note: &Note| (note.context, note.sequence, note.sender, note.to, note.edge);
         key(self) == key(other)

@@ -10,7 +10,7 @@ use crate::{Cut, Reduction};
 use datatype::{Basic, Layout, PredefinedOp};
 use std::sync::Arc;
 
-/// What a driver in another process must know of an instance: the rank's buffers, operator and peers.
+/// What a driver in another process must know of an operation: the rank's buffers, operator and peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
     /// The predefined operator of the reductions. None if there are no reductions. The user's own functions

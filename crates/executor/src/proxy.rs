@@ -34,18 +34,18 @@ pub const VERDICT: usize = 0;
 pub const REACHED: u64 = 1;
 /// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
-/// The index in a rank's `scalars` of the count of its instances that its proxy has ended or returned. The
+/// The index in a rank's `scalars` of the count of its operations that its proxy has ended or returned. The
 /// proxy counts after it has stored that in the record.
 pub const ENDED: usize = 8;
-/// The index in a rank's `scalars` of the count of its instances that its proxy has returned, because it
+/// The index in a rank's `scalars` of the count of its operations that its proxy has returned, because it
 /// could not drive them to the end.
 pub const RETURNS: usize = 9;
 
-/// The most schedules, and the most idle instances, that a proxy keeps for further starts. When there are
+/// The most schedules, and the most idle operations, that a proxy keeps for further starts. When there are
 /// more, it drops them all.
 const MEMORY_MAX: usize = 1024;
-/// The most words that an encoded schedule, or an instance's parameters, may have. A rank that states more is
-/// broken.
+/// The most words that an encoded schedule, or an operation's parameters, may have. A rank that states more
+/// is broken.
 const WORDS_MAX: u64 = 1 << 24;
 
 /// The time in nanoseconds between two checks of the proxy's ranks, parent and counters.
@@ -138,8 +138,8 @@ pub struct Proxy {
     /// The ranks that do not run now, but that may still be spawned. The proxy then serves them.
     absent: Vec<LocalRank>,
     runs: Vec<Execution>,
-    /// Finished instances, by rank and by the record's offset. A rank mostly starts an instance again in the
-    /// same memory.
+    /// Finished operations, by rank and by the record's offset. A rank mostly starts an operation again in
+    /// the same memory.
     idle: HashMap<(LocalRank, u64), Execution>,
     /// The checked schedules, by rank and by the number of the rank's program (its stored schedule).
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
@@ -192,7 +192,7 @@ impl Proxy {
         self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
     }
 
-    /// Takes newly submitted instances, and drives each instance once. Returns whether anything moved.
+    /// Takes newly submitted operations, and drives each operation once. Returns whether anything moved.
     pub fn poll(&mut self) -> bool {
         if self.dead {
             return false;
@@ -203,7 +203,7 @@ impl Proxy {
         moved
     }
 
-    /// Sends and receives notes (fixed-size messages about instances and sends of its ranks) between hosts.
+    /// Sends and receives notes (fixed-size messages about operations and sends of its ranks) between hosts.
     /// Returns whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it
     /// lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
@@ -242,7 +242,7 @@ impl Proxy {
         network.map_or(Some(nap), |network| network.nap_max().map(|most| most.min(nap)))
     }
 
-    /// Whether the proxy has instances to drive.
+    /// Whether the proxy has operations to drive.
     pub fn is_busy(&self) -> bool {
         !self.runs.is_empty()
     }
@@ -324,7 +324,7 @@ impl Proxy {
         taken
     }
 
-    /// Prepares to drive the instance whose record lies at `offset` of the rank's arena.
+    /// Prepares to drive the operation whose record lies at `offset` of the rank's arena.
     fn adopt(&mut self, rank: LocalRank, offset: u64) -> std::result::Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();
@@ -384,7 +384,7 @@ impl Proxy {
         Ok(plan)
     }
 
-    /// Returns an instance to its rank before the proxy has driven it. The rank then executes it itself.
+    /// Returns an operation to its rank before the proxy has driven it. The rank then executes it itself.
     fn return_unstarted(&mut self, rank: LocalRank, offset: u64) {
         match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
             Ok(head) => {
@@ -468,7 +468,7 @@ impl Proxy {
         moved
     }
 
-    /// Returns an instance to its rank, which goes on where this proxy has stopped.
+    /// Returns an operation to its rank, which goes on where this proxy has stopped.
     fn return_run(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
         run.record.head(Head::State).store(RETURNED, Ordering::Release);
@@ -490,7 +490,7 @@ impl Proxy {
     }
 }
 
-/// Tells a rank that one of its instances has reached the state `state`.
+/// Tells a rank that one of its operations has reached the state `state`.
 fn report_state(page: &RankPage, state: u64) {
     if state == RETURNED {
         page.scalars[RETURNS].fetch_add(1, Ordering::Release);

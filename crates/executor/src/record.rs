@@ -39,10 +39,10 @@ pub const STAGED: u64 = 1 << 62;
 /// The bit of a send's `Total` word that marks a message, not a part of a collective. Its receive takes as
 /// many bytes as fit.
 pub const MESSAGE: u64 = 1 << 63;
-/// The value of `Head::State` if the proxy could not drive the instance to its end. The rank then drives it
+/// The value of `Head::State` if the proxy could not drive the operation to its end. The rank then drives it
 /// on.
 pub const RETURNED: u64 = 1;
-/// The value of `Head::State` if the instance is locally complete: the user's buffers are free, but peers
+/// The value of `Head::State` if the operation is locally complete: the user's buffers are free, but peers
 /// still need bytes or have yet to confirm them. The record stays in the directory.
 pub const LOCAL: u64 = 2;
 
@@ -75,10 +75,10 @@ pub enum Head {
     SendCount = 5,
     /// The number of steps that the record counts.
     Steps = 6,
-    /// How far the instance is: `LOCAL`, `RETURNED`, or `COMPLETE` once the driver touches the record no
+    /// How far the operation is: `LOCAL`, `RETURNED`, or `COMPLETE` once the driver touches the record no
     /// more. It is 0 before.
     State = 8,
-    /// The index of the first of the four words that encode why the instance failed. The words are 0 if it
+    /// The index of the first of the four words that encode why the operation failed. The words are 0 if it
     /// has not.
     Fault = 9,
     /// The offset in the arena of the words that encode the schedule for a proxy.
@@ -92,12 +92,12 @@ pub enum Head {
     /// The version number of the parameters. A proxy that knows the version need not decode the parameters
     /// again.
     ParametersVersion = 17,
-    /// The driver of the instance: 0 for the rank, else 1 + the index of the proxy. Only reports use it.
+    /// The driver of the operation: 0 for the rank, else 1 + the index of the proxy. Only reports use it.
     Driver = 18,
-    /// The time in nanoseconds at which the instance was complete. It is stored only where operations are
+    /// The time in nanoseconds at which the operation was complete. It is stored only where operations are
     /// timed.
     Completed = 19,
-    /// The processor time in nanoseconds that the driver took for the instance. It is stored only where
+    /// The processor time in nanoseconds that the driver took for the operation. It is stored only where
     /// operations are timed.
     CpuNs = 20,
     /// What became of the receive of a message: 0 at first, `STARTED` once bytes may come, `WITHDRAWN` once
@@ -175,7 +175,7 @@ impl InstanceRecord {
         self.arena.word(self.at + 8 * index).expect("checked when the record was made")
     }
 
-    /// Stores why the instance fails. If a reason is stored already, it stays.
+    /// Stores why the operation fails. If a reason is stored already, it stays.
     pub fn set_fault(&self, fault: Fault) {
         if self.fault().is_none() {
             let words = fault.words();
@@ -206,7 +206,7 @@ impl InstanceRecord {
         })
     }
 
-    /// Returns why the instance fails, or None if it has not failed.
+    /// Returns why the operation fails, or None if it has not failed.
     pub fn fault(&self) -> Option<Fault> {
         Fault::from_words(
             [0, 1, 2, 3].map(|index| self.head_word(Head::Fault as u64 + index).load(Ordering::Acquire)),
@@ -302,7 +302,7 @@ impl InstanceRecord {
     }
 }
 
-/// Returns the index of the bucket of a directory that holds the instance with this context and number.
+/// Returns the index of the bucket of a directory that holds the operation with this context and number.
 fn bucket(context: u64, sequence: u32) -> usize {
     let mixed = (context ^ u64::from(sequence).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 54) as usize & (BUCKETS - 1)
@@ -313,13 +313,13 @@ pub enum Lookup {
     /// The record was found. The number is its stamp, which was the same before and after the record was
     /// read.
     Here(InstanceRecord, u64),
-    /// The instance is certainly not in the directory.
+    /// The operation is certainly not in the directory.
     Absent,
     /// The directory changed during the look: look again.
     Unclear,
 }
 
-/// Looks up the instance with the key (`context`, `sequence`) in the directory of a rank with the arena
+/// Looks up the operation with the key (`context`, `sequence`) in the directory of a rank with the arena
 /// `arena`. A fault names this process by `by`.
 pub fn find(
     directory: &[AtomicU64],

@@ -31,17 +31,18 @@ use transport::route::{Pull, Sent};
 /// meanwhile, such as its own questions, waits behind these bytes in the network.
 const READING_BYTES_MAX: usize = 256 << 10;
 
-/// A note about a whole instance: the endpoint that gets it or sent it, the note, and the words behind it.
+/// A note about a whole operation: the endpoint that gets it or sent it, the note, and the words behind it.
 pub(crate) type InstanceNote = (u32, Note, Vec<u64>);
 
-/// What a rank or a proxy needs for edges to ranks of other hosts: notes to send, reads, and its role as a
-/// server.
+/// What a rank or a proxy needs for sends to and receives from other hosts: notes (fixed-size messages),
+/// reads by RDMA, and its role as a server.
 #[derive(Default)]
 pub(crate) struct RemoteEdges {
-    /// The notes about edges that are to be sent, each with the number of the endpoint that gets it.
+    /// The notes (fixed-size messages about sends) that wait to leave, each with the number of the endpoint
+    /// that gets it.
     pub outbox: VecDeque<(u32, Note)>,
-    /// The notes to send between a rank and its proxy on another computer (`imported.rs`). They leave before
-    /// the notes in `outbox`.
+    /// The notes (fixed-size messages) to send between a rank and its proxy on another computer. They leave
+    /// before the notes in `outbox`.
     pub notes_out: VecDeque<InstanceNote>,
     /// The notes that have come from a rank, or from its proxy on another computer, until this process acts
     /// on them.
@@ -59,7 +60,7 @@ pub(crate) struct RemoteEdges {
 
 /// A read by RDMA: a receive's driver takes published bytes of a send from the memory of the sender's server.
 pub(crate) struct EdgeRead {
-    /// The question to the server that the read belongs to. It names the instance and the step.
+    /// The question to the server that the read belongs to. It names the operation and the step.
     pub note: Note,
     /// The number of the endpoint of the server from which the bytes come.
     pub from: u32,
@@ -71,11 +72,11 @@ pub(crate) struct EdgeRead {
     /// The block that owns the memory at `to`, if the bytes must be copied on to the step's buffer. None if
     /// they arrive there directly.
     pub bounce: Option<Block>,
-    /// The offset, in the bytes of the edge, at which the read begins.
+    /// The offset, in the bytes of the send, at which the read begins.
     pub offset: u64,
 }
 
-/// What `RemoteEdges::exchange` reports to the driver of an instance.
+/// What `RemoteEdges::exchange` reports to the driver of an operation.
 pub(crate) enum EdgeEvent<'a> {
     /// A note has come, with the endpoint that sent it and the data behind it.
     Note(u32, &'a Note, Span),
@@ -84,7 +85,7 @@ pub(crate) enum EdgeEvent<'a> {
 }
 
 impl EdgeEvent<'_> {
-    /// Returns the note that names the instance and the step to which the event belongs.
+    /// Returns the note that names the operation and the step to which the event belongs.
     pub fn note(&self) -> &Note {
         match self {
             EdgeEvent::Note(_, note, _) => note,
@@ -94,8 +95,8 @@ impl EdgeEvent<'_> {
 }
 
 impl RemoteEdges {
-    /// Takes over the notes and reports that the driver of an instance wants to send. Some may wait
-    /// (`delayed.rs`).
+    /// Takes over the notes (fixed-size messages) and reports that the driver of an operation wants to send.
+    /// Some may wait (`delayed.rs`).
     pub fn take_outgoing(&mut self, all: impl Iterator<Item = Outgoing>, reach: &Reach) {
         for outgoing in all {
             let (to, note, is_awaited) = match outgoing {
@@ -118,7 +119,7 @@ impl RemoteEdges {
     }
 
     /// Does one round of exchange with other hosts: receives notes and ends of reads, and calls `arrived`
-    /// with those for instances, then sends notes and starts reads. Returns whether anything moved. Errors
+    /// with those for operations, then sends notes and starts reads. Returns whether anything moved. Errors
     /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(
         &mut self,
@@ -208,8 +209,8 @@ impl RemoteEdges {
     }
 }
 
-/// Sends the notes in `outbox`. If the bytes for a question have already come unasked, calls `arrived` with
-/// them instead. Returns whether anything moved.
+/// Sends the notes (fixed-size messages) in `outbox`. If the bytes for a question have already come unasked,
+/// calls `arrived` with them instead. Returns whether anything moved.
 fn send_notes(
     port: &mut impl EdgePort,
     reach: &Reach,

@@ -21,40 +21,40 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// The most packets that one edge's job sends in a turn, even if the network would take more.
+/// The most packets that one send's job sends in a turn, even if the network would take more.
 const PACKETS_PER_TURN: usize = 16;
 
-/// The most bytes of an edge that a server sends in packets. Longer edges are exposed for RDMA. In tests it
-/// is so short that both happen.
+/// The most bytes of a send that a server sends in packets. Longer sends are exposed for RDMA. In tests it is
+/// so short that both happen.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
 /// A value for `SendJob::seen` that no send's `Published` word has.
 const NOT_SEEN: u64 = u64::MAX;
 
-/// A process's role as the server of ranks: it sends the bytes of their edges to other hosts.
+/// A process's role as the server of ranks: it sends to other hosts the bytes that these ranks send.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// The edges to send, in the order in which they were asked for. Where the network is slow, the first job
-    /// ends first.
+    /// The sends whose bytes go to other hosts, in the order in which they were asked for. Where the network
+    /// is slow, the first job ends first.
     jobs: Vec<SendJob>,
     /// Memory in which the bytes of a packet are put together. None before the first packet.
     packet: Option<Block>,
-    /// The instances (sending rank, context, sequence) that a rank drives itself although it has a proxy. The
-    /// rank answers questions about them.
+    /// The operations (sending rank, context, sequence) that a rank drives itself although it has a proxy.
+    /// The rank answers questions about them.
     pub owned: HashSet<(u32, u64, u32)>,
     /// For each receiving rank on another host, the endpoint of the process that drives its receives, as its
     /// last note showed.
     drivers: HashMap<u32, u32>,
 }
 
-/// One edge whose bytes are to go to the receive's driver on another host, because it asked or before it asks
+/// One send whose bytes are to go to the receive's driver on another host, because it asked or before it asks
 /// (`note.attempt` is 0).
 struct SendJob {
     /// The number of the endpoint of the receive's driver, which gets the bytes.
     to: u32,
-    /// The question that the job answers. It says which edge, and from which byte on.
+    /// The question that the job answers. It says which send's bytes are wanted, and from which byte on.
     note: Note,
-    /// The send to which the edge belongs. None until its rank has started the operation.
+    /// The send whose bytes go out. None until its rank has started the operation.
     source: Option<ServedSend>,
     /// Whether the network had no room for the job's last packet. The network wakes this process when it has
     /// room.
@@ -97,8 +97,8 @@ enum JobTurn {
 }
 
 impl Server {
-    /// Takes a receiver's question for an edge. A new question of the same driver replaces its old one.
-    /// Drivers of one receive may ask one after the other, if the first died.
+    /// Takes a receiver's question for the bytes of a send. A new question of the same driver replaces its
+    /// old one. Several drivers of a receive may ask, if the first died.
     pub fn take_question(&mut self, from: u32, note: Note) {
         self.drivers.insert(note.receiver, from);
         if note.kind == NoteKind::Fetch
@@ -123,14 +123,15 @@ impl Server {
         }
     }
 
-    /// Returns the job that sends the edge of `note` unasked to the endpoint `to`; None if there is none.
+    /// Returns the job that sends the bytes of the send that `note` is about, unasked, to the endpoint `to`.
+    /// None if there is none.
     fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
         let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
     }
 
-    /// Sends the bytes of an edge before its receiver asks, since its send has published the first ones. Does
-    /// nothing if a driver has already asked. `note` has the form of a question.
+    /// Sends the bytes of a send before its receiver asks, since the first bytes are published. Does nothing
+    /// if a driver has already asked. `note` has the form of a question.
     pub fn send_unasked(&mut self, note: Note, reach: &Reach) {
         if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
             let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
@@ -215,13 +216,13 @@ impl Server {
         moved
     }
 
-    /// Whether the sending rank itself drives the instance of a note, although it has a proxy, and so answers
-    /// the note.
+    /// Whether the sending rank itself drives the operation of a note, although it has a proxy, and so
+    /// answers the note.
     fn is_owned(&self, note: &Note) -> bool {
         !self.owned.is_empty() && self.owned.contains(&instance(note))
     }
 
-    /// Whether any edge's bytes are still to be sent, or their receipt to be confirmed.
+    /// Whether bytes of any send are still to go to another host, or their receipt to be confirmed.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
@@ -238,7 +239,7 @@ impl Server {
     }
 }
 
-/// Returns the key of the instance that sends the edge of a note: sending rank, context, sequence.
+/// Returns the key of the operation whose send a note is about: sending rank, context, sequence.
 fn instance(note: &Note) -> (u32, u64, u32) {
     (note.sender, note.context, note.sequence)
 }
@@ -402,7 +403,7 @@ fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> 
     Ok(Some(ServedSend { record, stamp, step, region, bytes: total, is_copied }))
 }
 
-/// Finds the sender's instance of the edge of a note: its record, and the record's stamp. None if it is not
+/// Finds the operation whose send a note is about: its record, and the record's stamp. None if it is not
 /// certainly there.
 fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
     let directory = &reach.segment.rank(rank).directory[..];

@@ -31,8 +31,9 @@ pub struct Start {
     /// Whether the operation's caller wants a proxy to execute it. The setting OUTBOARD_OFFLOAD may override
     /// this.
     pub offload: Offload,
-    /// The fewest bytes of an edge between hosts that its receiver fetches: 0 for all edges, `u64::MAX` for
-    /// none. Shorter edges are messages, which only a rank itself can carry. All members give the same value.
+    /// The fewest bytes of an edge (a send and its receive) between hosts that its receiver fetches: 0 for
+    /// all edges, `u64::MAX` for none. Shorter edges are messages, which only a rank can carry. All members
+    /// give the same value.
     pub fetched_bytes_min: u64,
     /// Whether the operation is one message between two ranks. Its receive takes as many bytes as fit, and
     /// may be withdrawn before the first byte comes.

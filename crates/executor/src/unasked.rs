@@ -12,16 +12,18 @@ use sys::{Block, Span};
 
 /// The most bytes of data that wait in a process. It is small in tests, so that they reach it.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
-/// The most edges for which data waits in a process. It is small in tests, so that they reach it.
+/// The most sends whose data waits in a process for the receive to start. It is small in tests, so that they
+/// reach it.
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
-/// The key of an edge of an instance: receiver, context, sequence, sender, number of the edge.
+/// Names a send and its receive: receiver, context, sequence, sender, number of the edge.
 type EdgeKey = (u32, u64, u32, u32, u32);
 
 /// Data that waits for its step: the endpoint that sent it, the note that came with it, and the data.
 pub(crate) type WaitingNote = (u32, Note, Block);
 
-/// Data that has come before the receiving step asked for it, by edge. The oldest edge comes first.
+/// Data that has come before the receiving step asked for it, for each send. The send whose data came first
+/// is first.
 #[derive(Default)]
 pub(crate) struct UnaskedNotes {
     edges: VecDeque<(EdgeKey, Vec<WaitingNote>)>,
@@ -33,13 +35,13 @@ fn key(note: &Note) -> EdgeKey {
 }
 
 impl UnaskedNotes {
-    /// Whether data waits for the edge that `note` is about.
+    /// Whether data waits for the send and receive that `note` is about.
     pub fn has(&self, note: &Note) -> bool {
         self.edges.iter().any(|(one, _)| *one == key(note))
     }
 
-    /// Keeps a note, which came from the endpoint `from`, and its data. If there is no room, drops the data
-    /// of the oldest edges. Returns for each of these edges the refusal to send, and to which endpoint.
+    /// Keeps a note and its data, which came from the endpoint `from`. If there is no room, drops the data of
+    /// the oldest sends. Returns for each of these sends the refusal, and the endpoint that must get it.
     pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
         let block = Block::new(data.bytes());
         data.copy_to(block.span());
@@ -59,7 +61,7 @@ impl UnaskedNotes {
         refused
     }
 
-    /// Takes all data that waits for the edge that `note` is about.
+    /// Takes all data that waits for the send and receive that `note` is about.
     pub fn take(&mut self, note: &Note) -> Vec<WaitingNote> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
@@ -67,7 +69,7 @@ impl UnaskedNotes {
         all
     }
 
-    /// Forgets the data for one instance of the rank `receiver`, which has ended, or for all its instances.
+    /// Forgets the data for one operation of the rank `receiver`, which has ended, or for all its operations.
     pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
         let is_of = |key: &EdgeKey| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
         while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {

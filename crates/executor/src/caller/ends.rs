@@ -13,11 +13,12 @@ use error::Result;
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 
-/// The most operations that may have ended for the MPI program while peers still need their instances.
+/// The most operations that may have ended for the MPI program while peers still need their instances
+/// (started schedules).
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
-    /// Whether neither the rank nor its proxy drives the instance any more, and no withdrawal of a message
+    /// Whether neither the rank nor its proxy drives the operation any more, and no withdrawal of a message
     /// still waits for the proxy's answer.
     fn has_ended(&self) -> bool {
         let has_ended = match self.choice.is_proxy() {
@@ -27,14 +28,14 @@ impl Instance {
         has_ended && self.withdrawal != Withdrawal::Asked
     }
 
-    /// Whether this rank has driven all its own steps of an instance that it shares with its proxy. True if
+    /// Whether this rank has driven all its own steps of an operation that it shares with its proxy. True if
     /// it has none.
     fn has_ended_share(&self) -> bool {
         self.finished || !self.block.run.is_host_share()
     }
 
-    /// Whether the instance is locally complete: the user's buffers are free, although peers may still need
-    /// bytes of it.
+    /// Whether the instance (a started schedule) is locally complete: the user's buffers are free, although
+    /// peers may still need bytes of it.
     fn is_local(&self) -> bool {
         self.state() == LOCAL && (!self.choice.is_proxy() || self.has_ended_share())
     }
@@ -54,8 +55,8 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether this instance may stay in the directory after its operation has ended for the MPI program. A
-    /// message never may: another receive can follow under the same name.
+    /// Whether this instance (a started schedule) may stay in the directory after its operation has ended for
+    /// the MPI program. A message never may: another receive can follow under the same name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
         let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
@@ -85,8 +86,8 @@ impl Executor {
         Some(Ok(()))
     }
 
-    /// Ends the retiring instances that the proxy has finished, even if the proxy's counter does not show
-    /// that yet.
+    /// Ends the retiring instances (started schedules) that the proxy has finished, even if the proxy's
+    /// counter does not show that yet.
     pub(super) fn end_retired(&mut self) {
         if self.retiring == 0 {
             return;
@@ -100,8 +101,8 @@ impl Executor {
         }
     }
 
-    /// Ends the instance at `index`: forgets it and frees its block for another start. Returns why it failed;
-    /// None if it succeeded.
+    /// Ends the operation at `index`: forgets it and frees its block for another start. Returns why it
+    /// failed; None if it succeeded.
     pub(super) fn end(&mut self, index: usize) -> Option<Fault> {
         let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
@@ -138,13 +139,14 @@ impl Executor {
         self.retire(program, block);
     }
 
-    /// Whether no peer needs any instance of an operation that has ended for the MPI program.
+    /// Whether no peer needs any instance (a started schedule) of an operation that has ended for the MPI
+    /// program.
     pub fn is_quiet(&self) -> bool {
         self.retiring == 0
     }
 
-    /// Keeps a block (an instance's memory) for the next start of its program. Its scratch memory is freed if
-    /// idle blocks would hold too much.
+    /// Keeps a block (an operation's memory) for the next start of its program. Its scratch memory is freed
+    /// if idle blocks would hold too much.
     pub(super) fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
         block.free_copies(&mut self.allocator);
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {

@@ -66,8 +66,8 @@ impl Executor {
         self.remote_proxy.is_some() && self.far.has_urgent_notes()
     }
 
-    /// Gives an instance to a proxy on another computer: exports the instance's memory and sends a note.
-    /// Returns the exported ranges, or None if some memory cannot be exported.
+    /// Gives an operation to a proxy on another computer: exports the operation's memory and sends a note (a
+    /// message). Returns the exported ranges, or None if some memory cannot be exported.
     pub(super) fn submit_exported(
         &mut self,
         program: usize,
@@ -100,8 +100,8 @@ impl Executor {
         Some(ranges)
     }
 
-    /// Tells a proxy on another computer that this rank drives an instance by itself (`NoteKind::Own`), or
-    /// that such an instance has ended (`OwnEnded`).
+    /// Tells a proxy on another computer that this rank drives an operation by itself (`NoteKind::Own`), or
+    /// that such an operation has ended (`OwnEnded`).
     pub(super) fn send_owned(&mut self, kind: NoteKind, instance: (u64, u32)) {
         if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
             self.send_note(proxy, kind, instance, 0, Vec::new());
@@ -143,8 +143,8 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes that came from the proxy on another computer: the proxy welcomes this rank, or has
-    /// ended instances.
+    /// Acts on the notes (messages) from the proxy on another computer: the proxy welcomes this rank, or has
+    /// ended operations.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

@@ -38,7 +38,7 @@ impl Executor {
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
-    /// Gives an instance to the rank's proxy, on this host or on another computer. Returns false if the ring
+    /// Gives an operation to the rank's proxy, on this host or on another computer. Returns false if the ring
     /// to the proxy is full, or the memory cannot be exported.
     pub(super) fn submit(
         &mut self,
@@ -84,7 +84,7 @@ impl Executor {
         true
     }
 
-    /// Checks whether the proxy lives, and takes back the instances that the proxy has returned, or had when
+    /// Checks whether the proxy lives, and takes back the operations that the proxy has returned, or had when
     /// it died. Returns whether it took any back.
     pub(super) fn check_proxy(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
@@ -112,7 +112,7 @@ impl Executor {
         taken + lost > 0
     }
 
-    /// Takes back the instances of the proxy for whose state `wanted` returns true. The proxy must not drive
+    /// Takes back the operations of the proxy for whose state `wanted` returns true. The proxy must not drive
     /// them any more. Returns how many it took back.
     fn take_back_instances(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);

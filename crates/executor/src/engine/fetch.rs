@@ -19,16 +19,16 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// The most bytes of one read by RDMA (docs/measured/hosts.md). In tests it is so short that an edge takes
+/// The most bytes of one read by RDMA (docs/measured/hosts.md). In tests it is so short that a receive takes
 /// several reads.
 const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
-/// The most reads of one edge that are under way together. With two, the second is on its way while the first
-/// brings bytes.
+/// The most reads for one receive that are under way together. With two, the second is on its way while the
+/// first brings bytes.
 const READS_MAX: usize = 2;
 /// The number of failed reads in a row after which the server counts as lost, even if it still lives.
 const FAILURES_MAX: u32 = 16;
 
-/// What a driver remembers about the receives of an instance that fetch their bytes.
+/// What a driver remembers about the receives of an operation that fetch their bytes.
 pub(super) struct Fetches {
     /// For each step of the schedule, what is known of its fetch.
     fetches: Vec<Fetch>,
@@ -36,7 +36,7 @@ pub(super) struct Fetches {
     /// takes them.
     pub(super) outgoing: Vec<Outgoing>,
     attempts: u32,
-    /// Whether no more reads may start. Another driver takes the instance once the reads under way have
+    /// Whether no more reads may start. Another driver takes the operation once the reads under way have
     /// ended.
     is_stopped: bool,
 }
@@ -54,15 +54,15 @@ struct Fetch {
     is_copied: bool,
     /// Whether the server has confirmed that it knows that this step has all bytes.
     is_known: bool,
-    /// Whether the sending rank itself answers questions, because its proxy does not drive its instance.
+    /// Whether the sending rank itself answers questions, because its proxy does not drive its operation.
     rank_answers: bool,
     fault: Option<Fault>,
     /// The server's memory from which the bytes can be read by RDMA. None if the server sends them in
     /// packets.
     place: Option<ExposedSend>,
-    /// The number of bytes, from the edge's first one on, that the server's memory holds so far.
+    /// The number of bytes, from the send's first byte on, that the server's memory holds so far.
     readable: u64,
-    /// The length of the whole edge, in bytes.
+    /// The length of the whole send, in bytes.
     total: u64,
     /// The reads that have started but whose bytes do not count yet, in order: first byte, end, and whether
     /// the bytes have come.
@@ -77,8 +77,8 @@ impl Fetch {
         self.reads.iter().any(|(.., is_there)| !is_there)
     }
 
-    /// Returns where the next read begins and ends in the edge, at most at byte `capacity`. None if no read
-    /// may start now.
+    /// Returns at which bytes of the send the next read begins and ends, at most at byte `capacity`. None if
+    /// no read may start now.
     fn next_read(&self, done: u64, capacity: u64) -> Option<(u64, u64)> {
         let begin = self.reads.back().map_or(done, |(_, end, _)| *end);
         let end = self.readable.min(capacity).min(begin.saturating_add(READ_BYTES_MAX));
@@ -112,12 +112,13 @@ impl Fetches {
 }
 
 impl Execution {
-    /// Whether the instance has edges to other hosts whose receivers fetch the bytes.
+    /// Whether the operation receives from other hosts by fetches: its driver asks for the bytes.
     pub fn fetches(&self) -> bool {
         self.fetches.is_some()
     }
 
-    /// Takes a note or report for another host that this driver has to send. None if there is none.
+    /// Takes a note (a fixed-size message) or a report that this driver has for another host. None if there
+    /// is none.
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.fetches.as_mut()?.outgoing.pop()
     }
@@ -144,7 +145,8 @@ impl Execution {
         fetches.outgoing.push(Outgoing::Published(note));
     }
 
-    /// Returns this instance's step that a note is about. None if the instance has no such step.
+    /// Returns the step of this operation that a note (a message from a server) is about. None if there is no
+    /// such step.
     fn step_of(&self, note: &Note) -> Option<u32> {
         if note.attempt != 0 {
             return Some(note.step);
@@ -153,28 +155,29 @@ impl Execution {
         if peer.number() == note.sender { self.plan.receive_of(note.step, note.edge) } else { None }
     }
 
-    /// Whether a note is about an edge that this instance receives.
+    /// Whether a note (a message about a send and its receive) concerns a receive of this operation.
     pub(crate) fn is_of(&self, note: &Note) -> bool {
         (note.receiver, note.context, note.sequence) == (self.rank.peer(), self.context, self.sequence)
     }
 
     /// Whether the network still reads bytes for any step. Until that ends, no other driver may get the
-    /// instance.
+    /// operation.
     pub(crate) fn is_reading(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.fetches.iter().any(Fetch::is_reading))
     }
 
-    /// Lets no more reads start, because another driver is to take over the instance.
+    /// Lets no more reads start, because another driver is to take over the operation.
     pub(crate) fn stop(&mut self) {
         self.fetches.iter_mut().for_each(|it| it.is_stopped = true);
     }
 
-    /// Whether `stop` was called. Another driver is then to take over the instance.
+    /// Whether `stop` was called. Another driver is then to take over the operation.
     pub(crate) fn is_stopped(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.is_stopped)
     }
 
-    /// Acts on a note from a server, or on the end of a read. Adds the reads that can start now to `reads`.
+    /// Acts on a note (a message) from a server, or on the end of a read. Adds the reads that can start now
+    /// to `reads`.
     pub(crate) fn take_event(
         &mut self,
         event: EdgeEvent,
@@ -193,7 +196,7 @@ impl Execution {
         Ok(taken)
     }
 
-    /// Acts on a server's note. Ignores answers to earlier questions.
+    /// Acts on a server's note, which answers a question for bytes. Ignores answers to earlier questions.
     fn take_note(
         &mut self,
         step: u32,
@@ -366,7 +369,7 @@ impl Execution {
         stored.is_ok()
     }
 
-    /// Copies received bytes to the blocks `into` of a step's buffer, from byte `start` of the edge on.
+    /// Copies received bytes to the blocks `into` of a step's buffer, from byte `start` of the send on.
     fn store(&self, step: u32, into: Blocks, start: u64, data: Span, reach: &Reach) -> Result<(), Fault> {
         let spot = self.buffers.spots[step as usize];
         let mut at = 0;

@@ -17,9 +17,9 @@ use crate::peer::Peer;
 use schedule::{Action, Blocks};
 use sys::{Block, Span};
 
-/// What a driver remembers about the messages of an instance to and from other hosts.
+/// What a driver remembers about the messages of an operation to and from other hosts.
 pub(super) struct Remote {
-    /// The fewest bytes of an edge that is fetched. Shorter edges are carried as messages.
+    /// The fewest bytes of an edge (a send and its receive) that is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
     /// For each step of the schedule, how far its message is.
     messages: Vec<StepMessage>,
@@ -62,8 +62,8 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares the instance for edges to ranks of other hosts. Edges of at least `fetched_bytes_min` bytes
-    /// are fetched; shorter edges are messages.
+    /// Prepares the operation for sends to and receives from other hosts. With at least `fetched_bytes_min`
+    /// bytes they are fetched; shorter ones are messages.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
         let (mut fetches, mut messages) = (false, false);
         for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
@@ -83,13 +83,13 @@ impl Execution {
         });
     }
 
-    /// Whether the edge of the step `step` is so short that it is a message, if its peer is on another host.
+    /// Whether the send or receive `step` is so short that it is a message, if its peer is on another host.
     pub(crate) fn is_message(&self, step: u32) -> bool {
         let bytes = self.buffers.spots[step as usize].bytes;
         self.remote.as_ref().is_some_and(|remote| bytes < remote.fetched_bytes_min)
     }
 
-    /// Whether any edge to another host is carried as a message.
+    /// Whether any send or receive of this operation to or from another host is carried as a message.
     pub(crate) fn has_messages(&self) -> bool {
         self.remote.is_some()
     }
@@ -114,7 +114,7 @@ impl Execution {
         matches!(message, Some(StepMessage::Ended(..)))
     }
 
-    /// Drives a send or receive whose edge is carried as a message.
+    /// Drives a send to or receive from another host that is carried as a message.
     pub(super) fn drive_message(
         &mut self,
         step: u32,

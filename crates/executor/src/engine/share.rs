@@ -24,7 +24,7 @@ use schedule::{Action, BufferId, Side};
 use std::sync::atomic::Ordering;
 use transport::shm::LocalRank;
 
-/// What this driver does with a step of a divided instance.
+/// What this driver does with a step of a divided operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepRole {
     /// This driver drives the step.
@@ -39,7 +39,7 @@ pub(super) enum StepRole {
     Announced,
 }
 
-/// The part of an instance that this driver drives, where the rank and its proxy on another computer divide
+/// The part of an operation that this driver drives, where the rank and its proxy on another computer divide
 /// the steps between them.
 pub(super) struct Share {
     side: Side,
@@ -47,7 +47,7 @@ pub(super) struct Share {
     roles: Box<[StepRole]>,
     /// For each step, whether a step of the other driver depends on it.
     is_awaited: Box<[bool]>,
-    /// Whether the steps are divided now. False while a rank drives the whole instance alone.
+    /// Whether the steps are divided now. False while a rank drives the whole operation alone.
     is_on: bool,
     /// The ended steps of this driver that another process must hear of, until `next_ended` takes them.
     ended: Vec<u32>,
@@ -96,8 +96,8 @@ impl Execution {
         self.share.is_some()
     }
 
-    /// Prepares to drive the instance from its beginning, like `restart`, but only this driver's steps if the
-    /// steps are divided.
+    /// Prepares to drive the operation from its beginning, like `restart`, but only this driver's steps if
+    /// the steps are divided.
     pub fn restart_share(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         let Some(share) = &mut self.share else { return };
@@ -134,7 +134,7 @@ impl Execution {
     }
 
     /// Whether this driver is a rank that drives only its share of the steps. Its proxy then reports the end
-    /// of the instance.
+    /// of the operation.
     pub(crate) fn is_host_share(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_on && share.side == Side::Host)
     }
@@ -145,7 +145,7 @@ impl Execution {
     }
 
     /// Returns the rank of this host that must hear of the end of a step: the receiver of a send that the
-    /// proxy published early, else the instance's own rank.
+    /// proxy published early, else the operation's own rank.
     pub(crate) fn awaiting_rank(&self, step: u32) -> LocalRank {
         match (self.role(step), self.plan.schedule.steps[step as usize].action) {
             (StepRole::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
@@ -222,8 +222,8 @@ impl Execution {
         }
     }
 
-    /// Returns the bytes that a step has written to a scratch buffer, if they are few enough for a note. Else
-    /// returns no words.
+    /// Returns the bytes that a step has written to a scratch buffer, if they are few enough for a note (a
+    /// short message). Else returns no words.
     pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
         let bytes = self.buffers.spots[step as usize].bytes as usize;
         match self.scratch_of(step) {

@@ -28,7 +28,8 @@ struct Case {
     pieces: bool,
     /// The map of members to nodes. None if the algorithm gets no map.
     nodes: Option<Arc<NodeMap>>,
-    /// The fewest bytes of an edge between nodes that its receiver fetches. Shorter edges are messages.
+    /// The fewest bytes of an edge (a send and its receive) between nodes that its receiver fetches. Shorter
+    /// edges are messages.
     fetched_bytes_min: u64,
 }
 
@@ -292,8 +293,8 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
 enum Hosts {
     /// One to three hosts. The proxies of some may run on other computers.
     Any,
-    /// Two or three hosts, mostly with several ranks each. All proxies run on other computers, and all edges
-    /// are fetched.
+    /// Two or three hosts, mostly with several ranks each. All proxies run on other computers, and receivers
+    /// fetch all bytes from other hosts.
     WithDpus,
 }
 

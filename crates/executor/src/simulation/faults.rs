@@ -289,7 +289,7 @@ fn set(job: &Job, at: u64, value: u64) {
         .store(value, Ordering::Relaxed);
 }
 
-/// A proxy returns an instance that it cannot decode, and the rank executes it.
+/// A proxy returns an operation that it cannot decode, and the rank executes it.
 #[test]
 fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
     for head in [Head::ProgramAt, Head::ProgramWords, Head::ParametersAt, Head::ParametersWords, Head::Steps]

@@ -169,8 +169,8 @@ impl Message {
     }
 }
 
-/// Runs a random job. Returns how many instances ranks took back, how many packets passed between nodes, and
-/// how many instances proxies on other computers have carried out.
+/// Runs a random job. Returns how many operations ranks took back, how many packets passed between nodes, and
+/// how many operations proxies on other computers have carried out.
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);
