@@ -198,7 +198,7 @@ impl Program {
         }
     }
 
-    /// Writes into the arena what a proxy needs besides the record: the encoded schedule and the parameters.
+    /// Writes into the arena what a proxy needs besides the record of progress: schedule and parameters.
     pub fn publish(
         &mut self,
         block: &mut InstanceBlock,

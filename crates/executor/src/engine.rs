@@ -66,7 +66,7 @@ pub struct Execution {
     /// The number of steps that still use the user's buffers. At 0 the operation is locally complete: it has
     /// ended for the user.
     open: usize,
-    /// Whether the record already says that the operation is locally complete (the user's buffers are free).
+    /// Whether the operation's record in shared memory already says that the user's buffers are free.
     reported_local: bool,
     /// Whether a fault has spoiled bytes that this rank would pass on, so that all its further sends fail.
     is_void: bool,
@@ -135,7 +135,7 @@ pub enum Progress {
     Moved,
     /// The operation has become locally complete: the user's buffers are free. Its record says so.
     Local,
-    /// All steps are finished. The record says so, unless another driver's steps go on.
+    /// All steps are finished. The operation's record says so, unless another driver's steps go on.
     Finished,
     /// The receiver of the send `step` cannot read its bytes. The rank must allocate a copy in its arena
     /// (`Execution::stage`).
@@ -205,7 +205,8 @@ impl Execution {
         }
     }
 
-    /// Prepares to drive on from the words of the record, after another driver has certainly died or stopped.
+    /// Prepares to drive on from the words of the operation's record, after another driver has certainly died
+    /// or stopped.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         self.is_void = self.record.fault().is_some_and(Fault::voids);
@@ -248,8 +249,8 @@ impl Execution {
         }
     }
 
-    /// Drives every step that can go on, at most a chunk of bytes each. A fault is stored in the record, and
-    /// the other steps go on, so that no peer hangs. Errors: another driver must go on.
+    /// Drives every step that can go on, at most a chunk of bytes each. A fault is stored in the operation's
+    /// record, and the other steps go on, so that no peer hangs. Errors: another driver must go on.
     pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
@@ -314,7 +315,7 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores in the record when the operation ended, and the processor time that its driver took. That time
+    /// Stores in the operation's record when it ended, and the processor time that its driver took. That time
     /// counts from the start of this operation, or from the later end of another one.
     #[cold]
     fn account(&self, reach: &Reach) {
@@ -495,7 +496,7 @@ impl Execution {
         }
     }
 
-    /// Ends a step that has failed, and stores its fault in the record.
+    /// Ends a step that has failed, and stores its fault in the operation's record.
     fn fail(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         self.record.set_fault(fault);
         self.is_void |= fault.voids();
@@ -544,8 +545,8 @@ impl Execution {
         }
     }
 
-    /// Stores in the record that `done` bytes of a step are done. Returns whether the step has finished
-    /// (`complete`).
+    /// Stores in the operation's record that `done` bytes of a step are done. Returns whether the step has
+    /// finished (`complete`).
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<StepProgress, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);

@@ -211,8 +211,8 @@ pub(crate) enum NoteOutcome {
 pub(crate) enum Outgoing {
     /// A note for the endpoint `to`, and whether the process there waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
-    /// A send has published its first bytes, which the server may send unasked. The note is like a question
-    /// of the receiver.
+    /// A send has published its first bytes, which the server may send unasked. The note has the form of a
+    /// receiver's question.
     Published(Note),
 }
 

@@ -35,7 +35,7 @@ pub const REACHED: u64 = 1;
 /// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
 /// The index in a rank's `scalars` of the count of its operations that its proxy has ended or returned. The
-/// proxy counts after it has stored that in the record.
+/// proxy counts after it has stored that in the operation's record.
 pub const ENDED: usize = 8;
 /// The index in a rank's `scalars` of the count of its operations that its proxy has returned, because it
 /// could not drive them to the end.

@@ -21,7 +21,7 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// The most packets that one send's job sends in a turn, even if the network would take more.
+/// The most packets that one `SendJob` sends in a turn, even if the network would take more.
 const PACKETS_PER_TURN: usize = 16;
 
 /// The most bytes of a send that a server sends in packets. Longer sends are exposed for RDMA. In tests it is
@@ -35,7 +35,7 @@ const NOT_SEEN: u64 = u64::MAX;
 #[derive(Default)]
 pub(crate) struct Server {
     /// The sends whose bytes go to other hosts, in the order in which they were asked for. Where the network
-    /// is slow, the first job ends first.
+    /// is slow, the first send ends first.
     jobs: Vec<SendJob>,
     /// Memory in which the bytes of a packet are put together. None before the first packet.
     packet: Option<Block>,
@@ -52,20 +52,21 @@ pub(crate) struct Server {
 struct SendJob {
     /// The number of the endpoint of the receive's driver, which gets the bytes.
     to: u32,
-    /// The question that the job answers. It says which send's bytes are wanted, and from which byte on.
+    /// The question that this `SendJob` answers. It says which send's bytes are wanted, and from which byte
+    /// on.
     note: Note,
     /// The send whose bytes go out. None until its rank has started the operation.
     source: Option<ServedSend>,
-    /// Whether the network had no room for the job's last packet. The network wakes this process when it has
-    /// room.
+    /// Whether the network had no room for the last packet of this `SendJob`. The network wakes this process
+    /// when it has room.
     is_blocked: bool,
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The send's `Published` word when the job last had a turn.
+    /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
-    /// Whether all bytes were sent before the receiver asked. The job stays until the receiver has them, in
-    /// case it asks again.
+    /// Whether all bytes were sent before the receiver asked. The `SendJob` stays until the receiver has
+    /// them, in case it asks again.
     is_sent: bool,
     /// Whether the receiver has reported that it had no room for bytes that came unasked.
     had_no_room: bool,
@@ -88,11 +89,11 @@ struct ServedSend {
 
 /// What one turn of a `SendJob` has done.
 enum JobTurn {
-    /// The job has sent no bytes: no more are published, or the network has no room.
+    /// No bytes were sent: the send has published no more, or the network has no room.
     Wait,
-    /// The job has sent a packet or a note, and can go on.
+    /// A packet or a note was sent, and the `SendJob` can go on.
     Sent,
-    /// The job has sent its last bytes.
+    /// The last bytes were sent.
     Finished,
 }
 
@@ -123,8 +124,8 @@ impl Server {
         }
     }
 
-    /// Returns the job that sends the bytes of the send that `note` is about, unasked, to the endpoint `to`.
-    /// None if there is none.
+    /// Returns the `SendJob` that sends the bytes of the send that `note` is about, unasked, to the endpoint
+    /// `to`. None if there is none.
     fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
         let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
@@ -140,7 +141,7 @@ impl Server {
         }
     }
 
-    /// Forgets the job of a receive that was withdrawn. Returns the answer for its driver.
+    /// Forgets the `SendJob` for a receive that was withdrawn. Returns the answer for the receive's driver.
     pub fn forget_withdrawn(&mut self, note: Note) -> Note {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
         Note { kind: NoteKind::Known, ..note }
@@ -171,8 +172,8 @@ impl Server {
         Some((Note { kind: NoteKind::Known, ..note }, is_message))
     }
 
-    /// Gives each job a turn to send. Adds to `sent` the endpoints to which bytes have gone. Returns whether
-    /// anything was sent.
+    /// Gives each `SendJob` a turn to send. Adds to `sent` the endpoints to which bytes have gone. Returns
+    /// whether anything was sent.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
         let Server { jobs, packet, owned, .. } = self;
         let mut moved = false;
@@ -227,7 +228,7 @@ impl Server {
         !self.jobs.is_empty()
     }
 
-    /// Whether a job could send something now that it could not send at its last turn.
+    /// Whether a `SendJob` could send something now that it could not send at its last turn.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.jobs.iter().filter(|job| !job.is_sent).any(|job| match &job.source {
             Some(source) => !job.is_blocked && source.published() != job.seen,

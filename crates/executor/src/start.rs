@@ -207,9 +207,9 @@ pub enum Poll {
 /// section 6.9.5: invec, inoutvec, len).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
-    /// The operation that needs the call.
+    /// The operation that needs the user's function to be called.
     pub ticket: InstanceTicket,
-    /// The step that needs the call.
+    /// The step whose result the user's function computes.
     pub step: u32,
     /// The number from `Reduction::User::token`, by which the caller finds the function.
     pub token: u64,

@@ -25,7 +25,8 @@ const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
 /// The most reads for one receive that are under way together. With two, the second is on its way while the
 /// first brings bytes.
 const READS_MAX: usize = 2;
-/// The number of failed reads in a row after which the server counts as lost, even if it still lives.
+/// The number of failed reads in a row after which the server (the sending process) counts as lost, even if
+/// it still lives.
 const FAILURES_MAX: u32 = 16;
 
 /// What a driver remembers about the receives of an operation that fetch their bytes.
@@ -44,23 +45,23 @@ pub(super) struct Fetches {
 /// What a driver remembers about the fetch of one step.
 #[derive(Clone, Default)]
 struct Fetch {
-    /// The server that was asked last, and the number of the question (`Note::attempt`). None while no
-    /// question waits for an answer.
+    /// The server (the sending process) that was asked last, and the number of the question
+    /// (`Note::attempt`). None while no question waits for an answer.
     asked: Option<(u32, u32)>,
     /// Whether the step has asked before, so that its next question is `NoteKind::Again`.
     has_asked: bool,
-    /// Whether the server sends from a copy of the bytes. The sender's operation then does not wait for this
-    /// receive.
+    /// Whether the server (the sending process) sends from a copy of the bytes. The sender's operation then
+    /// does not wait for this receive.
     is_copied: bool,
-    /// Whether the server has confirmed that it knows that this step has all bytes.
+    /// Whether the server (the sending process) has confirmed that it knows that this step has all bytes.
     is_known: bool,
     /// Whether the sending rank itself answers questions, because its proxy does not drive its operation.
     rank_answers: bool,
     fault: Option<Fault>,
-    /// The server's memory from which the bytes can be read by RDMA. None if the server sends them in
-    /// packets.
+    /// The memory of the server (the sending process) from which the bytes can be read by RDMA. None if they
+    /// come in packets.
     place: Option<ExposedSend>,
-    /// The number of bytes, from the send's first byte on, that the server's memory holds so far.
+    /// The number of bytes, from the send's first byte on, that can be read from the server's memory so far.
     readable: u64,
     /// The length of the whole send, in bytes.
     total: u64,
@@ -104,7 +105,7 @@ impl Fetches {
         self.outgoing.clear();
     }
 
-    /// Whether a server has answered, and `step` has not been driven since.
+    /// Whether a server (a sending process) has answered, and `step` has not been driven since.
     pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
         fetch.is_known || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
