@@ -2,11 +2,10 @@
 //! Matching: which receive takes which message (MPI 5.0, section 3.5). It does no I/O, reads no clock and
 //! moves no bytes.
 //!
-//! Of the receives that fit a message, it goes to the one that was posted first. Of the messages that fit a
-//! receive, it takes the one that arrived first. Neither search walks a queue. Wildcards make four *classes*
-//! of pattern: the hash table has a receive under its own pattern, and a message under each of the four that
-//! fit it. While all waiting entries are alike, they are kept in a *run* instead, which is asked first: its
-//! entries are older than all in the table.
+//! A message goes to the oldest posted receive that fits it. A receive takes the oldest message that fits it.
+//! Neither search walks a queue. Wildcards make four *classes* of pattern: the hash table has a receive under
+//! its own pattern, and a message under each of the four that fit it. While all waiting entries are alike,
+//! they are kept in a *run* instead, which is asked first: its entries are older than all in the table.
 //!
 //! Invariants: entries with one key stay in order of arrival; all links are indices; a table allocates only
 //! when it holds more entries than ever. Read next: `run.rs`, `filed.rs`, `tests/against_walk.rs`.
