@@ -2,8 +2,8 @@
 //! A hash table for the entries of a queue, receives or messages, in which each chain keeps the order of
 //! arrival.
 //!
-//! Each entry has `KEYS` keys at once, and for each key a node in a doubly linked chain: node `entry * KEYS +
-//! i` belongs to the entry's i-th key. A chain holds all nodes of its bucket in order of arrival. So the
+//! Each entry has `KEYS` keys at once, and for each key a node in a doubly linked chain: the node of its i-th
+//! key has the index `entry * KEYS + i`. A chain holds all nodes of its bucket in order of arrival. So the
 //! first node with a key belongs to the oldest entry with that key. There are more buckets than nodes, so few
 //! chains mix keys.
 

@@ -233,8 +233,8 @@ pub fn chain(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Reduction by a reduce-scatter with recursive halving, then a binomial gather to the root (Rabenseifner
-/// 2004). It keeps the order of ranks.
+/// Reduction by a reduce-scatter with recursive halving, then a binomial gather to the root, as in
+/// Rabenseifner 2004. It keeps the order of ranks.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, size);

@@ -86,8 +86,8 @@ pub fn pairwise(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Reduce-scatter by recursive halving (Rabenseifner 2004), after which every block goes to its rank: log2(n)
-/// + 1 rounds. It keeps the order of ranks.
+/// Reduce-scatter in log2(n) + 1 rounds: recursive halving (Rabenseifner 2004), after which every block goes
+/// to its rank. It keeps the order of ranks.
 pub fn halving(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
