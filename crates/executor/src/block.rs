@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Programs and blocks: what a rank keeps of a schedule in its arena between two starts.
+//! Programs and blocks: what a rank keeps of a schedule (a collective's plan of steps) in its arena between
+//! two starts.
 //!
-//! A block is the memory of one instance: record, parameters, scratch and staging. A collective that repeats
-//! finds its block as the last instance left it, and a start only resets the words of progress.
+//! A block is the memory of one started schedule: its record, parameters, scratch buffers, and copies of
+//! bytes to send. A collective that repeats takes an earlier start's block as it is, and resets only its
+//! progress.
 
 use crate::buffers::{self, Buffers, Partitions};
 use crate::checked::CheckedSchedule;
@@ -26,75 +28,75 @@ use transport::shm::{Allocator, Arena, LocalRank};
 
 use crate::engine;
 
-/// A schedule that this rank has started, as it keeps it between starts: checked, with its table of sends in
-/// the arena, and with the blocks of instances.
+/// What a rank keeps of a schedule that it has started: the checked schedule, the table of sends in the
+/// arena, and memory for further starts.
 pub struct Program {
-    /// The schedule. `Executor` finds programs by its address, so the program holds it.
+    /// The schedule. It stays alive with the program, since `Executor` finds the program by its address.
     pub schedule: Arc<Schedule>,
-    /// The same schedule, checked and with the tables that the engine needs.
+    /// The same schedule after `Schedule::check`, with tables for the engine that drives its steps.
     pub plan: Arc<CheckedSchedule>,
-    /// The program's number, unique in the job.
+    /// The number of this program (a stored schedule), unique in the job. Peers and proxies cache by it.
     pub id: u64,
     sends_at: u64,
-    /// The offset in the arena and the number of the schedule's words, which a proxy reads. None until a
-    /// proxy has needed them.
+    /// The offset in the arena, and the number, of the words that encode the schedule for a proxy. None until
+    /// an operation has been offered to a proxy.
     words: Option<(u64, u64)>,
-    /// Blocks of instances that have ended, for later starts. They are boxed, because they move at every
-    /// start and end.
+    /// Memory of instances (started schedules) that have ended, free for later starts. It is boxed, because
+    /// it moves at every start and end.
     #[allow(clippy::vec_box)]
     pub idle: Vec<Box<InstanceBlock>>,
-    /// The number of instances of this program that are under way.
+    /// The number of instances (started schedules) of this program that have not ended.
     pub running: u32,
-    /// The number of operations that the rank had started when it last started this program: the least
-    /// recently used one is dropped first.
+    /// The rank's count of started operations when it last started this program. The program with the lowest
+    /// value is dropped first.
     pub used: u64,
-    /// Learns whether the rank computes while operations of this program are under way.
+    /// What was learnt about whether the rank computes while operations of this program are under way.
     pub habit: Habit,
-    /// Learns whether the rank or its proxy carries out these operations faster, where other hosts take part.
+    /// What was learnt about whether the rank or its proxy is faster, where ranks of other hosts take part.
     pub trial: Trial,
 }
 
-/// The memory of one instance.
+/// The memory of one instance, which is one started schedule.
 pub struct InstanceBlock {
-    /// The instance that uses this memory, in the form in which an engine drives it.
+    /// The operation that uses this memory, with what its driver remembers about it.
     pub run: Execution,
-    /// How many bytes the rank's steps send, or receive and compute, whichever is more. `offload_bytes_min`
-    /// is compared with it.
+    /// The bytes that the rank's steps send, or the bytes that they receive, copy and reduce, whichever is
+    /// more. `Config::offload_bytes_min` is compared with it.
     pub moved_bytes: u64,
-    /// The length in bytes of the longest user's buffer that lies outside the arena; 0 if none does.
+    /// The length in bytes of the longest user's buffer outside the rank's arena; 0 if all lie inside.
     pub private_bytes: u64,
-    /// Whether the kernel lets other processes reach the buffers that lie outside the arena. None until it
-    /// was tried.
+    /// Whether the kernel lets other processes read the user's buffers that lie outside the arena. None until
+    /// `attachable` has found out.
     attachable: Option<bool>,
-    /// How many contiguous runs the layouts of all buffers with gaps have.
+    /// The number of contiguous pieces of which the user's buffers with gaps consist.
     pub runs: usize,
-    /// The parameters of the start for which the block is filled in. None while it is not.
+    /// The parameters of the start for which the block is filled in. None if it must be filled in anew.
     bound: Option<Bound>,
-    /// The offset in the arena and the length of the memory for scratch buffers and staged sends. None if
-    /// there is none.
+    /// The offset in the arena, and the length in bytes, of the memory for scratch buffers and for copies of
+    /// sends. None if the block has no such memory.
     data: Option<(u64, u64)>,
-    /// The offsets in the arena of copies of sends, made for receivers that could not read the bytes where
-    /// they lie.
+    /// The offsets in the arena of copies that `stage` made: copies of bytes to send, for receivers that
+    /// could not read the originals.
     copies: Vec<u64>,
-    /// Whether a proxy was to drive, and who could read private memory, when addresses were chosen. None if
-    /// they must be chosen anew.
+    /// For whom `address` chose the addresses of sends: whether for a proxy as driver, and which processes
+    /// could read private memory. None if `address` must choose anew.
     addressed: Option<(bool, Readers)>,
-    /// Whether a proxy on another computer may take part, so that parameters give addresses, not offsets in
-    /// the arena.
+    /// Whether a proxy on another computer may take part. The parameters then give addresses of the rank's
+    /// process, not offsets in the arena.
     for_remote_proxy: bool,
     scratch: Vec<u64>,
-    /// Whether the instance is one message between two ranks.
+    /// Whether the operation is one message between two ranks, not a collective.
     pub message: bool,
-    /// The peers of the latest start, for which `run.peers` was made.
+    /// The peers of the block's latest start, from which `run.peers` was made. None before the first start.
     start_peers: Option<Arc<[u32]>>,
     partitions: Option<Partitions>,
     parameters: Option<(u64, u64)>,
-    /// The number of the parameters that the arena holds for a proxy; 0 if they must be written anew.
+    /// The version number of the parameters in the arena for a proxy; 0 if they must be written anew.
     version: u64,
     incarnation: u32,
 }
 
-/// The parameters of a start for which a block has been filled in.
+/// The parameters for which a block is filled in. A start with equal parameters can use it as it is.
 struct Bound {
     peers: Arc<[u32]>,
     input: Binding,
@@ -102,15 +104,15 @@ struct Bound {
     reduction: Option<Reduction>,
 }
 
-/// The parts of an executor with which a program or block works while the executor owns it.
+/// The parts of an `Executor` that a program or block borrows for one call.
 pub struct ExecutorParts<'a> {
     /// Allocates from the rank's arena.
     pub allocator: &'a mut Allocator,
-    /// Gives access to the job's memory, as this rank sees it.
+    /// How this rank reaches the memory of the job's other processes.
     pub reach: &'a Reach,
-    /// The lengths and times of `config.rs` at which the executor chooses another way.
+    /// The executor's bounds, such as the length from which a proxy gets an operation.
     pub config: &'a Config,
-    /// The rank whose executor it is.
+    /// The rank to which the executor belongs.
     pub rank: LocalRank,
 }
 
@@ -126,7 +128,7 @@ impl ExecutorParts<'_> {
 }
 
 impl Program {
-    /// Checks a schedule, and writes its table of sends into the arena.
+    /// Makes the program of a schedule: checks the schedule and writes the table of its sends into the arena.
     pub fn new(schedule: &Arc<Schedule>, id: u64, executor: &mut ExecutorParts) -> Result<Program> {
         let plan = Arc::new(CheckedSchedule::new(schedule.clone())?);
         let words: Vec<u64> = plan.sends.iter().flat_map(|send| [send.key, send.step.into()]).collect();
@@ -148,8 +150,8 @@ impl Program {
         })
     }
 
-    /// Takes a free block for a start: one that has the start's parameters if there is one, else any, else a
-    /// new one.
+    /// Takes free memory for an operation, if possible memory that an equal start has filled in, or allocates
+    /// new memory.
     pub fn block(&mut self, start: &Start, executor: &mut ExecutorParts) -> Result<Box<InstanceBlock>> {
         if let Some(index) = self.idle.iter().rposition(|block| block.fits(start)) {
             return Ok(self.idle.swap_remove(index));
@@ -187,7 +189,7 @@ impl Program {
         }))
     }
 
-    /// Frees all memory that the program has in the arena. No instance of it may be under way.
+    /// Frees the memory that the program has in the arena. No operation of the program may be under way.
     pub fn free(self, allocator: &mut Allocator) {
         self.idle.into_iter().for_each(|block| block.free(allocator));
         allocator.free(self.sends_at);
@@ -196,7 +198,7 @@ impl Program {
         }
     }
 
-    /// Writes into the arena what a proxy needs besides the record: the schedule's words and the parameters.
+    /// Writes into the arena what a proxy needs besides the record of progress: schedule and parameters.
     pub fn publish(
         &mut self,
         block: &mut InstanceBlock,
@@ -225,8 +227,8 @@ impl Program {
 }
 
 impl Program {
-    /// The memory of a published instance that a proxy on another computer needs, with the addresses by which
-    /// the proxy asks for it.
+    /// Returns the memory that a proxy on another computer needs for an operation, once `publish` has run.
+    /// Each span comes with the address by which the proxy asks for it.
     pub fn spans(&self, block: &InstanceBlock, arena: &Arena) -> Vec<(u64, Span)> {
         let record = &block.run.record;
         let tables = (self.sends_at, 16 * self.plan.sends.len() as u64);
@@ -247,7 +249,7 @@ impl Program {
         all
     }
 
-    /// Collects what the rank tells a proxy on another computer about a published instance.
+    /// Collects what the rank tells a proxy on another computer when it gives the proxy an operation.
     pub fn submission(
         &self,
         block: &InstanceBlock,
@@ -262,12 +264,12 @@ impl Program {
 }
 
 impl InstanceBlock {
-    /// Returns how many bytes the block's scratch buffers and staged sends take in the arena.
+    /// Returns how many bytes of the arena the block uses for scratch buffers and copies of sends.
     pub fn data_bytes(&self) -> u64 {
         self.data.map_or(0, |(_, bytes)| bytes)
     }
 
-    /// Returns copies of the user's buffers that no step changes, as long as they are few bytes in all.
+    /// Returns copies of the user's buffers that no step writes, up to `VALUES_BYTES_MAX` bytes in all.
     fn inline_values(&self, writes_output: bool) -> Vec<InlineValue> {
         let [input, output] = bindings_of(&self.bound);
         let mut written = Vec::new();
@@ -290,7 +292,7 @@ impl InstanceBlock {
         all
     }
 
-    /// Frees all memory that the block has in the arena.
+    /// Frees the block's memory in the arena: record, parameters, scratch buffers and copies of sends.
     pub fn free(self, allocator: &mut Allocator) {
         allocator.free(self.run.record.at());
         for (at, _) in self.data.into_iter().chain(self.parameters) {
@@ -298,7 +300,7 @@ impl InstanceBlock {
         }
     }
 
-    /// Allocates memory in the arena for the bytes of a send whose receiver cannot read them where they lie.
+    /// Allocates a copy in the arena for the bytes of the send `step`, which its receiver cannot read.
     pub fn stage(&mut self, step: u32, executor: &mut ExecutorParts) {
         let bytes = self.run.buffers.spots[step as usize].bytes;
         let rank = executor.rank.peer();
@@ -310,7 +312,7 @@ impl InstanceBlock {
         self.run.stage(step, at, executor.reach);
     }
 
-    /// Frees the copies of `stage`, once the operation has ended.
+    /// Frees the copies that `stage` has allocated. The operation must have ended.
     pub fn free_copies(&mut self, allocator: &mut Allocator) {
         if !self.copies.is_empty() {
             self.addressed = None;
@@ -320,7 +322,7 @@ impl InstanceBlock {
         }
     }
 
-    /// Frees the memory of scratch buffers and staged sends, but keeps the record and the parameters.
+    /// Frees the memory for scratch buffers and copies of sends. The record and the parameters stay.
     pub fn free_data(&mut self, allocator: &mut Allocator) {
         if let Some((at, _)) = self.data.take() {
             allocator.free(at);
@@ -338,8 +340,8 @@ impl InstanceBlock {
         })
     }
 
-    /// Fills the block in with a start's parameters: lengths of blocks, places of operands, bytes that move.
-    /// `address` chooses addresses later.
+    /// Fills the block in with a start's parameters: the lengths of blocks, where operands lie, how many
+    /// bytes move. `address` later chooses the addresses of sends.
     pub fn bind(&mut self, start: &Start, executor: &ExecutorParts) -> Result<()> {
         let for_remote_proxy = start.fetched_bytes_min == 0 && executor.reach.segment.has_dpu();
         if self.fits(start) && self.for_remote_proxy == for_remote_proxy {
@@ -391,7 +393,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Whether the kernel lets other processes reach the user's buffers that lie outside the arena.
+    /// Whether the kernel lets other processes read the user's buffers outside the arena. Asks it only once.
     pub fn attachable(&mut self) -> bool {
         *self.attachable.get_or_insert_with(|| {
             let mut all = true;
@@ -400,8 +402,8 @@ impl InstanceBlock {
         })
     }
 
-    /// Chooses where scratch, staging and the bytes of sends lie. For a proxy, short private sends stay where
-    /// they are, since fetching them costs the proxy as much as their receiver.
+    /// Chooses where scratch buffers and the bytes of sends lie, and which sends are copied to the arena. For
+    /// a proxy (`offloaded`) short private sends are not copied, since the proxy would have to fetch them.
     pub fn address(&mut self, offloaded: bool, readers: Readers, executor: &mut ExecutorParts) -> Result<()> {
         if self.addressed == Some((offloaded, readers)) {
             return Ok(());
@@ -456,8 +458,8 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Returns the offset of `need` bytes for scratch and staging: the old memory if it is long enough, else
-    /// new memory.
+    /// Returns the offset in the arena of `need` bytes for scratch buffers and copies of sends. It allocates
+    /// only if the block's old memory is too short.
     fn reserve(&mut self, need: u64, executor: &mut ExecutorParts) -> Result<u64> {
         match self.data {
             Some((at, bytes)) if bytes >= need => return Ok(at),
@@ -535,7 +537,7 @@ impl InstanceBlock {
         Ok(())
     }
 
-    /// Enters the record into the rank's directory, where peers find the instance by context and sequence.
+    /// Enters the record into the rank's directory, where peers find it by `context` and `sequence`.
     pub fn link(&mut self, context: u64, sequence: u32, driver: u64, executor: &ExecutorParts) {
         self.incarnation = self.incarnation.wrapping_add(1).max(1);
         let record = &self.run.record;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where the blocks of a schedule lie, as the driver of an instance sees them: lengths of blocks, regions of
-//! buffers.
+//! Where the blocks of a schedule's buffers lie, as the process sees them that drives the instance (one
+//! started schedule). A buffer is cut into blocks, and each part of it lies in one region of memory.
 
 use crate::checked::{CheckedSchedule, operands};
 use crate::fault::{Corruption, Fault};
@@ -14,7 +14,7 @@ use schedule::{Action, BufferId, Partition};
 use std::sync::Arc;
 use transport::shm::{Arena, LocalRank};
 
-/// The lengths of the blocks of a user's buffer, and where each begins.
+/// The lengths of the blocks into which a user's buffer is cut, and where each block begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lengths {
     blocks: u64,
@@ -23,7 +23,8 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Cuts a buffer into `blocks` blocks. Returns None if the cut does not fit that number.
+    /// Cuts a buffer into `blocks` blocks. Returns None if the cut is made for another number of blocks, or
+    /// is too long.
     pub fn new(blocks: u32, cut: Cut) -> Option<Lengths> {
         let count = u64::from(blocks);
         let total = match &cut {
@@ -43,7 +44,8 @@ impl Lengths {
         (total < 1 << 60).then_some(Lengths { blocks: count, cut, total })
     }
 
-    /// The bytes before block `index`, which may be the number of blocks.
+    /// Returns the number of packed bytes before block `index`. For the number of blocks that is the whole
+    /// length.
     fn start(&self, index: u64) -> u64 {
         match &self.cut {
             Cut::Even { block_bytes } => index * block_bytes,
@@ -58,7 +60,8 @@ impl Lengths {
         }
     }
 
-    /// The bytes before block `index`, whose number may go on above the number of blocks.
+    /// Returns the number of packed bytes before block `index`. Blocks are numbered round and round: after
+    /// the last block the first one follows again.
     fn start_cyclic(&self, index: u64) -> u64 {
         match self.blocks {
             0 => 0,
@@ -66,13 +69,13 @@ impl Lengths {
         }
     }
 
-    /// The bytes of all blocks.
+    /// Returns the length of all blocks together, in packed bytes.
     pub fn total(&self) -> u64 {
         self.total
     }
 }
 
-/// A range of a buffer's packed bytes that lies in one region of memory, and that region.
+/// A range of a buffer's packed bytes that lies in one region of memory.
 #[derive(Clone, Debug)]
 pub struct BufferPart {
     start: u64,
@@ -80,29 +83,32 @@ pub struct BufferPart {
     region: Region,
 }
 
-/// Where a step's operands begin in their buffers (in packed bytes), and how long they are.
+/// Where a step's operands (the blocks that it reads and writes) begin in their buffers, and how long they
+/// are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
-    /// The length of every operand in bytes. Where the two sides of a copy differ, that of the shorter side.
+    /// The length of every operand in bytes. If source and target of a copy differ in length, the shorter
+    /// length.
     pub bytes: u64,
-    /// The offset, in packed bytes of its buffer, at which each operand begins.
+    /// For each operand of the step, where it begins in its buffer, in packed bytes.
     pub at: [u64; 3],
-    /// The lengths of the two sides of a copy if they differ, which is an error; None otherwise.
+    /// The lengths of source and target of a copy if they differ, which is an error. None if they are equal.
     pub unequal: Option<(u64, u64)>,
 }
 
-/// The buffers of an operation as the process sees them that drives it: where each byte lies.
+/// The buffers of an operation, as the process that drives it sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers {
-    /// The parts of each buffer: of Input, of Output, and of each scratch buffer, in this order.
+    /// For each buffer, the parts of which it consists. Input comes first, then Output, then the scratch
+    /// buffers.
     parts: Vec<Vec<BufferPart>>,
-    /// Where the operands of each step lie, by step.
+    /// For each step of the schedule, where its operands begin and how long they are.
     pub spots: Vec<Spot>,
-    /// The operator of the operation's reductions; None if it has none.
+    /// The operator of the schedule's `Reduce` steps; None if the schedule has none.
     pub reduction: Option<Reduction>,
 }
 
-/// The index of a buffer in `Buffers::parts`.
+/// Returns the index of a buffer in `Buffers::parts`.
 fn buffer_index(buffer: BufferId) -> usize {
     match buffer {
         BufferId::Input => 0,
@@ -112,8 +118,8 @@ fn buffer_index(buffer: BufferId) -> usize {
 }
 
 impl Buffers {
-    /// Returns the region with the byte at packed offset `at` of a buffer, the offset there, and the number
-    /// of bytes from it to the region's end. None if the buffer has no such byte.
+    /// Finds the byte at the packed offset `at` of a buffer. Returns its region, its offset in that region,
+    /// and the number of bytes from it to the region's end. None if the buffer is shorter.
     pub fn locate(&self, buffer: BufferId, at: u64) -> Option<(&Region, u64, u64)> {
         let parts = self.parts.get(buffer_index(buffer))?;
         let index = match parts.len() {
@@ -124,21 +130,21 @@ impl Buffers {
         Some((&part.region, at - part.start, part.end - at))
     }
 
-    /// Returns what `locate` returns for a byte. The fault says that the parameters are corrupt: the byte
-    /// does not exist.
+    /// Finds a byte like `locate`. A byte that does not exist is a fault: the parameters are corrupt.
     pub fn region(&self, buffer: BufferId, at: u64) -> std::result::Result<(&Region, u64, u64), Fault> {
         self.locate(buffer, at).ok_or(Fault::Corrupt { peer: u32::MAX, what: Corruption::Parameters })
     }
 }
 
-/// The lengths of the blocks of Input and Output, from which those of scratch buffers follow.
+/// The lengths of the blocks of the user's two buffers, Input and Output. The blocks of a scratch buffer have
+/// the lengths of the blocks that the schedule names.
 pub struct Partitions {
     input: Lengths,
     output: Lengths,
 }
 
 impl Partitions {
-    /// The partitions of both buffers. Errors: a binding does not fit the plan.
+    /// Cuts both of the user's buffers as the schedule needs. Errors: a binding does not fit the schedule.
     pub fn new(plan: &CheckedSchedule, input: &Binding, output: &Binding) -> Result<Partitions> {
         Ok(Partitions {
             input: lengths(plan.schedule.input_blocks, input, "input")?,
@@ -153,7 +159,7 @@ impl Partitions {
         }
     }
 
-    /// The packed bytes before block `block` of a buffer.
+    /// Returns the number of packed bytes before block `block` of a buffer.
     fn start(&self, plan: &CheckedSchedule, buffer: BufferId, block: u64) -> u64 {
         match buffer {
             BufferId::Input => self.input.start(block),
@@ -166,13 +172,13 @@ impl Partitions {
         }
     }
 
-    /// The bytes of a scratch buffer.
+    /// Returns the length in bytes of the schedule's scratch buffer `index`.
     pub fn scratch_bytes(&self, plan: &CheckedSchedule, index: usize) -> u64 {
         self.start(plan, BufferId::Scratch(index as u8), u64::from(plan.schedule.scratch[index].blocks))
     }
 
-    /// Fills in the spots of all steps. Errors: a reduction's operands differ in length, or are cut within an
-    /// element.
+    /// Computes for each step where its operands begin and how long they are. Errors: the operands of a
+    /// reduction differ in length, or end within an element.
     pub fn spots(&self, plan: &CheckedSchedule, element_bytes: u64, spots: &mut Vec<Spot>) -> Result<()> {
         spots.clear();
         for (index, step) in plan.schedule.steps.iter().enumerate() {
@@ -229,8 +235,8 @@ fn lengths(blocks: u32, binding: &Binding, buffer: &str) -> Result<Lengths> {
     }
 }
 
-/// Fills in where the user's two buffers lie in the rank's own process. The scratch buffers come after them
-/// (`bind_scratch`).
+/// Fills in where the user's two buffers lie in the rank's own process. `bind_scratch` then adds the scratch
+/// buffers.
 pub fn bind_local(buffers: &mut Buffers, bindings: [&Binding; 2]) {
     buffers.parts.resize_with(buffers.parts.len().max(2), Vec::new);
     for (parts, binding) in buffers.parts.iter_mut().zip(bindings) {
@@ -249,7 +255,7 @@ pub fn bind_local(buffers: &mut Buffers, bindings: [&Binding; 2]) {
     }
 }
 
-/// Fills in where the scratch buffers lie: in the rank's arena, at the offsets `scratch`.
+/// Fills in where the scratch buffers lie: at the offsets `scratch` in the arena of `rank`.
 pub fn bind_scratch(
     buffers: &mut Buffers,
     plan: &CheckedSchedule,
@@ -276,8 +282,8 @@ fn local_part(start: u64, buffer: &Buffer) -> BufferPart {
     BufferPart { start, end: start + buffer.bytes() as u64, region }
 }
 
-/// Describes an operation's buffers, operator and peers for a proxy. With `for_remote_proxy` the proxy is on
-/// another computer, and knows user's buffers by their addresses only.
+/// Describes an operation's buffers, operator and peers for a proxy. A proxy on another computer
+/// (`for_remote_proxy`) gets the addresses of the user's buffers, never offsets in the arena.
 pub fn parameters(
     buffers: &Buffers,
     partitions: &Partitions,
@@ -327,8 +333,8 @@ pub fn parameters(
     }
 }
 
-/// The base of a buffer with gaps as an offset of the arena, if all bytes from its first to its last lie in
-/// one extent. The base itself may lie elsewhere, even before the arena.
+/// Returns the base of a buffer with gaps as an offset in the arena. None unless all its bytes lie in one
+/// extent of the arena. The base itself may lie outside, even before the arena.
 pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     let (layout, skip) = buffer.parts()?;
     let elements = (skip + buffer.bytes()).div_ceil(layout.size.max(1)) as i64;
@@ -343,8 +349,8 @@ pub fn base_inside(arena: &Arena, buffer: &Buffer) -> Option<usize> {
     Some(buffer.base().wrapping_sub(low as usize).wrapping_add(first as usize))
 }
 
-/// Makes a proxy's view of a rank's buffers and peers from the rank's parameters. Returns None if these do
-/// not fit the plan or the arena.
+/// Makes a proxy's view of a rank's buffers and peers, from the parameters that the rank wrote. Returns None
+/// if the parameters do not fit the schedule or the arena.
 pub fn bind_remote(
     parameters: &Parameters,
     plan: &CheckedSchedule,
@@ -388,7 +394,8 @@ pub fn bind_remote(
     Some((buffers, peers(&parameters.peers, schedule.size, reach)?))
 }
 
-/// The region of a part with gaps that ends at `end`.
+/// Makes the region of a buffer's part with gaps. `end` is where the part ends in the buffer, in packed
+/// bytes.
 fn with_gaps(gaps: Gaps, end: u64, layouts: &[Arc<Layout>], rank: LocalRank) -> Option<Region> {
     let layout = layouts.get(usize::try_from(gaps.layout).ok()?)?.clone();
     let (base, skip) = (gaps.base as usize, gaps.skip as usize);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rank's side: starts instances, drives those that the rank executes, and watches the proxy that
-//! executes the others.
+//! The rank's executor: starts instances (started schedules), drives some of them itself, and watches the
+//! proxy that drives the others.
 //!
 //! | an instance | its driver | who changes that |
 //! |---|---|---|
 //! | in `driven` | the rank | `end()`, when it has ended |
-//! | `choice.is_proxy()` | the proxy; the rank its share | `submit()`; `take_back_instances()` |
-//! | `is_retiring` | as before | `outcome()`, when it is locally complete; `end()` |
+//! | `choice.is_proxy()` | the proxy; the rank drives its share | `submit()`; `take_back_instances()` |
+//! | `is_retiring` | the same driver as before | `outcome()`, when it is locally complete; `end()` |
 //! | in `unseen_failures` | none | `end()`, after a fault; `start()`, once receivers saw it |
 
 mod ends;
@@ -40,8 +40,8 @@ use telemetry::{Carried, Choice, Counter};
 use transport::export::ExportedRange;
 use transport::shm::{Allocator, LocalRank, Segment};
 
-/// Lends a program or block the parts of an executor that it needs. A macro, because it borrows single
-/// fields.
+/// Lends a program or block the parts of an executor that it needs. It is a macro, because a function would
+/// borrow the whole executor.
 macro_rules! parts {
     ($executor:expr) => {
         ExecutorParts {
@@ -56,91 +56,90 @@ macro_rules! parts {
 /// How many operations a rank has started, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Operations that this rank has started.
+    /// The operations that this rank has started.
     pub started: u64,
-    /// Started operations that were submitted to a proxy.
+    /// The started operations that this rank has given to its proxy.
     pub offloaded: u64,
-    /// Started operations that were meant for a proxy which could not take them.
+    /// The started operations that the proxy was meant to get, but could not take.
     pub refused: u64,
-    /// Submitted operations of which this rank drives a share.
+    /// The operations of which the rank and its proxy on another computer each drive a share of the steps.
     pub divided: u64,
-    /// Operations taken back from a proxy that died, stalled or returned them.
+    /// The operations that this rank took back from a proxy that died, stalled, or gave them back.
     pub recovered: u64,
 }
 
-/// A rank's executor. Its shared words lie in the rank's arena and page.
+/// A rank's executor: starts schedules, and drives them or gives them to the rank's proxy.
 pub struct Executor {
     rank: LocalRank,
     config: Config,
     allocator: Allocator,
     reach: Reach,
     programs: Slab<Program>,
-    /// The index in `programs` of each schedule's program, by the address of the schedule.
+    /// For the address of each schedule, the index of its program in `programs`.
     by_schedule: FxHashMap<usize, usize>,
     outstanding: Slab<Instance>,
-    /// The indices in `outstanding` of the instances of which this rank drives steps.
+    /// The indices in `outstanding` of the operations that this rank drives, wholly or in part.
     driven: Vec<u32>,
-    /// The number of instances that the proxy drives.
+    /// The number of instances (started schedules) that the proxy drives.
     offloaded: usize,
-    /// The number of instances that are over for the program, but stay until peers need nothing more of them.
+    /// The number of instances whose operations have ended for the MPI program, but that peers still need.
     retiring: usize,
-    /// The bytes of scratch and staging of these instances.
+    /// The bytes of the arena that the retiring instances use for scratch buffers and copies of sends.
     retiring_bytes: u64,
-    /// How many instances the proxy had ended or returned, by its counter, at the last `poll`.
+    /// The proxy's count of operations that it has ended or returned, as it was at the last `poll`.
     ended: u64,
-    /// How many instances the proxy had returned when `check_proxy` last looked at them all.
+    /// The proxy's count of operations that it has returned, as it was when `check_proxy` last ran.
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
-    /// What was learnt about messages of each kind: whether a proxy should carry them.
+    /// For each kind of message (the caller's number), what was learnt about whether a proxy should carry it.
     habits: FxHashMap<(u64, u32), MessageHabit>,
-    /// The number that was given to the latest program.
+    /// The number that was given to the program (stored schedule) made last. No other in the job has it.
     programs_made: u64,
-    /// The number that was given to the latest parameters.
+    /// The version number that was given to the parameters written last.
     version: u64,
-    /// The number that was given to the latest ticket.
+    /// The number that was given to the ticket returned last.
     tickets: u32,
     idle_bytes: u64,
-    /// The messages to or from ranks of other hosts that instances need, until `next_edge` returns them.
+    /// The messages to or from ranks of other hosts that schedules need. `next_edge` takes them.
     edges: Vec<EdgeMessage>,
     far: RemoteEdges,
-    /// The rank's proxy if that runs on another computer; None if it runs on this host, or there is none.
+    /// The rank's proxy if it runs on another computer. None if it runs on this host, or if there is none.
     remote_proxy: Option<RemoteProxy>,
-    /// Instances that have failed and ended, with the index of their program. They stay in the directory
-    /// until each receiver has seen that its send failed.
+    /// The failed instances (started schedules) that have ended, each with the index of its program. They
+    /// stay in the directory until every receiver has seen that its send failed.
     unseen_failures: Vec<(usize, Box<InstanceBlock>)>,
     warnings: VecDeque<String>,
     warned_unreachable: bool,
     counters: Counters,
 }
 
-/// An operation that this rank has started and not forgotten yet.
+/// An operation that this rank has started, until its memory is free for another start.
 struct Instance {
     program: usize,
     block: Box<InstanceBlock>,
     ticket: u32,
-    /// Who drives the instance, and why.
+    /// Who drives the operation (the rank or its proxy), and why.
     choice: Choice,
     finished: bool,
-    /// Whether the ticket is spent, since the instance is locally complete. The block stays until the
-    /// instance has ended.
+    /// Whether the operation has ended for the MPI program, so that its ticket is invalid, while peers may
+    /// still need its record and bytes.
     is_retiring: bool,
-    /// When the operation began, if it is measured to learn whether the rank computes beside it; None if not.
+    /// When the operation began, if it is measured to learn whether the rank computes meanwhile. None if not.
     started: Option<MeasuredStart>,
-    /// The ranges of memory that were exported for this instance to the rank's proxy on another computer.
+    /// The ranges of memory that the rank's proxy on another computer may access for this operation.
     exported: Vec<ExportedRange>,
-    /// Whether the proxy on another computer was told that this rank drives the instance itself.
+    /// Whether this rank has told its proxy on another computer that the rank drives this operation itself.
     is_owned: bool,
-    /// Whether the proxy on another computer was told that the rank does not want the message any more.
+    /// Whether the proxy that drives this message, on another computer, was asked to withdraw it.
     withdrawal: Withdrawal,
 }
 
-/// Whether a proxy on another computer knows that its rank does not want a message any more.
+/// Whether a proxy that drives a message, on another computer, was asked to withdraw it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
     None,
-    /// The proxy was told, and has not answered the caller of `withdraw`. Until then the operation has not
-    /// ended.
+    /// The proxy was asked, and has not answered. The operation does not end before the answer.
     Asked,
     Answered,
 }
@@ -196,21 +195,21 @@ impl Executor {
         }
     }
 
-    /// Tests: sets the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be
-    /// mapped.
+    /// Tests: sets the ranks, as bits of a mask. The kernel refuses access to the private memory of the ranks
+    /// in `private`; the arenas of those in `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);
         self.reach.unmapped.set(arenas);
     }
 
-    /// Returns the allocator of the rank's arena, from which MPI_Alloc_mem takes memory, too.
+    /// Returns the allocator of the rank's arena. MPI_Alloc_mem takes memory from it, too.
     pub fn memory(&mut self) -> &mut Allocator {
         &mut self.allocator
     }
 
-    /// Starts an operation: makes it findable by peers, and submits it to the proxy or queues it for `poll`.
-    /// Errors: class `NoMem`, or `Intern` where the bindings do not fit the schedule.
+    /// Starts an operation. Peers can find it from now on. The proxy gets it, or `poll` drives it. Errors:
+    /// class `NoMem`, or `Intern` if the buffers do not fit the schedule.
     pub fn start(&mut self, mut start: Start) -> Result<InstanceTicket> {
         self.check(&start)?;
         for at in (0..self.unseen_failures.len()).rev() {
@@ -281,12 +280,13 @@ impl Executor {
         Ok(InstanceTicket { index, generation: ticket })
     }
 
-    /// Notes that the rank begins or ends a wait in MPI, at the time `at` in nanoseconds.
+    /// Notes that the rank begins (`begins`) or ends a wait in an MPI call, at the time `at` in nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         self.waits.wait(begins, at);
     }
 
-    /// Drives each instance that this rank drives once, and checks the proxy while the proxy has any.
+    /// Drives each operation that this rank drives a little further. Also checks whether the proxy still
+    /// lives, if the proxy has any operation.
     pub fn poll(&mut self) -> Poll {
         let step = self.waits.step();
         let polled = self.poll_all();
@@ -363,8 +363,8 @@ impl Executor {
         if progressed { Poll::Progressed } else { Poll::Idle }
     }
 
-    /// Exchanges notes about this rank's instances with other hosts. Returns whether anything moved. Errors
-    /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Sends and receives notes (the proxies' fixed-size messages) about this rank's operations. Returns
+    /// whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         let Executor { far, reach, driven, outstanding, .. } = self;
         let moved = far.exchange(port, reach, |event, reads| {
@@ -383,13 +383,13 @@ impl Executor {
         Ok(moved)
     }
 
-    /// Returns the next message to a rank of another host, or from one, that an operation needs; None if
-    /// there is none. The caller carries it, and reports its end by `edge_ended`.
+    /// Takes a message to or from a rank of another host that an operation needs; None if no operation needs
+    /// one. The caller sends or receives it, and then calls `edge_ended`.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.edges.pop()
     }
 
-    /// Reports to an operation that a message which `next_edge` returned has ended.
+    /// Reports to an operation how a message that `next_edge` returned has ended.
     pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         let peer = edge.peer;
         let outcome = match outcome {
@@ -404,8 +404,8 @@ impl Executor {
         }
     }
 
-    /// Goes on with an operation whose call of a user's function, returned by `poll` as `Poll::Call`, has
-    /// been made.
+    /// Reports that the user's reduction function has run for the call `call`, which `poll` returned. The
+    /// operation then goes on.
     pub fn called(&mut self, call: UserCall) {
         if let Some(instance) = self.outstanding.get_mut(call.ticket.index as usize)
             && instance.ticket == call.ticket.generation
@@ -414,9 +414,8 @@ impl Executor {
         }
     }
 
-    /// Withdraws the receive of a message, unless its bytes have started to come. Its buffer is then free,
-    /// although the operation has yet to end. Returns None while a proxy on another computer has not
-    /// answered: ask again.
+    /// Withdraws the receive of a message. Returns whether that succeeded; false if its bytes have started to
+    /// come, and None while a proxy on another computer has not answered: ask again.
     pub fn withdraw(&mut self, ticket: InstanceTicket) -> Option<bool> {
         let Some(run) = self.run_of(ticket) else { return Some(false) };
         let answer = match self.is_exported(ticket) {
@@ -431,7 +430,7 @@ impl Executor {
         answer
     }
 
-    /// Ends the send of a message that no receive will take.
+    /// Marks the send of a message as done, since no receive will take the message.
     pub fn abandon(&mut self, ticket: InstanceTicket) {
         if self.is_exported(ticket) {
             self.send_withdrawn(ticket, Withdrawal::Answered);
@@ -446,15 +445,15 @@ impl Executor {
         (instance.ticket == ticket.generation).then_some(&instance.block.run)
     }
 
-    /// Wakes the proxy, because an instance that it may drive has changed.
+    /// Wakes the rank's proxy, because an operation that the proxy may drive has changed.
     fn nudge(&self) {
         if let Some(proxy) = self.reach.segment.proxy_of(self.rank) {
             self.reach.segment.proxy(proxy).bell.ring();
         }
     }
 
-    /// Returns who carries out an operation, how many bytes it moves and when it ended, for traces. None if
-    /// the ticket is unknown.
+    /// Returns for traces who carries out an operation, how many bytes it moves and when it ended. None if
+    /// the ticket is not valid.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
         let instance = self.outstanding.get(ticket.index as usize)?;
@@ -471,15 +470,14 @@ impl Executor {
         })
     }
 
-    /// Returns the schedule of an operation, or None once its outcome has been taken.
+    /// Returns the schedule of an operation, or None if the operation is not known any more.
     #[cold]
     pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
         let instance = self.outstanding.get(ticket.index as usize)?;
         Some(&self.programs[instance.program].schedule)
     }
 
-    /// Whether anything has changed since the last `poll`. This is asked before the rank sleeps on its
-    /// doorbell.
+    /// Whether a call of `poll` may find something new. The rank asks this before it sleeps on its doorbell.
     pub fn has_events(&self) -> bool {
         let run = |&index: &u32| &self.outstanding[index as usize].block.run;
         self.far.has_work(&self.reach)
@@ -487,12 +485,12 @@ impl Executor {
             || self.driven.iter().map(run).any(|run| run.has_events(&self.reach))
     }
 
-    /// Whether any operation is outstanding.
+    /// Whether the rank has started any operation whose memory is not free yet.
     pub fn is_busy(&self) -> bool {
         !self.outstanding.is_empty()
     }
 
-    /// Describes all operations under way, for a report on a hanging job.
+    /// Describes every operation under way, for a report on a hanging job.
     pub fn pending(&self) -> Vec<PendingOperation> {
         let one = |(_, instance): (usize, &Instance)| {
             let run = &instance.block.run;
@@ -516,12 +514,12 @@ impl Executor {
         self.outstanding.iter().map(one).collect()
     }
 
-    /// Takes the oldest warning that the user has not seen; None if there is none.
+    /// Takes the oldest warning that has not been shown to the user; None if there is none.
     pub fn warning(&mut self) -> Option<String> {
         self.warnings.pop_front()
     }
 
-    /// Returns how many operations were started so far, and what became of them.
+    /// Returns how many operations the rank has started so far, and what became of them.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -540,8 +538,8 @@ impl Executor {
         Ok(())
     }
 
-    /// Returns the index of a schedule's program, and makes the program first if there is none. The least
-    /// recently used program makes room.
+    /// Returns the index of a schedule's program, and makes the program if there is none yet. If there are
+    /// too many programs, the least recently used one is dropped first.
     fn program(&mut self, schedule: &Arc<Schedule>) -> Result<usize> {
         let address = Arc::as_ptr(schedule) as usize;
         if let Some(&key) = self.by_schedule.get(&address) {
@@ -566,7 +564,7 @@ impl Executor {
         program.free(&mut self.allocator);
     }
 
-    /// Fills a block in with a start's parameters. Returns who is to execute the operation, and why.
+    /// Fills an operation's memory in for a start. Returns who executes it (rank or proxy), and why.
     fn prepare(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Result<Choice> {
         block.bind(start, &parts!(self))?;
         if self.reach.segment.has_nodes() {

@@ -1,45 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule ready to be driven: checked, with lists of successors and the table in which peers find its
-//! sends.
+//! A schedule (a collective's plan of steps) ready to be driven: checked, with lists of which step waits for
+//! which, and with the table in which peers find its sends.
 //!
-//! A rank writes the schedule's words (the *program*) into its arena once, and a proxy reads them. The proxy
-//! trusts none of the words: the engine runs without further checks only what has passed `Schedule::check`.
+//! A rank writes its schedule into its arena once, encoded as words (the *program*), and a proxy reads these
+//! words. The proxy trusts none of them: the engine drives a schedule without further checks, but only one
+//! that has passed `Schedule::check`.
 
 use error::{Class, Result, fail};
 use schedule::{Action, Blocks, BufferId, Schedule};
 use std::sync::Arc;
 
-/// A step that sends or receives, with the key by which it is found.
+/// A step that sends or receives, with the key by which its edge (a send and its receive) is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EdgeStep {
-    /// The edge: the peer (a rank of the schedule's comm) in the high half, the edge's number in the low
-    /// half.
+    /// The key of the edge. The high half is the rank at its other end, numbered in the schedule's comm. The
+    /// low half is the number that tells the edges with that rank apart.
     pub key: u64,
     /// The index of the step in the schedule.
     pub step: u32,
 }
 
 impl EdgeStep {
-    /// Makes the key of an edge to or from a peer.
+    /// Returns the key of an edge (a send and its receive): the rank at its other end, and its number.
     pub fn key(peer: u32, edge: u32) -> u64 {
         u64::from(peer) << 32 | u64::from(edge)
     }
 }
 
-/// A checked schedule with the tables that an engine needs.
+/// A checked schedule, with the tables that the engine needs to drive it.
 #[derive(Debug)]
 pub struct CheckedSchedule {
     /// The schedule, which has passed `Schedule::check`.
     pub schedule: Arc<Schedule>,
-    /// For each step, how many steps it waits for as a whole. Steps after which it streams do not count.
+    /// For each step, the number of steps that must finish before it may start. Steps whose bytes it follows
+    /// as they come do not count.
     pub waits: Vec<u32>,
-    /// All steps that send, sorted by receiver and edge. Peers search this table in the arena.
+    /// All steps that send, sorted by receiver, then by the edge's number. The rank writes this table into
+    /// its arena, where peers search it.
     pub sends: Vec<EdgeStep>,
-    /// All steps that receive, sorted by sender and edge.
+    /// All steps that receive, sorted by sender, then by the edge's number.
     receives: Vec<EdgeStep>,
-    /// Whether any step reduces.
+    /// Whether the schedule has a `Reduce` step, and so needs an operator.
     pub reduces: bool,
-    /// Whether any step writes the user's output. If not, the output is only read.
+    /// Whether any step writes the user's output buffer. If not, the steps only read it.
     pub writes_output: bool,
     followers: Vec<u32>,
     followers_from: Vec<u32>,
@@ -48,7 +51,8 @@ pub struct CheckedSchedule {
 }
 
 impl CheckedSchedule {
-    /// Checks a schedule and prepares it. Errors (class `Intern`): what is wrong with the schedule.
+    /// Checks a schedule and makes the tables for the engine. Errors (class `Intern`) say what is wrong with
+    /// the schedule.
     pub fn new(schedule: Arc<Schedule>) -> Result<CheckedSchedule> {
         if let Err(wrong) = schedule.check() {
             fail!(Class::Intern, "a schedule for rank {} of {}: {wrong}", schedule.rank, schedule.size);
@@ -112,29 +116,30 @@ impl CheckedSchedule {
         })
     }
 
-    /// Returns the step that receives this edge from rank `from` of the schedule's comm, or None if no step
-    /// does.
+    /// Returns the step that receives from rank `from` of the schedule's comm with the edge number `edge`.
+    /// None if there is no such step.
     pub fn receive_of(&self, from: u32, edge: u32) -> Option<u32> {
         let key = EdgeStep::key(from, edge);
         let at = self.receives.binary_search_by_key(&key, |receive| receive.key).ok()?;
         Some(self.receives[at].step)
     }
 
-    /// The steps that wait until the whole of `step` is finished.
+    /// Returns the steps that may not start before all of `step` is finished.
     pub fn followers(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.followers[self.followers_from[index] as usize..self.followers_from[index + 1] as usize]
     }
 
-    /// The steps after which `step` streams, byte by byte.
+    /// Returns the steps whose progress limits `step`: it may handle as many bytes as each of them has
+    /// finished.
     pub fn streams(&self, step: u32) -> &[u32] {
         let index = step as usize;
         &self.streams[self.streams_from[index] as usize..self.streams_from[index + 1] as usize]
     }
 }
 
-/// Returns the blocks that an action writes, and their index among its operands. None for a send, which
-/// writes nothing.
+/// Returns the blocks that a step's action writes, and their index among its operands. None for a send, which
+/// writes no blocks.
 pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     match *action {
         Action::Send { .. } => None,
@@ -144,7 +149,8 @@ pub fn written(action: &Action) -> Option<(usize, Blocks)> {
     }
 }
 
-/// The blocks that an action names, at most three, in the order left, right, into or from, into.
+/// Returns the blocks that a step's action reads or writes. A reduction has left, right and into, a copy from
+/// and into, a send or receive one.
 pub fn operands(action: &Action) -> [Option<Blocks>; 3] {
     match *action {
         Action::Send { from, .. } => [Some(from), None, None],

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Chooses between proxy and caller: by what is asked for, what pays, and what is possible. Each rank decides
-//! for itself.
+//! Chooses whether the rank (the caller) or its proxy executes an operation: by what the settings ask for,
+//! what pays, and what is possible. Each rank decides for itself.
 
 use crate::Offload;
 use telemetry::Choice;
 
-/// The facts of an operation on which the choice of its executor depends.
+/// The facts of an operation by which `execute` chooses the rank or its proxy.
 #[derive(Clone, Copy, Debug)]
 pub struct OffloadTerms {
-    /// What the setting OUTBOARD_OFFLOAD asks for.
+    /// The value of the setting OUTBOARD_OFFLOAD.
     pub setting: Offload,
-    /// What the start of the operation asks for (`Start::offload`).
+    /// What the operation's start asks for (`Start::offload`).
     pub start: Offload,
-    /// The bytes that the rank's steps move.
+    /// The number of bytes that the rank's steps of the operation move.
     pub bytes: u64,
-    /// The fewest bytes at which `Offload::Auto` asks for a proxy.
+    /// The fewest bytes at which `Offload::Auto` wants a proxy.
     pub bytes_min: u64,
-    /// Whether the rank's schedule has any step. A proxy gets no empty schedule.
+    /// Whether the rank has any step in the schedule. A proxy gets no schedule without steps.
     pub has_steps: bool,
-    /// Whether no edge to another host is a message. A proxy carries no messages.
+    /// Whether no edge (a send and its receive) to another host is carried as a message. A proxy cannot carry
+    /// messages.
     pub is_reached: bool,
 }
 
 impl OffloadTerms {
-    /// Says whether the setting and the start ask for a proxy, and why (`Choice::is_proxy`).
+    /// Returns whether the setting and the operation's start want a proxy, and why. `Choice::is_proxy` tells
+    /// the first.
     pub fn asks(&self) -> Choice {
         match (self.setting, self.start) {
             (Offload::Off, _) => Choice::Off,
@@ -35,8 +37,8 @@ impl OffloadTerms {
     }
 }
 
-/// Decides who executes an operation, the rank or its proxy, and why. `refuses` is called only where a proxy
-/// is wanted. It returns why the proxy does not get the operation, or None.
+/// Decides whether the rank or its proxy executes an operation, and why. Calls `refuses` only if a proxy is
+/// wanted: `refuses` returns why the proxy cannot have the operation, or None if it can.
 pub fn execute(terms: &OffloadTerms, refuses: impl FnOnce() -> Option<Choice>) -> Choice {
     match terms.asks() {
         asked if !asked.is_proxy() => asked,

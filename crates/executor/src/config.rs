@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The parameters of this crate, from settings and tuning.
+//! The parameters of the crate `executor`, taken from the user's settings and from measured values.
 
 use crate::Offload;
 use tuning::{INLINE_BYTES_MAX, Tuning};
 
-/// The bounds at which an executor or a proxy chooses another way: lengths in bytes, times, numbers.
+/// The bounds by which a rank or a proxy chooses how to carry operations out: lengths in bytes, times,
+/// numbers.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Overrides `Start::offload`: `Off` wins over everything, `On` over `Auto`.
+    /// The setting OUTBOARD_OFFLOAD, which overrides `Start::offload`: `Off` wins over everything, `On` wins
+    /// over `Auto`.
     pub offload: Offload,
-    /// The fewest bytes, of those that the rank's steps move, at which `Offload::Auto` takes a proxy.
+    /// The fewest bytes that the rank's steps of an operation must move for `Offload::Auto` to take a proxy.
     pub offload_bytes_min: u64,
-    /// Whether `Offload::Auto` takes a proxy only if the rank computes while such operations are under way.
+    /// Whether `Offload::Auto` takes a proxy only for operations during which the rank was seen to compute.
     pub measures: bool,
-    /// The most bytes that a step moves before other steps and instances get their turn.
+    /// The most bytes that one step moves before other steps and other operations get their turn.
     pub chunk_bytes: u64,
-    /// A send of private memory up to this length is staged in the arena, so that its receiver needs no
-    /// system call.
+    /// The most bytes of a send from private memory that the rank copies to its arena, where the receiver
+    /// reads them without a system call.
     pub inline_bytes_max: u64,
-    /// A send to another host up to this length is staged in the arena, so that its operation is complete
-    /// before the receiver has the bytes.
+    /// The most bytes of a send to another host that the rank copies to its arena, so that the operation can
+    /// end before the receiver has the bytes.
     pub far_copy_bytes_max: u64,
-    /// An operation whose datatypes have more runs than this is executed by the caller.
+    /// The most contiguous runs that an operation's datatypes may have in all for a proxy to carry it out.
     pub layout_runs_max: usize,
-    /// A proxy whose heartbeat stands still for so many milliseconds counts as stalled, and is killed.
+    /// The time in milliseconds after which a proxy whose heartbeat stands still counts as stalled, and is
+    /// killed.
     pub proxy_timeout_ms: u64,
-    /// How many microseconds a proxy polls after its last work before it sleeps.
+    /// The time in microseconds for which a proxy without work polls before it sleeps.
     pub proxy_poll_us: u64,
-    /// The most schedules of which a rank keeps the programs in its arena.
+    /// The most schedules that a rank keeps in its arena for further starts.
     pub programs_max: usize,
-    /// The most bytes of scratch and staging that idle instances keep.
+    /// The most bytes of scratch buffers and copies of sends that a rank keeps for further starts.
     pub idle_bytes_max: u64,
 }
 
 impl Config {
-    /// The configuration that the user's settings and the measured values give.
+    /// Makes the configuration from the user's settings and the values measured on this machine.
     pub fn of(settings: &settings::Settings, tuning: &Tuning) -> Config {
         Config {
             offload: settings.offload.into(),

@@ -1,41 +1,46 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Notes of a proxy that can wait. A note for which nobody waits goes with the next bytes to the same
-//! process. A question to a rank that sends unasked is not asked if the bytes come first. Each note leaves in
-//! time, since a sender keeps its copies until the note arrives.
+//! Notes of a proxy that can wait. A note is a fixed-size message between proxies, or between a proxy and a
+//! rank of another host. A note for which nobody waits goes with the next bytes to the same process. A
+//! question for bytes is dropped if the bytes come first, which some ranks send unasked. Each note leaves in
+//! time, since a sender keeps its copies until the note has come.
 
 use crate::memory::{Driver, Reach};
 use crate::note::{Note, NoteKind, NoteOutcome};
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-/// The longest time that a note waits for bytes with which it can go: 1 ms, in nanoseconds. Tests count
-/// turns.
+/// The longest time for which a note (a fixed-size message) waits for bytes to the same process: 1 ms, in
+/// nanoseconds. In tests it is a number of calls of `take_due`.
 const LATER: u64 = if cfg!(test) { 4 } else { 1_000_000 };
-/// The most notes that wait: a rank's operations wait for each other once 64 are not settled.
+/// The most notes (fixed-size messages) that wait. The bound is below 64, since a rank's operations wait for
+/// each other once 64 of them are unsettled.
 const NOTES_MAX: usize = 16;
 
-/// The notes that a process has not sent yet, in the order in which they must leave.
+/// The notes (fixed-size messages to other hosts) that a process has not sent yet, in the order in which they
+/// must leave.
 #[derive(Default)]
 pub(crate) struct DelayedNotes {
     notes: VecDeque<(u64, u32, Note)>,
-    /// The ranks whose servers have sent bytes before they were asked, and probably will again.
+    /// The ranks whose servers (the processes that send their bytes) have sent bytes before they were asked,
+    /// and probably will again.
     unasked_senders: HashSet<u32>,
     #[cfg(test)]
     turns: u64,
 }
 
 impl DelayedNotes {
-    /// Keeps a note back that goes to the endpoint `to`, for at most `LATER`.
+    /// Keeps back a note to the endpoint `to`, for at most the time `LATER`.
     pub fn delay(&mut self, to: u32, note: Note) {
         self.notes.push_back((self.now() + LATER, to, note));
     }
 
-    /// Whether the server that a question is for will probably send the bytes without it.
+    /// Whether the server to which a question goes will probably send the bytes before it gets the question.
     pub fn comes_unasked(&self, question: &Note) -> bool {
         self.unasked_senders.contains(&question.sender)
     }
 
-    /// Learns that a server has sent bytes unasked, and drops the question for them if the step took them.
+    /// Learns that a server has sent bytes unasked (`note`). If the receiving step took the bytes (`taken`),
+    /// the question for them is dropped.
     pub fn note_unasked(&mut self, note: &Note, taken: NoteOutcome) {
         self.unasked_senders.insert(note.sender);
         if taken == NoteOutcome::Accepted {
@@ -43,7 +48,8 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves the notes to `outbox` that must not wait any longer. A rank's notes never wait.
+    /// Moves to `outbox` the notes (messages) that must leave now: their time is over, or too many wait. In a
+    /// rank, all leave.
     pub fn take_due(&mut self, outbox: &mut VecDeque<(u32, Note)>, reach: &Reach) {
         #[cfg(test)]
         {
@@ -62,7 +68,8 @@ impl DelayedNotes {
         }
     }
 
-    /// Moves the notes to `outbox` for endpoints to which bytes have just left. Questions stay.
+    /// Moves to `outbox` the notes (messages) for the endpoints `sent`, to which bytes have just left.
+    /// Questions for bytes stay.
     pub fn take_following(&mut self, sent: &[u32], outbox: &mut VecDeque<(u32, Note)>) {
         self.notes.retain(|&(_, to, note)| {
             let follows = note.kind != NoteKind::Fetch && sent.contains(&to);
@@ -73,7 +80,7 @@ impl DelayedNotes {
         });
     }
 
-    /// Returns how long the process may sleep before a note must leave; None if no note waits.
+    /// Returns how long the process may sleep until the first note must leave; None if no note waits.
     pub fn nap_max(&self) -> Option<Duration> {
         self.notes.front().map(|(due, ..)| Duration::from_nanos(due.saturating_sub(self.now())))
     }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Drives one instance, step by step, in whatever process.
+//! Drives one instance (one started schedule), step by step, in the rank's process or in its proxy's.
 //!
-//! Invariants: a receive stores its `done` before the sender's; bytes are copied before any `done` counts
-//! them; `published` counts only bytes that will not change. So another driver can go on after this one has
-//! died (`Execution::resume`): what `done` counts is finished, and all the rest can be done again.
+//! Invariants, which let another driver go on when this one has died (`Execution::resume`): a receive first
+//! stores its own `done`, then the sender's; bytes are copied before any `done` counts them; `published`
+//! counts only bytes that do not change any more. What `done` counts is finished, and all else can be done
+//! again.
 //!
-//! Read next: `engine/receive.rs` (receives from a peer on this host), `engine/local.rs` (the steps without a
-//! peer), `engine/remote.rs` and `engine/fetch.rs` (those with a peer on another host), `engine/share.rs`
+//! Read next: `engine/receive.rs` (receives from a peer on this host), `engine/local.rs` (steps without a
+//! peer), `engine/remote.rs` and `engine/fetch.rs` (steps with a peer on another host), `engine/share.rs`
 //! (two drivers).
 
 mod fetch;
@@ -34,82 +35,85 @@ use sys::Span;
 use telemetry::{Counter, Event};
 use transport::shm::LocalRank;
 
-/// After so many looks in a row at a peer's directory that ended as `Lookup::Unclear`, the directory counts
-/// as corrupt.
+/// The number of looks at a peer's directory in a row that may end as `Lookup::Unclear`. After more, the
+/// directory counts as corrupt.
 const UNCLEAR_MAX: u32 = 10_000;
 
-/// An instance, with what its driver remembers about it.
+/// An instance (a started schedule), with what its driver remembers about it.
 pub struct Execution {
-    /// The schedule that the instance carries out, checked.
+    /// The checked schedule that the operation carries out.
     pub plan: Arc<CheckedSchedule>,
-    /// The rank whose instance it is, whoever drives it.
+    /// The rank whose operation it is. The driver is this rank or its proxy.
     pub rank: LocalRank,
-    /// The instance's words in shared memory.
+    /// The operation's record in shared memory, which counts the progress of its steps.
     pub record: InstanceRecord,
-    /// The comm's context, the first half of the key by which peers find the instance.
+    /// The context of the comm. Peers find the operation by this and `sequence`.
     pub context: u64,
-    /// The number of the operation in the context, the second half of that key.
+    /// The operation's number in its context. Peers find the operation by this and `context`.
     pub sequence: u32,
-    /// For each rank of the schedule, the process that it is.
+    /// For each rank of the schedule, which process it is and whether it is on this host.
     pub peers: Arc<[Peer]>,
-    /// Where the bytes of the instance's buffers lie, as this process sees them.
+    /// Where the bytes of the operation's buffers lie, as this process sees them.
     pub buffers: Buffers,
-    /// The version of the rank's parameters from which a proxy has made `buffers` and `peers`.
+    /// The version number of the parameters from which a proxy has made `buffers` and `peers`.
     pub version: u64,
     states: Vec<StepState>,
-    /// For each step that receives, where its send was found last: the number of the peer's program, and the
-    /// step there.
+    /// For each step that receives, where its send was found last: the number of the sender's program (its
+    /// stored schedule), and the sender's step.
     hints: Vec<(u64, u32)>,
     active: Vec<u32>,
     unfinished: usize,
-    /// The number of steps that still use the user's buffers. At 0 the instance is locally complete.
+    /// The number of steps that still use the user's buffers. At 0 the operation is locally complete: it has
+    /// ended for the user.
     open: usize,
-    /// Whether the record already says that the instance is locally complete.
+    /// Whether the operation's record in shared memory already says that the user's buffers are free.
     reported_local: bool,
-    /// Whether a fault has spoiled the bytes that the rank would pass on, so that it gives up its other
-    /// sends.
+    /// Whether a fault has spoiled bytes that this rank would pass on, so that all its further sends fail.
     is_void: bool,
-    /// The processor time of the driver's thread, in nanoseconds, when it started the instance. It is set
-    /// only where operations are timed.
+    /// The processor time in nanoseconds that the driver's thread had used when it started the operation. It
+    /// is set only while operations are timed.
     taken_cpu: u64,
-    /// The messages for edges to ranks of other hosts; None if no edge is a message.
+    /// The sends and receives, to and from other hosts, that are carried as messages. None if there are none.
     remote: Option<Box<remote::Remote>>,
-    /// The fetches for edges to ranks of other hosts; None if no edge is fetched.
+    /// The receives from other hosts whose bytes this driver asks for (fetches). None if there are none.
     fetches: Option<Box<fetch::Fetches>>,
-    /// Which steps this driver drives, where the rank and its proxy on another computer share them. None if
-    /// one driver drives all.
+    /// The steps that this driver drives, where the rank and its proxy on another computer divide the
+    /// operation. None if one driver drives all steps.
     share: Option<Box<share::Share>>,
 }
 
-/// What a driver remembers of one step of an instance.
+/// What a driver remembers of one step of an operation.
 #[derive(Clone, Debug, Default)]
 struct StepState {
-    /// How many unfinished steps this step waits for as a whole. At 0 it becomes active.
+    /// The number of unfinished steps that must finish before this step may start. At 0 the driver begins to
+    /// drive it.
     waits: u32,
-    /// How many bytes of the step are done. Those of a send are done when its receiver has them.
+    /// The number of bytes of the step that are done. A send's bytes are done once its receiver has them.
     done: u64,
-    /// How many bytes a send has published for its receiver.
+    /// The number of bytes of a send that its receiver may already take.
     published: u64,
-    /// Whether a send has published all its bytes. For a fetched receive, whether all bytes have come.
+    /// Whether all bytes are there: a send has published all its bytes, or a fetched receive has received
+    /// them all.
     is_complete: bool,
     /// Whether the step has finished.
     finished: bool,
-    /// Whether followers of the step may start: it has finished, or it is a send whose bytes are in a copy.
+    /// Whether the steps that wait for this one may start. It has finished, or it is a send whose bytes are
+    /// in a copy.
     is_free: bool,
-    /// Whether the step needs the user's buffers no more: its followers may start, or it is a send from
-    /// scratch.
+    /// Whether the step no longer needs the user's buffers. Its followers may start, or it is a send from a
+    /// scratch buffer.
     is_local: bool,
-    /// Whether the step is a finished receive of which the sender may not know yet.
+    /// Whether the step is a receive that has finished, but of whose end the sender may not know yet.
     settling: bool,
     /// Whether the user's reduction function is being called for the step.
     calling: bool,
-    /// How many looks in a row at the peer's directory ended as `Lookup::Unclear`.
+    /// The number of looks at the peer's directory in a row that ended as `Lookup::Unclear`.
     unclear: u32,
-    /// For a receive, the send that belongs to it, once found; None before, and for other steps.
+    /// The send that belongs to this receive. None until it is found, and for other steps.
     source: Option<SendSource>,
 }
 
-/// A send in a peer's record, as the driver of its receive sees it.
+/// A send in a peer's record, as the driver of the matching receive sees it.
 #[derive(Clone, Debug)]
 struct SendSource {
     record: InstanceRecord,
@@ -117,29 +121,30 @@ struct SendSource {
     region: Region,
     /// The length of the send, in bytes.
     bytes: u64,
-    /// Whether this process cannot read the bytes at `region`, and has asked the sender to copy them to its
-    /// arena.
+    /// Whether this process could not read the bytes at `region`, and so has asked the sender to copy them to
+    /// its arena.
     asked: bool,
 }
 
 /// What one call of `Execution::poll` has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// No step could be advanced.
+    /// No step could go on.
     Idle,
-    /// Some step advanced, and the instance goes on.
+    /// Some step has gone on, and the operation is not finished.
     Moved,
-    /// The instance is locally complete: the user's buffers are free. The record says so.
+    /// The operation has become locally complete: the user's buffers are free. Its record says so.
     Local,
-    /// All steps are finished, and the record says so.
+    /// All steps are finished. The operation's record says so, unless another driver's steps go on.
     Finished,
-    /// The receiver of this send cannot read its bytes: the rank must give them room in its arena.
+    /// The receiver of the send `step` cannot read its bytes. The rank must allocate a copy in its arena
+    /// (`Execution::stage`).
     Stage { step: u32 },
-    /// A user's function is to be called for this step.
+    /// The user's reduction function is to be called for `step`. The call ends with `Execution::called`.
     Call { step: u32, left: Span, into: Span, blocks: Range<u64> },
 }
 
-/// The result of driving one step.
+/// What driving one step once has done.
 enum StepProgress {
     Idle,
     Moved,
@@ -149,7 +154,7 @@ enum StepProgress {
 }
 
 impl Execution {
-    /// Makes an instance that has not started. `restart` must come before the first `poll`.
+    /// Makes the execution of an operation that has not started. `restart` must come before the first `poll`.
     pub fn new(
         plan: Arc<CheckedSchedule>,
         rank: LocalRank,
@@ -181,7 +186,7 @@ impl Execution {
         }
     }
 
-    /// Prepares to drive the instance from its beginning.
+    /// Prepares to drive the operation with the key (`context`, `sequence`) from its beginning.
     pub fn restart(&mut self, context: u64, sequence: u32) {
         (self.context, self.sequence) = (context, sequence);
         if telemetry::timed() {
@@ -200,7 +205,8 @@ impl Execution {
         }
     }
 
-    /// Prepares to drive on from the shared words, after another driver has certainly died.
+    /// Prepares to drive on from the words of the operation's record, after another driver has certainly died
+    /// or stopped.
     pub fn resume(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         self.is_void = self.record.fault().is_some_and(Fault::voids);
@@ -243,8 +249,8 @@ impl Execution {
         }
     }
 
-    /// Drives every step that can go on, a chunk each. A step's fault is stored in the record and the other
-    /// steps go on, so that no peer hangs. Errors: another driver must go on.
+    /// Drives every step that can go on, at most a chunk of bytes each. A fault is stored in the operation's
+    /// record, and the other steps go on, so that no peer hangs. Errors: another driver must go on.
     pub fn poll(&mut self, reach: &Reach) -> Result<Progress, Stop> {
         let mut moved = false;
         let mut index = 0;
@@ -309,8 +315,8 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores in the record when the instance ended, and the driver's processor time since it started this
-    /// instance or, if that is later, ended another one.
+    /// Stores in the operation's record when it ended, and the processor time that its driver took. That time
+    /// counts from the start of this operation, or from the later end of another one.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();
@@ -319,7 +325,8 @@ impl Execution {
         self.record.head(Head::Completed).store(sys::clock::now(), Ordering::Relaxed);
     }
 
-    /// Whether shared words have changed since the last pass, so that a driver should not sleep.
+    /// Whether a word that some step waits for has changed since the last `poll`. If so, the driver must not
+    /// sleep.
     pub fn has_events(&self, reach: &Reach) -> bool {
         self.active.iter().any(|&step| {
             let state = &self.states[step as usize];
@@ -361,7 +368,7 @@ impl Execution {
         })
     }
 
-    /// Ends a step for which the user's reduction function has been called.
+    /// Ends the step `step`, for which the user's reduction function has been called.
     pub fn called(&mut self, step: u32) {
         let index = self.active.iter().position(|&active| active == step);
         if let Some(index) = index.filter(|_| self.states[step as usize].calling) {
@@ -421,8 +428,8 @@ impl Execution {
         }
     }
 
-    /// Returns how many bytes of `step` the steps allow after which it streams, and whether these have all
-    /// finished.
+    /// Returns how many bytes `step` may have handled so far, since it follows other steps byte by byte, and
+    /// whether all these steps have finished.
     fn limit(&self, step: u32) -> (u64, bool) {
         let total = self.buffers.spots[step as usize].bytes;
         let mut limit = (total, true);
@@ -435,8 +442,8 @@ impl Execution {
         limit
     }
 
-    /// Notes that a step needs the user's buffers no more. With `is_free` the steps that wait for it may
-    /// start.
+    /// Marks that a step needs the user's buffers no more. With `is_free` the steps that wait for it may
+    /// start, too.
     fn close(&mut self, step: u32, is_free: bool) {
         let state = &mut self.states[step as usize];
         if !std::mem::replace(&mut state.is_local, true) {
@@ -474,8 +481,8 @@ impl Execution {
         self.settle_later(step);
     }
 
-    /// Keeps a fetched receive active until the sender's server knows that it has finished. Until then the
-    /// instance does not end.
+    /// Keeps a finished fetched receive active until the sender's server knows of its end. The operation does
+    /// not end before.
     fn settle_later(&mut self, step: u32) {
         if self.fetches.is_some()
             && let Action::Recv { from, .. } = self.plan.schedule.steps[step as usize].action
@@ -489,7 +496,7 @@ impl Execution {
         }
     }
 
-    /// Stores a step's fault in the record, and ends the step.
+    /// Ends a step that has failed, and stores its fault in the operation's record.
     fn fail(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         self.record.set_fault(fault);
         self.is_void |= fault.voids();
@@ -499,7 +506,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Stores that a step has failed where its peer sees it, so that the peer does not wait.
+    /// Marks a failed step as ended in the word at which its peer looks, so that the peer does not wait for
+    /// it.
     fn give_up(&mut self, step: u32, fault: Fault, reach: &Reach) -> Result<(), Stop> {
         let action = self.plan.schedule.steps[step as usize].action;
         if let Action::Send { to, .. } = action {
@@ -528,8 +536,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Wakes those that wait for a send: the drivers of its receiver on this host, or for another host this
-    /// rank's server.
+    /// Wakes the processes that wait for a send: the drivers of its receiver on this host or, without `to`,
+    /// this rank's server.
     fn wake(&self, to: Option<LocalRank>, reach: &Reach) {
         match to {
             Some(peer) => reach.wake(peer),
@@ -537,7 +545,8 @@ impl Execution {
         }
     }
 
-    /// Stores how far a step is that needs no word of a peer. Returns whether it has finished.
+    /// Stores in the operation's record that `done` bytes of a step are done. Returns whether the step has
+    /// finished (`complete`).
     fn advance(&mut self, step: u32, done: u64, complete: bool, reach: &Reach) -> Result<StepProgress, Stop> {
         let word = done | if complete { COMPLETE } else { 0 };
         self.record.step(step, Field::Done).store(word, Ordering::Release);

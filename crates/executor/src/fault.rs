@@ -1,46 +1,49 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What can go wrong while an instance is driven, as words by which a proxy can report it to its rank.
+//! What can go wrong while an instance (a started schedule) is driven. A fault is encoded as four words, by
+//! which a proxy reports it to its rank.
 
 use error::{Class, Error};
 use std::io;
 use transport::shm::unmapped;
 
-/// Why an instance or a step of it fails. Ranks are named by their numbers in the job.
+/// Why an instance (a started schedule) or a step of it fails. Ranks are named by their numbers in the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// A peer's message is not as long as the receive: the ranks gave different counts.
+    /// Rank `peer` sends `sent` bytes where the receive expects `expected`: the ranks gave different counts.
     Truncated { peer: u32, sent: u64, expected: u64 },
-    /// The two sides of a copy within the rank differ.
+    /// Source and target of a copy within the rank differ in length.
     Unequal { from: u64, into: u64 },
-    /// The shared words of `peer` hold what no rank writes.
+    /// The words that `peer` wrote to shared memory are none that a working rank writes.
     Corrupt { peer: u32, what: Corruption },
-    /// Rank `by`, or a proxy (`u32::MAX`), cannot map so many bytes of `peer`'s memory.
+    /// Rank `by`, or a proxy if `by` is `u32::MAX`, cannot map `bytes` bytes of `peer`'s memory. `code` is
+    /// the system's error.
     Unmapped { by: u32, peer: u32, bytes: u64, code: i32 },
-    /// The arena of `peer` has no room for a copy of private bytes that a receiver cannot read.
+    /// The arena of `peer` has no room for a copy of `bytes` bytes, which a receiver cannot read in private
+    /// memory.
     Full { peer: u32, bytes: u64 },
-    /// The kernel refused to copy private memory of `peer`.
+    /// The kernel refused access to the private memory of `peer`, with the error `code`.
     Unreachable { peer: u32, code: i32 },
-    /// A message of a peer on another host is longer than the receive.
+    /// A message from `peer`, on another host, is longer than the receive.
     Longer { peer: u32, expected: u64 },
     /// The connection to `peer` is lost.
     Lost { peer: u32 },
 }
 
-/// In what way the shared words of a rank are corrupt.
+/// What is wrong with the words that a rank wrote to shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Corruption {
-    /// An offset leads out of the arena.
+    /// An offset points outside the arena.
     Offset = 1,
-    /// The words of the program encode no schedule.
+    /// The words that should encode a schedule encode none.
     Program = 2,
-    /// The parameters contradict the program.
+    /// The parameters of a start do not fit its schedule.
     Parameters = 3,
-    /// The directory's chain never ends.
+    /// A chain of records in the rank's directory does not end.
     Chain = 4,
-    /// The table of sends has no send of the edge that a receive names.
+    /// The sender's table of sends has none that belongs to the receive.
     Edge = 5,
-    /// The bytes of a step that are done or published contradict its length.
+    /// The count of a step's done or published bytes does not fit the step's length.
     Progress = 6,
 }
 
@@ -61,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// Decodes what `words` has made, or returns None if the first word is 0.
+    /// Decodes four words that `words` has made. Returns None if the first word is 0: no fault.
     pub fn from_words(words: [u64; 4]) -> Option<Fault> {
         let [kind, ranks, a, b] = words;
         let (by, peer) = ((ranks >> 32) as u32, ranks as u32);
@@ -78,8 +81,8 @@ impl Fault {
         })
     }
 
-    /// The fault when `by` cannot get `bytes` bytes of `peer`'s arena: the system refused to map them, or
-    /// they do not exist.
+    /// Makes the fault for the case that `by` cannot get `bytes` bytes of `peer`'s arena: the system does not
+    /// map them, or they do not exist.
     pub fn of_arena(by: u32, peer: u32, bytes: u64, error: &Error) -> Fault {
         match error.errno {
             Some(code) => Fault::Unmapped { by, peer, bytes, code },
@@ -87,26 +90,25 @@ impl Fault {
         }
     }
 
-    /// Whether another driver may be spared this fault. If a proxy meets one, its rank drives the instance
-    /// on.
+    /// Whether only this driver meets the fault. If a proxy meets it, the rank drives the operation on
+    /// instead.
     pub fn is_of_driver(self) -> bool {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
     }
 
-    /// Whether this fault spoils the bytes that the rank would pass on, so that it gives up the rest of its
-    /// sends.
+    /// Whether this fault spoils bytes that the rank would pass on. If so, its further sends fail, too.
     pub fn voids(self) -> bool {
         matches!(self, Fault::Unmapped { .. } | Fault::Full { .. })
     }
 
-    /// Whether the kernel refuses all private memory of `peer`, not just these bytes. Then `peer` can copy
-    /// them.
+    /// Whether the kernel refuses all private memory of `peer`, not only these bytes. If so, `peer` can copy
+    /// them to its arena.
     pub fn refuses(self, peer: u32) -> bool {
         // EFAULT means memory of a device, or no memory.
         matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)
     }
 
-    /// Makes the error that rank `me` of the job returns to the program.
+    /// Makes the MPI error that rank `me` of the job returns for this fault.
     pub fn error(self, me: u32) -> Error {
         match self {
             Fault::Truncated { peer, sent, expected } => Error::new(

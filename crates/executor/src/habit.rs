@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What `Offload::Auto` learns: whether the rank computes between the start of an operation and its end.
 //!
-//! On one host, a rank that only waits carries out its next operation itself: it is as fast as the proxy or
-//! faster, and wakes nobody. Between hosts, and for messages, the executor measures both ways of carrying
-//! them out. It measures anew once the rank begins to compute beside its operations, or ceases to.
+//! On one host, a rank that only waits carries out its next operation itself: it is at least as fast as the
+//! proxy, and wakes nobody. Between hosts, and for messages, the executor measures both ways: by the rank,
+//! and by the proxy. It measures anew once the rank begins to compute during its operations, or stops.
 
 use sys::clock::now;
 
-/// A proxy pays if the rank computes for at least a quarter of the time in which it waits.
+/// The most time that a rank may wait per unit of computing time, for a proxy to pay.
 const WAITING_PER_WORK: u64 = 4;
 const SURE: u8 = 3;
 
-/// Whether the rank computed while the last operations of a schedule were under way. One exception changes
-/// nothing.
+/// Whether the rank mostly computed during the last operations of a schedule. One exception changes nothing.
 #[derive(Debug)]
 pub struct Habit(u8);
 
@@ -23,7 +22,7 @@ impl Default for Habit {
 }
 
 impl Habit {
-    /// Whether the rank will probably compute beside the next operation.
+    /// Whether the rank will probably compute during the next operation.
     pub fn works(&self) -> bool {
         self.0 > SURE / 2
     }
@@ -33,17 +32,17 @@ impl Habit {
     }
 }
 
-/// How long a rank has waited in MPI calls, as far as operations were measured meanwhile.
+/// The time that a rank has waited in MPI calls while some operation was being measured.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// When the present wait began, in nanoseconds; 0 if the rank does not wait.
+    /// The time at which the present wait began, in nanoseconds; 0 if the rank is not waiting.
     since: u64,
     sum: u64,
-    /// How many operations under way are being measured.
+    /// The number of operations under way that are being measured.
     measured: u32,
 }
 
-/// The start of a measured operation: the time, and the time that the rank had waited by then.
+/// The start of a measured operation: when it was, and how long the rank had waited until then.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredStart {
     at: u64,
@@ -51,7 +50,7 @@ pub struct MeasuredStart {
 }
 
 impl Waits {
-    /// Notes that the rank begins or ends a wait at the time `at`, in nanoseconds.
+    /// Notes that the rank begins (`begins`) or ends a wait in an MPI call, at the time `at` in nanoseconds.
     pub fn wait(&mut self, begins: bool, at: u64) {
         if !begins && self.since != 0 {
             self.sum += at.saturating_sub(self.since);
@@ -59,13 +58,14 @@ impl Waits {
         self.since = if begins { at } else { 0 };
     }
 
-    /// Returns the time if a round of progress that starts now counts as a wait: an operation is measured,
-    /// and no wait has begun. Otherwise None.
+    /// Returns the time if the round of progress that begins now counts as waiting: an operation is measured,
+    /// and no wait has begun. None otherwise.
     pub fn step(&self) -> Option<u64> {
         (self.measured > 0 && self.since == 0).then(now)
     }
 
-    /// Adds the round of progress that began at `started` to the waits. With None it does not count.
+    /// Adds the round of progress that began at `started` to the time waited. With None the round does not
+    /// count.
     pub fn stepped(&mut self, started: Option<u64>) {
         if let Some(started) = started {
             self.sum += now() - started;
@@ -78,8 +78,8 @@ impl Waits {
         MeasuredStart { at, waited: self.waited(at) }
     }
 
-    /// Ends the measurement of an operation that the rank has just seen ended, and tells `habit` whether the
-    /// rank computed beside it.
+    /// Ends the measurement of an operation, which has just ended. Tells `habit` whether the rank computed
+    /// during it.
     pub fn measure(&mut self, started: MeasuredStart, habit: &mut Habit) {
         self.measured -= 1;
         let now = now();
@@ -93,45 +93,45 @@ impl Waits {
     }
 }
 
-/// The number of calls that are timed one way before a trial compares. The number of calls in a step of a
-/// program mostly divides it.
+/// The number of calls that a trial times each way before it compares. The number of calls in a step of an
+/// MPI program mostly divides it.
 const WINDOW: usize = 12;
-/// The number of calls at the start of a window that are not timed: they open connections and fill caches.
+/// The number of calls at the start of each way that are not timed, since they open connections and fill
+/// caches.
 const FIRST: usize = 2;
-/// The number of calls after which the second window of a trial may end early, because it is far slower than
-/// the first.
+/// The number of calls after which the other way may be given up early, because it is far slower.
 const EARLY: usize = 6;
-/// The number of calls from one trial to the next, the first time. Each time it is four times as large.
+/// The number of calls between the first trial and the second. The number grows fourfold with each trial.
 const LOOK_MIN: u64 = 120;
-/// The most calls from one trial to the next.
+/// The most calls between two trials.
 const LOOK_MAX: u64 = 1 << 15;
 
-/// Which of two ways of carrying out operations of a kind makes a program's steps shorter. A trial measures
-/// the time from the start of each operation to the start of the next, one way for some calls, then the other
-/// way. All ranks take turns at the same calls; each makes its own choice afterwards.
+/// Finds out which of two ways to carry out operations, by the rank or by its proxy, makes the program's
+/// steps shorter. It times the calls of one way, then those of the other, from each operation's start to the
+/// next.
 #[derive(Debug)]
 pub struct Trial {
-    /// Whether the second way is the present choice.
+    /// Whether the second way was the faster one in the last trial.
     other: bool,
     phase: Phase,
-    /// When the last call started, in nanoseconds; 0 before the first.
+    /// The time at which the last call started, in nanoseconds; 0 before the first call.
     started: u64,
-    /// How many calls will pass after the next trial until another one begins.
+    /// The number of calls between the end of the next trial and the trial after it.
     look: u64,
-    /// Whether the rank computed beside these operations when the trial began. When that changes, the trial
+    /// Whether the rank computed during these operations when the trial began. If that changes, the trial
     /// begins anew.
     works: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// No trial is under way. So many more calls start before the next one.
+    /// No trial is under way. The next one begins after this many calls.
     Rest(u64),
-    /// The present way is being timed: when each call of the window ended, in nanoseconds after the first
-    /// ones.
+    /// The way in use is being timed. For each call so far, the time at which it ended, in nanoseconds after
+    /// the calls that are not timed.
     Present(Vec<u64>),
-    /// The other way is being timed. First the times of the present way, as above, then when the last call of
-    /// the other way ended, and how many calls went that way.
+    /// The other way is being timed. The list holds the times of the way in use. The numbers are the time of
+    /// the other way so far, and its calls so far.
     Compared(Vec<u64>, u64, usize),
 }
 
@@ -142,8 +142,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Whether the call that starts at this time goes the second way. Once the rank begins to compute beside
-    /// the operations, or ceases to, the earlier measurements count for nothing.
+    /// Returns whether the call that starts at the time `now` is to go the second way. `works`: whether the
+    /// rank computes during these operations. A change of `works` discards all measurements.
     pub fn next(&mut self, now: u64, works: bool) -> bool {
         if works != self.works {
             *self = Trial { works, ..Trial::default() };
@@ -175,8 +175,8 @@ impl Trial {
     }
 }
 
-/// What is learnt about messages of one kind: whether the rank computes beside them, and which way makes its
-/// steps shorter.
+/// What is learnt about one kind of message: whether the rank computes while one is under way, and whether
+/// the rank or its proxy carries them faster.
 #[derive(Debug, Default)]
 pub struct MessageHabit {
     habit: Habit,
@@ -186,8 +186,8 @@ pub struct MessageHabit {
 }
 
 impl MessageHabit {
-    /// Whether a proxy is to carry one more message, which starts at this time. The messages that are under
-    /// way together go one way, since they belong to one step of the program.
+    /// Notes that a message starts at the time `now`. Returns whether a proxy is to carry it. Messages that
+    /// are under way together all go one way.
     pub fn start(&mut self, now: u64) -> bool {
         if self.under_way == 0 {
             self.is_slower = self.trial.next(now, self.habit.works());
@@ -196,13 +196,14 @@ impl MessageHabit {
         self.pays()
     }
 
-    /// Notes that a message has ended. `measure` tells the habit whether the rank computed beside it.
+    /// Notes that a message has ended. `measure` is called to tell the habit whether the rank computed
+    /// meanwhile.
     pub fn end(&mut self, measure: impl FnOnce(&mut Habit)) {
         self.under_way = self.under_way.saturating_sub(1);
         measure(&mut self.habit);
     }
 
-    /// Whether a proxy is to carry the messages that are under way.
+    /// Whether a proxy is to carry the messages that are under way now.
     pub fn pays(&self) -> bool {
         self.habit.works() && !self.is_slower
     }
@@ -228,8 +229,8 @@ mod tests {
         assert!(!habit.start(now), "the rank only waits");
     }
 
-    /// Plays calls whose steps take as long as `step` says by the number of the call and the way. Returns how
-    /// many went the second way.
+    /// Plays calls: `step` returns how long a call takes, by its number and its way. Returns how many calls
+    /// went the second way.
     fn play(trial: &mut Trial, calls: u64, step: impl Fn(u64, bool) -> u64) -> u64 {
         let mut now = 1_000_000;
         let mut others = 0;
@@ -280,7 +281,8 @@ mod tests {
         assert!(others < 40, "{others} of 360");
     }
 
-    /// Measures an operation that lasted so long, and at whose end the rank waited for so long.
+    /// Tells `habit` of an operation that took `lasted` nanoseconds, of which the rank waited for the last
+    /// `waited`.
     fn measure(habit: &mut Habit, lasted: u64, waited: u64) {
         let mut waits = Waits::default();
         let at = now() - lasted;

@@ -23,10 +23,11 @@ use transport::shm::{Arena, LocalRank};
 
 /// The most ranges that a rank exports for one instance.
 pub(crate) const RANGES_MAX: usize = 120;
-/// The most extents, besides the first, that a rank's arena can have if it is to export instances.
+/// The most extents (parts that are mapped as a whole) of a rank's arena, besides the first, with which the
+/// rank can still export instances.
 pub(crate) const EXTENTS_MAX: usize = 64;
-/// The most bytes of values that travel in a note, so that its receiver need not fetch them. Tests have more,
-/// too.
+/// The most bytes of a user's buffers that travel in a note, so that its receiver need not fetch them. In
+/// tests it is so small that some buffers are longer.
 pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
 /// The address from which on a rank exports parts of its arena, by their offsets. No process has such
 /// addresses.
@@ -146,7 +147,7 @@ pub(crate) struct InlineValue {
 }
 
 impl InlineValue {
-    /// The bytes of a piece of memory, or None if this value does not have them.
+    /// Returns the bytes of a piece of the rank's memory. None if this value does not hold them.
     fn find(&self, (address, bytes): (usize, usize)) -> Option<&[u8]> {
         let at = usize::try_from((address as u64).checked_sub(self.address)?).ok()?;
         self.bytes.get(at..at.checked_add(bytes)?)
@@ -158,7 +159,8 @@ impl ImportedMemory {
         ImportedMemory { importer: RefCell::new(importer), ranks: RefCell::default() }
     }
 
-    /// Lets a rank join. Returns false if its words make no sense.
+    /// Takes up the connection to a rank that joins, by the name of its endpoint. Returns false if the name
+    /// makes no sense.
     pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, RankExports::default());
         self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
@@ -209,7 +211,8 @@ impl ImportedMemory {
         (offset < ARENA).then_some(ARENA + offset)
     }
 
-    /// Reads pieces of a rank's memory: addresses in its process, and lengths.
+    /// Reads pieces of a rank's memory to `to`, one after the other. A piece is an address in the rank's
+    /// process and a length.
     pub fn read(&self, rank: LocalRank, pieces: &[(usize, usize)], to: Span) -> Result<(), Fault> {
         if let &[piece] = pieces
             && let Some(known) = self.exports_of(rank)
@@ -223,7 +226,8 @@ impl ImportedMemory {
         self.check_reached(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
     }
 
-    /// Writes pieces of a rank's memory.
+    /// Writes `from` to pieces of a rank's memory, one after the other. A piece is an address in the rank's
+    /// process and a length.
     pub fn write(&self, rank: LocalRank, pieces: &[(usize, usize)], from: Span) -> Result<(), Fault> {
         let places = self.find_ranges(rank, pieces)?;
         self.check_reached(rank, self.importer.borrow_mut().write(rank.peer(), &places, from))
@@ -240,8 +244,8 @@ impl ImportedMemory {
         self.read(rank, &[(address as usize, bytes as usize)], span)
     }
 
-    /// Writes a step's `done` to the rank, after the bytes that it counts, and before those of steps that
-    /// follow.
+    /// Writes a step's `done` word to the rank. The bytes that it counts arrive before it, the bytes of later
+    /// steps after it.
     pub fn write_done(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
         if record.fault().is_some() {
             self.write_report(rank, record)?;
@@ -250,27 +254,28 @@ impl ImportedMemory {
         self.write_at(rank, record.offset_of(step, Field::Done), &done.to_ne_bytes())
     }
 
-    /// Writes what a send within the host has published to its rank, after the bytes.
+    /// Writes the `published` word of a send within the host to the rank, after the bytes that it counts.
     pub fn write_published(&self, rank: LocalRank, record: &InstanceRecord, step: u32) -> Result<(), Fault> {
         let published = record.step(step, Field::Published).load(Ordering::Relaxed);
         self.write_at(rank, record.offset_of(step, Field::Published), &published.to_ne_bytes())
     }
 
-    /// Writes to the rank why the instance has failed, if it has, and the time and processor time of the
-    /// proxy. Without a fault here, a fault of the rank's own steps stays.
+    /// Writes to the rank why the instance has failed, and the proxy's times. If the instance has not failed
+    /// here, a fault of the rank's own steps stays.
     pub fn write_report(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let first = if record.fault().is_some() { Head::Fault } else { Head::Completed };
         let bytes: Vec<u8> = record.words_from(first).iter().flat_map(|word| word.to_ne_bytes()).collect();
         self.write_at(rank, record.at() + 8 * first as u64, &bytes)
     }
 
-    /// Writes the claim of the receive of a message to the rank, before the first byte.
+    /// Writes the word `Claim` of a message's receive to the rank, before the first byte of the message.
     pub fn write_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let claim = record.head(Head::Claim).load(Ordering::Relaxed);
         self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
     }
 
-    /// Writes a record's state, by which the rank knows that nothing more is written.
+    /// Writes the `State` word of a record to the rank, which then knows that nothing more is written for
+    /// this instance.
     pub fn write_state(&self, rank: LocalRank, at: u64, state: u64) -> Result<(), Fault> {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
     }
@@ -295,8 +300,8 @@ impl ImportedMemory {
         RefMut::filter_map(self.ranks.borrow_mut(), |ranks| ranks.get_mut(&rank)).ok()
     }
 
-    /// Finds the exported range that holds each of these pieces. A fault: the rank has exported no such
-    /// memory.
+    /// Returns for each piece of memory the exported range that holds it. Errors: the rank has exported no
+    /// such memory.
     fn find_ranges(
         &self,
         rank: LocalRank,
@@ -320,7 +325,8 @@ impl ImportedMemory {
     }
 }
 
-/// The words of `NoteKind::Join`: the rank's endpoint for memory, and where the heartbeat goes.
+/// Makes the words behind a note of kind `Join`: the name of the rank's endpoint for memory, and where the
+/// heartbeat goes.
 pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     let mut words = heartbeat.words().to_vec();
     words.push(name.len() as u64);
@@ -328,7 +334,7 @@ pub(crate) fn join_words(name: &[u8], heartbeat: &ExportedRange) -> Vec<u64> {
     words
 }
 
-/// Reads what `join_words` wrote, or returns None.
+/// Decodes words that `join_words` has made. Returns None for other words.
 pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     let (heartbeat, rest) = words.split_at_checked(ExportedRange::WORDS)?;
     let heartbeat = ExportedRange::from_words(heartbeat)?;
@@ -339,14 +345,15 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
     Some((to_bytes(name, bytes as usize), heartbeat))
 }
 
-/// The words of `NoteKind::Submit`, by which a rank submits an instance.
+/// What a rank tells its proxy on another computer when it gives the proxy an instance: the words behind a
+/// note of kind `Submit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
     /// The stamp of the instance's record.
     pub stamp: u64,
-    /// The number of the program.
+    /// The number of the rank's program (its stored schedule).
     pub program: u64,
-    /// The number of the parameters.
+    /// The version number of the start's parameters.
     pub version: u64,
     pub steps: u32,
     /// The offsets at which the extents of the rank's arena end. The proxy's mirror of the arena has the same

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a driver reaches memory: its own, mapped arenas, and private memory of other processes.
+//! How a driver (the rank or proxy that drives an instance) reaches memory: its own, mapped arenas, and
+//! private memory of other processes.
 //!
-//! `Reach::fetch` gives a span of this process with bytes of a region (a copy only where they cannot be
-//! addressed); `fetch_into` copies them to a span; `put` copies a span over them.
+//! `Reach::fetch` returns a span of this process with bytes of a region; it copies them only where this
+//! process cannot address them. `fetch_into` copies bytes of a region to a span. `put` copies a span over
+//! bytes of a region.
 
 use crate::fault::{Corruption, Fault};
 use crate::imported::ImportedMemory;
@@ -20,37 +22,38 @@ use sys::remote::{self, Piece};
 use telemetry::Counter;
 use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
-/// The length of each buffer through which bytes pass that cannot be copied directly. It is long enough to
-/// make the cost of a system call small.
+/// The length in bytes of each bounce buffer, through which bytes go that cannot be copied directly. Long
+/// enough that the system calls cost little.
 const BOUNCE_BYTES: usize = 256 << 10;
 
-/// The index into a rank's `scalars` of the number of bytes that the rank could not map when it last failed
-/// to.
+/// The index in a rank's `scalars` of the word for a failed map: how many bytes the rank could not map the
+/// last time.
 const UNMAPPED_BYTES: usize = 1;
-/// The index of the system's error code for that.
+/// The index in a rank's `scalars` of the word for a failed map: the system's error code of the last time.
 const UNMAPPED_CODE: usize = 2;
 
-/// The process that drives an instance.
+/// The process that drives an operation, and so reads and writes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The rank whose instance it is.
+    /// The rank whose operation it is.
     Rank(LocalRank),
-    /// The proxy of this index, which serves that rank.
+    /// The proxy with this index. It serves the rank whose operation it is.
     Proxy(u32),
 }
 
-/// A piece of memory in which packed bytes of a buffer lie, and how this process reaches it.
+/// A piece of memory that holds packed bytes of a buffer, and the way in which this process reaches it.
 #[derive(Clone, Debug)]
 pub enum Region {
-    /// Memory that this process can address: its own or a mapped arena.
+    /// Memory that this process can address: its own memory, or a mapped arena.
     Local(Span),
-    /// Scratch that a proxy on another computer has, too: it reads here, and writes here and to the rank.
+    /// A scratch buffer that exists twice: in the rank's memory at `address`, and in a proxy's copy on
+    /// another computer. The proxy reads its copy, and writes to both.
     Mirrored { span: Span, rank: LocalRank, address: usize },
-    /// Elements with gaps in memory of this process.
+    /// Elements with gaps (as of a strided datatype) in this process's memory.
     LocalGaps(Buffer),
-    /// Contiguous private memory of another process.
+    /// Contiguous private memory of another rank's process.
     Remote { rank: LocalRank, address: usize },
-    /// Elements with gaps in memory of another rank, private or in its arena.
+    /// Elements with gaps (as of a strided datatype) in another rank's private memory or arena.
     RemoteGaps(RemoteLayout),
 }
 
@@ -59,22 +62,23 @@ impl Region {
     pub const NOTHING: Region = Region::Local(Span::EMPTY);
 }
 
-/// Data with gaps that belongs to another process.
+/// Where elements with gaps lie in another process's memory.
 #[derive(Clone, Debug)]
 pub struct RemoteLayout {
     /// The rank to which the data belongs.
     pub rank: LocalRank,
-    /// Whether `base` is an offset into the rank's arena instead of an address in its process.
+    /// Whether `base` is an offset in the rank's arena. If not, it is an address in the rank's process.
     pub mapped: bool,
     /// The address, or the offset in the arena, at which the first element's layout begins.
     pub base: usize,
     /// The layout of one element: where its bytes and gaps are.
     pub layout: Arc<Layout>,
-    /// How many packed bytes of the first element lie before the region.
+    /// The number of packed bytes of the first element that come before the region.
     pub skip: usize,
 }
 
-/// Which of the three bounce buffers a fetch may use. Spans in use at the same time need different ones.
+/// Selects one of three bounce buffers, through which bytes go that cannot be copied directly. Spans that are
+/// in use together need different ones.
 #[derive(Clone, Copy, Debug)]
 pub enum Bounce {
     /// The buffer for the source of a copy, or the left operand of a reduction.
@@ -85,39 +89,42 @@ pub enum Bounce {
     Into = 2,
 }
 
-/// The job's memory as a driver sees it: how it reads, writes and maps what belongs to other processes.
+/// The job's memory as one driver sees it: how this process reads, writes and maps the memory of other
+/// processes.
 pub struct Reach {
     /// The memory that the job's processes on this host share.
     pub segment: Segment,
-    /// The process that reads and writes here.
+    /// The process that reads and writes by this value: a rank or a proxy.
     pub driver: Driver,
     /// The most bytes that a step moves before other steps get their turn.
     pub chunk_bytes: u64,
-    /// The memory of its ranks, for a proxy on another computer. None for all others.
+    /// For a proxy on another computer, the memory of its ranks, which it reaches by RDMA. None for all other
+    /// processes.
     pub imported: Option<ImportedMemory>,
     arenas: Box<[OnceCell<Arena>]>,
-    /// For each rank, the process id under which its private memory was reached; another id is not trusted
-    /// yet.
+    /// For each rank, the process id under which this process last reached its private memory. Any other id
+    /// must be tested first.
     reached: Box<[Cell<u32>]>,
     bounces: OnceCell<Map>,
     pieces: RefCell<Vec<Piece>>,
-    /// The processor time of the driver's thread when it ended its last instance, where operations are timed.
+    /// The processor time in nanoseconds that the driver's thread had used when it ended its last operation.
+    /// It is set only while operations are timed.
     pub ended_cpu: Cell<u64>,
-    /// Tests: the memory operations until this driver dies; 0 for never.
+    /// Tests: the number of memory operations after which this driver dies; 0 for never.
     #[cfg(test)]
     pub fuse: Cell<u64>,
-    /// Tests: the ranks, as bits, whose private memory the kernel refuses.
+    /// Tests: a bit for each rank whose private memory the kernel refuses.
     #[cfg(test)]
     pub refused: Cell<u64>,
-    /// Tests: the ranks, as bits, whose arenas cannot be mapped.
+    /// Tests: a bit for each rank whose arena cannot be mapped.
     #[cfg(test)]
     pub unmapped: Cell<u64>,
 }
 
-/// Why a driver stops driving an instance.
+/// Why a driver stops driving an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The instance or a step of it fails.
+    /// A step, or the whole operation, fails.
     Fault(Fault),
     /// Tests: the driver has died here.
     #[cfg(test)]
@@ -131,7 +138,7 @@ impl From<Fault> for Stop {
 }
 
 impl Reach {
-    /// A view of a job's memory.
+    /// Makes the view that the process `driver` has of the job's memory.
     pub fn new(segment: Segment, driver: Driver, chunk_bytes: u64) -> Reach {
         let ranks = segment.shape().ranks;
         Reach {
@@ -153,7 +160,7 @@ impl Reach {
         }
     }
 
-    /// The arena of a rank.
+    /// Returns a rank's arena, and maps it at the first call.
     pub fn arena(&self, rank: LocalRank) -> Result<&Arena, Fault> {
         let peer = rank.peer();
         let entry = self.arenas.get(rank.index()).ok_or(Fault::Corrupt { peer, what: Corruption::Offset })?;
@@ -170,19 +177,20 @@ impl Reach {
         Ok(entry.get_or_init(|| arena))
     }
 
-    /// A span of a rank's arena.
+    /// Returns `bytes` bytes at the offset `at` of a rank's arena.
     pub fn span(&self, rank: LocalRank, at: u64, bytes: u64) -> Result<Span, Fault> {
         let span = self.arena(rank)?.span(at, bytes);
         span.map_err(|error| Fault::of_arena(self.me(), rank.peer(), bytes, &error))
     }
 
-    /// A record in an arena.
+    /// Returns the record (the words that count an operation's progress) at the offset `at` of an arena.
     pub fn record(&self, arena: &Arena, at: u64, steps: u32) -> Result<InstanceRecord, Fault> {
         let (peer, bytes) = (arena.rank().peer(), record_bytes(steps as usize));
         InstanceRecord::new(arena, at, steps).map_err(|error| Fault::of_arena(self.me(), peer, bytes, &error))
     }
 
-    /// Returns the number by which `Fault::Unmapped` names this process: the rank, or `u32::MAX` for a proxy.
+    /// Returns the number by which `Fault::Unmapped` names this process: a rank's number, or `u32::MAX` for a
+    /// proxy.
     pub(crate) fn me(&self) -> u32 {
         match self.driver {
             Driver::Rank(rank) => rank.peer(),
@@ -190,7 +198,8 @@ impl Reach {
         }
     }
 
-    /// Scratch of an instance, at an offset of its rank's arena.
+    /// Returns the region of a scratch buffer, which lies at the offset `at` of its rank's arena. None if it
+    /// is not there.
     pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
         let span = self.span(rank, at, bytes).ok()?;
         Some(match &self.imported {
@@ -199,7 +208,7 @@ impl Reach {
         })
     }
 
-    /// Adds `n` to a counter of the rank or proxy that drives.
+    /// Adds `n` to a counter of this process, a rank or a proxy.
     #[inline]
     pub fn count(&self, counter: Counter, n: u64) {
         match self.driver {
@@ -208,7 +217,7 @@ impl Reach {
         }
     }
 
-    /// Marks a point between two memory operations, where a driver may die.
+    /// Marks a point between two memory operations at which tests let this driver die.
     #[inline]
     pub fn fault_point(&self) -> Result<(), Stop> {
         #[cfg(test)]
@@ -224,7 +233,8 @@ impl Reach {
         Ok(())
     }
 
-    /// Returns the region that holds the bytes of a send of `rank`, from the address in its record.
+    /// Returns the region that holds the bytes of a send. `address` is the send's `Address` word in the
+    /// record of `rank`.
     pub fn region_of_send(&self, rank: LocalRank, address: u64, bytes: u64) -> Result<Region, Fault> {
         if bytes == 0 {
             return Ok(Region::NOTHING);
@@ -235,7 +245,7 @@ impl Reach {
         Ok(Region::Local(self.span(rank, address & !(IN_ARENA | STAGED), bytes)?))
     }
 
-    /// Reports to `peer` that `rank` cannot map `peer`'s arena, and so will take nothing that `peer` sends.
+    /// Tells `peer` that `rank` cannot map `peer`'s arena, and so cannot receive anything from `peer`.
     pub(crate) fn report_unmapped(&self, rank: LocalRank, peer: LocalRank, fault: Fault) {
         let Fault::Unmapped { bytes, code, .. } = fault else { return };
         let page = self.segment.rank(rank);
@@ -246,8 +256,8 @@ impl Reach {
         self.wake(peer);
     }
 
-    /// Reports to all ranks that `rank` cannot read `peer`'s private memory, so that `peer` copies what it
-    /// sends to `rank`.
+    /// Tells all ranks that `rank` cannot read `peer`'s private memory. From then on `peer` copies to its
+    /// arena what it sends to `rank`.
     pub(crate) fn mark_unread(&self, rank: LocalRank, peer: LocalRank) {
         let unread = &self.segment.rank(rank).unread;
         if !unread.has(peer.peer()) {
@@ -256,14 +266,15 @@ impl Reach {
         }
     }
 
-    /// Withdraws the report of `report_unmapped`: `rank` has mapped `peer`'s arena.
+    /// Withdraws what `report_unmapped` told `peer`, since `rank` has mapped `peer`'s arena after all.
     pub(crate) fn clear_unmapped(&self, rank: LocalRank, peer: LocalRank) {
         if self.segment.job().unmapped.load(Ordering::Relaxed) != 0 {
             self.segment.rank(rank).unmapped.remove(peer.peer());
         }
     }
 
-    /// Returns why rank `to` will not take what `rank` sends to it, or None if `to` has reported nothing.
+    /// Returns why rank `to` cannot receive from `rank`: it could not map `rank`'s arena. None if it has told
+    /// of no such fault.
     #[inline]
     pub(crate) fn unmapped_by(&self, rank: LocalRank, to: Option<LocalRank>) -> Option<Fault> {
         if self.segment.job().unmapped.load(Ordering::Acquire) == 0 {
@@ -279,7 +290,7 @@ impl Reach {
         })
     }
 
-    /// Wakes the drivers of `rank`'s instances: the rank and its proxy.
+    /// Wakes the processes that may drive `rank`'s operations: the rank and its proxy.
     #[inline]
     pub fn wake(&self, rank: LocalRank) {
         if self.driver != Driver::Rank(rank) {
@@ -292,7 +303,7 @@ impl Reach {
         }
     }
 
-    /// Wakes the process that answers for `rank` when ranks of other hosts ask.
+    /// Wakes the proxy of `rank`, which answers when other hosts ask for bytes that `rank` sends.
     pub fn wake_server(&self, rank: LocalRank) {
         if let Some(proxy) = self.segment.proxy_of(rank)
             && self.driver != Driver::Proxy(proxy)
@@ -301,29 +312,32 @@ impl Reach {
         }
     }
 
-    /// Waits until the memory of the ranks holds what these notes report, before they leave.
+    /// Waits until all writes to the ranks' memory have arrived. The notes in `outbox` report these writes,
+    /// and may leave only then.
     pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
         if let Some(imported) = self.imported.as_ref().filter(|_| !outbox.is_empty()) {
             imported.settle();
         }
     }
 
-    /// Writes a step's `done` to a rank on another computer. If the write is lost, all that follows fails.
+    /// Writes a step's `done` word to a rank on another computer. If the write fails, the connection is lost,
+    /// and all later writes fail, too.
     pub(crate) fn write_done(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
             let _ = imported.write_done(rank, record, step);
         }
     }
 
-    /// Writes what a send within the host has published to its rank, on another computer, as `write_done`
-    /// writes `done`.
+    /// Writes a send's `published` word to a rank on another computer. If the write fails, all later writes
+    /// fail, too.
     pub(crate) fn write_published(&self, rank: LocalRank, record: &InstanceRecord, step: u32) {
         if let Some(imported) = &self.imported {
             let _ = imported.write_published(rank, record, step);
         }
     }
 
-    /// Whether the driver of a receive may start to write. The rank learns of that before the first byte.
+    /// Whether a receive's driver may start to write to the buffer: the rank has not withdrawn the receive.
+    /// The rank is told before the first byte.
     pub(crate) fn claim(&self, rank: LocalRank, record: &InstanceRecord) -> bool {
         let is_first = record.claim().is_none();
         let may_start = record.start_receive();
@@ -334,14 +348,15 @@ impl Reach {
         may_start
     }
 
-    /// Writes the claim of the receive of a message to its rank, on another computer.
+    /// Writes the word `Claim` of a message's receive to its rank, on another computer.
     pub(crate) fn write_claim(&self, rank: LocalRank, record: &InstanceRecord) {
         if let Some(imported) = &self.imported {
             let _ = imported.write_claim(rank, record);
         }
     }
 
-    /// Fetches bytes of scratch that the rank, on another computer, has written.
+    /// Fetches bytes of a scratch buffer that the rank, on another computer, has written. Other regions need
+    /// no fetch.
     pub(crate) fn refresh(&self, region: &Region, offset: u64, bytes: u64) -> Result<(), Fault> {
         let (Region::Mirrored { span, rank, address }, Some(imported)) = (region, &self.imported) else {
             return Ok(());
@@ -350,8 +365,8 @@ impl Reach {
         imported.read(*rank, &[piece], span.slice(offset as usize, bytes as usize))
     }
 
-    /// Whether a note reports progress that its rank does not know of, and that this process cannot write to
-    /// it any more.
+    /// Whether a note (a message) reports progress that could not be written to its rank, because this
+    /// process can no longer reach that rank.
     pub(crate) fn reports_unknown(&self, note: &Note) -> bool {
         let Some(imported) = &self.imported else { return false };
         let rank = match note.kind {
@@ -362,9 +377,8 @@ impl Reach {
         self.segment.local(rank).is_some_and(|rank| imported.is_lost(rank))
     }
 
-    /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region; at most
-    /// `BOUNCE_BYTES` unless the region is local. The span is valid until the next fetch with the same bounce
-    /// buffer.
+    /// Returns a span of this process with the bytes `[offset, offset + bytes)` of a region, at most
+    /// `BOUNCE_BYTES` unless it is local. The span is valid until the next fetch with the same bounce buffer.
     pub fn fetch(&self, region: &Region, offset: u64, bytes: u64, bounce: Bounce) -> Result<Span, Fault> {
         if let Region::Local(span) | Region::Mirrored { span, .. } = region {
             return Ok(span.slice(offset as usize, bytes as usize));
@@ -374,7 +388,7 @@ impl Reach {
         Ok(span)
     }
 
-    /// Copies bytes from `offset` of a region to `into`.
+    /// Copies the bytes from the offset `offset` of a region to `into`.
     pub fn fetch_into(&self, region: &Region, offset: u64, into: Span) -> Result<(), Fault> {
         match region {
             Region::Local(span) | Region::Mirrored { span, .. } => {
@@ -398,7 +412,7 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `from` over the bytes from `offset` of a region.
+    /// Copies the bytes of `from` to the offset `offset` of a region.
     pub fn put(&self, region: &Region, offset: u64, from: Span) -> Result<(), Fault> {
         match region {
             Region::Local(span) => {
@@ -428,7 +442,8 @@ impl Reach {
         Ok(())
     }
 
-    /// Copies `bytes` bytes between two regions, directly where one is local, else through a bounce buffer.
+    /// Copies `bytes` bytes from one region to another: directly where one of them is local, else through a
+    /// bounce buffer.
     pub fn copy(&self, from: (&Region, u64), into: (&Region, u64), bytes: u64) -> Result<(), Fault> {
         if let Region::Local(span) = into.0 {
             return self.fetch_into(from.0, from.1, span.slice(into.1 as usize, bytes as usize));
@@ -451,7 +466,7 @@ impl Reach {
         BOUNCE_BYTES as u64
     }
 
-    /// A bounce buffer.
+    /// Returns a bounce buffer: memory through which bytes go that cannot be copied directly.
     pub fn bounce(&self, which: Bounce) -> Result<Span, Fault> {
         let bytes = 3 * BOUNCE_BYTES;
         let whole = match self.bounces.get() {
@@ -469,8 +484,8 @@ impl Reach {
         Ok(whole.slice(which as usize * BOUNCE_BYTES, BOUNCE_BYTES))
     }
 
-    /// Reads or writes private memory of a rank's process. The first contact tests whether the process is
-    /// that rank: its number may be that of another process here.
+    /// Calls `access` to read or write private memory of a rank's process. Before the first call it tests
+    /// whether the process id is really that rank's: on this host it may belong to another process.
     fn attach(&self, rank: LocalRank, access: impl FnOnce(u32) -> io::Result<()>) -> Result<(), Fault> {
         let refused = Fault::Unreachable { peer: rank.peer(), code: 1 };
         #[cfg(test)]

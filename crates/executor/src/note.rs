@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The notes about edges that executors of different hosts exchange (`remote_edges.rs`), as packets.
+//! The notes (fixed-size messages) about edges that processes of different hosts exchange, in the form of
+//! packets. `remote_edges.rs` says which process sends them when.
 //!
 //! The tables at `Note` and `NoteKind` give the format: the fields, and who sends and answers each kind.
 
@@ -9,13 +10,14 @@ use sys::Span;
 use transport::route::{Header, Pull, RemoteRange, Sent};
 use transport::route_fabric::Exposed;
 
-/// How notes travel, as packets that keep their order between two processes, and how a process reads bytes
-/// that another one has exposed. This is a trait because tests simulate it.
+/// What notes need of the network: packets, which keep their order between two processes, and reads by RDMA
+/// of memory that another process has exposed. This is a trait because tests simulate it.
 pub trait EdgePort {
     /// Sends a packet to the endpoint `to`. `fill` writes its `bytes` bytes of payload. Returns whether it
     /// left.
     fn send(&mut self, to: u32, header: &Header, bytes: usize, fill: impl FnOnce(Span)) -> Sent;
-    /// Whether `send` would take a packet of so many bytes to this endpoint now, as far as is known.
+    /// Whether `send` would now take a packet with `bytes` bytes of payload to the endpoint `to`, as far as
+    /// is known.
     fn has_room(&mut self, to: u32, bytes: usize) -> bool;
     /// Calls `each` with the next packet that has come and its source. Returns false if there is none.
     fn take(&mut self, each: impl FnOnce(u32, &Header, Span)) -> bool;
@@ -27,8 +29,8 @@ pub trait EdgePort {
     /// Registers memory into which `pull` reads, until the lease is dropped. Returns None if the provider
     /// refuses.
     fn register(&mut self, span: Span) -> Option<Lease>;
-    /// Reads what an endpoint has exposed under a name, from offset `at` on. Until `pulled` has returned
-    /// `token`, nobody uses `to`, which `own` registers, and `own` stays.
+    /// Starts to read memory that the endpoint `from` has exposed (`far`: key and offset) to `to`. Until
+    /// `pulled` has returned `token`, `to` is not used, and its lease `own` is kept.
     fn pull(
         &mut self,
         from: (u32, &[u8]),
@@ -40,10 +42,10 @@ pub trait EdgePort {
     /// Returns the token of a pull that has ended, and whether its bytes are there; if not, `to` may hold
     /// anything. None if no pull has ended since the last call.
     fn pulled(&mut self) -> Option<(u32, bool)>;
-    /// Tells an endpoint that the pulls from what it exposed under a name have ended, and that none is under
-    /// way.
+    /// Tells an endpoint that no read is under way any more from the memory that it has exposed under this
+    /// name.
     fn acknowledge(&mut self, from: (u32, &[u8]));
-    /// Returns why a process that lives can never be reached again; None while all can.
+    /// Returns why some process that still lives can never be reached again. None while all can be reached.
     fn broken(&self) -> Option<String>;
 }
 
@@ -173,22 +175,24 @@ pub(crate) struct Note {
     pub kind: NoteKind,
     /// The context of the instance that the note is about.
     pub context: u64,
-    /// The number of that instance's operation in its context.
+    /// The number, in its context, of the operation that the note is about.
     pub sequence: u32,
-    /// The peer of the job that sends the bytes of the edge.
+    /// The number in the job of the rank that sends the bytes.
     pub sender: u32,
-    /// The peer of the job that receives them.
+    /// The number in the job of the rank that receives the bytes.
     pub receiver: u32,
     /// The receiver's rank in the schedule. By this and `edge` the sender finds its step.
     pub to: u32,
     /// The number of the edge, which tells messages between the two ranks apart.
     pub edge: u32,
-    /// The receiver's step, which answers repeat. In an unasked note, the sender's rank in the schedule.
+    /// The receiver's step: an answer repeats the number from the question. In an unasked note, the sender's
+    /// rank in the schedule.
     pub step: u32,
-    /// How often the receiver's driver has asked, which answers repeat. In an unasked note, 0.
+    /// How often the receiver's driver has asked: an answer repeats the number from the question. In an
+    /// unasked note, 0.
     pub attempt: u32,
     pub offset: u64,
-    /// The length of the edge in bytes, as the sender of the note knows it.
+    /// The length of the whole send in bytes, as the sender of the note knows it.
     pub total: u64,
 }
 
@@ -207,8 +211,8 @@ pub(crate) enum NoteOutcome {
 pub(crate) enum Outgoing {
     /// A note for the endpoint `to`, and whether the process there waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
-    /// A send has published its first bytes, which the server may send unasked. The note is like a question
-    /// of the receiver.
+    /// A send has published its first bytes, which the server may send unasked. The note has the form of a
+    /// receiver's question.
     Published(Note),
 }
 
@@ -217,7 +221,7 @@ pub(crate) enum Outgoing {
 pub(crate) struct ExposedSend {
     /// The key, address and length of the memory that the server has exposed.
     pub far: RemoteRange,
-    /// The offset, in the bytes of the edge, at which this memory begins.
+    /// The offset, in the bytes of the send, at which this memory begins.
     pub start: u64,
     /// The name of the server's endpoint, under which peers read the memory.
     pub name: Arc<[u8]>,
@@ -240,7 +244,8 @@ impl ExposedSend {
     }
 }
 
-/// The bytes of a note in a packet: behind the packet's header, and before the data.
+/// The length in bytes of a note in a packet. The packet's header comes before the note, and the data after
+/// it.
 pub(crate) const NOTE_BYTES: usize = 40;
 
 impl Note {
@@ -290,7 +295,7 @@ impl Note {
         Some((note, payload.slice(NOTE_BYTES, payload.bytes() - NOTE_BYTES)))
     }
 
-    /// A note about an instance as a whole, from a rank or to a rank.
+    /// Makes a note about an instance as a whole, from the rank `rank` or to it.
     pub fn of_instance(kind: NoteKind, rank: u32, context: u64, sequence: u32, offset: u64) -> Note {
         Note {
             kind,
@@ -307,7 +312,7 @@ impl Note {
         }
     }
 
-    /// Whether both notes are about the same edge of the same instance.
+    /// Whether both notes are about the same send and its receive, in the same instance.
     pub fn is_edge_of(&self, other: &Note) -> bool {
         let key = |note: &Note| (note.context, note.sequence, note.sender, note.to, note.edge);
         key(self) == key(other)

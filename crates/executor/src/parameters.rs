@@ -1,62 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the driver of an instance must know of the rank's buffers, operator and peers, as words in the rank's
-//! arena.
+//! What the driver of an instance (a started schedule) must know of the rank's buffers, operator and peers.
+//! The rank encodes it as words in its arena, where a proxy reads it.
 //!
-//! Invariants: `from_words` gives back what `to_words` wrote, and refuses all other words. Whether parameters
-//! fit a plan and an arena is checked where they are used (`buffers::bind_remote`).
+//! Invariants: `from_words` decodes what `to_words` wrote, and refuses all other words.
+//! `buffers::bind_remote` checks whether parameters fit a schedule and an arena.
 
 use crate::checked::{high, low, pair};
 use crate::{Cut, Reduction};
 use datatype::{Basic, Layout, PredefinedOp};
 use std::sync::Arc;
 
-/// What a driver in another process must know of an instance: the rank's buffers, operator and peers.
+/// What a driver in another process must know of an operation: the rank's buffers, operator and peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// The predefined operator, if any. No other process calls an operator of the program.
+    /// The predefined operator of the reductions. None if there are no reductions. The user's own functions
+    /// are never called by another process.
     pub reduction: Option<Reduction>,
-    /// How the input, and how the output is cut into the schedule's blocks.
+    /// How the schedule's input, and its output, is cut into blocks.
     pub cuts: [Cut; 2],
-    /// Where the bytes of the input, and of the output lie, part by part.
+    /// For the input and the output buffer, its parts and where each lies.
     pub parts: [Vec<PartParameters>; 2],
-    /// The offset in the rank's arena of each scratch buffer.
+    /// For each scratch buffer, its offset in the rank's arena.
     pub scratch: Vec<u64>,
-    /// The layouts of all parts that have gaps, each once.
+    /// The layouts (where bytes and gaps are) of all parts with gaps, without repetition.
     pub layouts: Vec<Arc<Layout>>,
-    /// The world ranks of the peers.
+    /// For each rank of the schedule, its number in the job.
     pub peers: Vec<u32>,
 }
 
-/// A range of a buffer's packed bytes that lies in one piece of memory. It begins where the part before ends.
+/// A part of a buffer: a range of its packed bytes that lies in one piece of memory. It begins where the part
+/// before it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartParameters {
     /// The offset, in packed bytes of the buffer, at which the part ends.
     pub end: u64,
-    /// The memory that holds the part.
+    /// Where the part lies.
     pub place: PartLocation,
 }
 
-/// The memory that holds a part of a buffer.
+/// Where a part of a buffer lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartLocation {
-    /// Memory of the rank's arena that begins at this offset.
+    /// The part begins at this offset of the rank's arena.
     Arena(u64),
-    /// Private memory that begins at this address in the rank's process.
+    /// The part begins at this address of the rank's process, outside the arena.
     Private(u64),
-    /// Elements with gaps. The part is a range of their packed bytes.
+    /// The part consists of elements with gaps, as of a strided datatype. It is a range of their packed
+    /// bytes.
     Gaps(Gaps),
 }
 
 /// Where elements with gaps lie, and which bytes of them are data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gaps {
-    /// Whether `base` is an offset of the rank's arena, not an address of its process.
+    /// Whether `base` is an offset in the rank's arena. If not, it is an address in the rank's process.
     pub mapped: bool,
     /// The address, or the offset in the arena, at which the first element's layout begins.
     pub base: u64,
     /// The index of the elements' layout in `Parameters::layouts`.
     pub layout: u64,
-    /// How many packed bytes of the first element come before the part.
+    /// The number of packed bytes of the first element that come before the part.
     pub skip: u64,
 }
 
@@ -114,7 +117,7 @@ impl Parameters {
         words
     }
 
-    /// Reads what `to_words` wrote. Returns None for any other words.
+    /// Decodes words that `to_words` has made. Returns None for all other words.
     pub fn from_words(words: &[u64]) -> Option<Parameters> {
         let mut words = Words(words);
         let reduction = words.reduction()?;
@@ -146,7 +149,7 @@ impl<'a> Words<'a> {
         Some(taken)
     }
 
-    /// Takes a list: a word with the count, then so many words.
+    /// Takes a list from the words: its length, then its entries.
     fn list(&mut self) -> Option<&'a [u64]> {
         let count = self.next()?;
         self.take(count)

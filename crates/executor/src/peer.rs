@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How one process reaches the ranks of a schedule.
+//! Where the ranks of a schedule are: on this host, or on another.
 
 use transport::shm::{LocalRank, Segment};
 
-/// A process that takes part in an operation, as a rank of its schedule, and how to reach it.
+/// A process that takes part in an operation, and whether it is on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this host, with which this one shares memory.
+    /// A process on this host, which shares memory with this process.
     Local(LocalRank),
-    /// A process of another host, by its number in the job.
+    /// A process on another host, by its number in the job.
     Remote(u32),
 }
 
 impl Peer {
-    /// Finds out whether the process with this number in the job is on this host.
+    /// Finds out whether the process with the number `peer` in the job is on this host.
     pub fn of(peer: u32, segment: &Segment) -> Peer {
         segment.local(peer).map_or(Peer::Remote(peer), Peer::Local)
     }
@@ -26,7 +26,7 @@ impl Peer {
         }
     }
 
-    /// Returns the process if it is on this host, or None if it is on another.
+    /// Returns the process if it is on this host. None if it is on another.
     pub fn local(self) -> Option<LocalRank> {
         match self {
             Peer::Local(rank) => Some(rank),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The proxy's side: takes the instances that its ranks submit, and drives them until the ranks have gone.
+//! The proxy: takes the instances (started schedules) that its ranks submit to it, and drives them, until the
+//! ranks have gone.
 
 mod mirror;
 
@@ -26,37 +27,37 @@ use telemetry::Counter;
 use transport::route_fabric::Port;
 use transport::shm::{LocalRank, RankPage, Segment, State, cma};
 
-/// Index into a rank's `scalars`: whether its proxy can reach its private memory (`REACHED`, `REFUSED`, 0:
-/// untried).
+/// The index in a rank's `scalars` of the word that says whether its proxy can reach its private memory:
+/// `REACHED`, `REFUSED`, or 0 if untried.
 pub const VERDICT: usize = 0;
 /// The value of `VERDICT` if the proxy could reach the rank's private memory.
 pub const REACHED: u64 = 1;
 /// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
-/// The index into a rank's `scalars` of how many of its instances the proxy has ended or returned. It is
-/// counted after the instance's own word says so, in a cache line apart from `VERDICT`'s.
+/// The index in a rank's `scalars` of the count of its operations that its proxy has ended or returned. The
+/// proxy counts after it has stored that in the operation's record.
 pub const ENDED: usize = 8;
-/// The index of how many of its instances the proxy has returned, which is counted likewise.
+/// The index in a rank's `scalars` of the count of its operations that its proxy has returned, because it
+/// could not drive them to the end.
 pub const RETURNS: usize = 9;
 
-/// The most programs, and the most idle instances, that a proxy remembers. When there are more, it forgets
-/// all that are idle.
+/// The most schedules, and the most idle operations, that a proxy keeps for further starts. When there are
+/// more, it drops them all.
 const MEMORY_MAX: usize = 1024;
-/// The most words that a program or an instance's parameters may have. A rank that states more is broken.
+/// The most words that an encoded schedule, or an operation's parameters, may have. A rank that states more
+/// is broken.
 const WORDS_MAX: u64 = 1 << 24;
 
-/// How often a proxy checks its ranks, its parent and its counters, in nanoseconds.
+/// The time in nanoseconds between two checks of the proxy's ranks, parent and counters.
 const HOUSEKEEPING_NS: u64 = 10_000_000;
-/// The longest time that a proxy sleeps, since its heartbeat must go on meanwhile.
+/// The longest time for which a proxy sleeps. Its heartbeat must go on.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// A proxy's life. It drives what its ranks submit, and sleeps on its doorbell and its network when it has
-/// nothing to do (after `proxy_poll_us`, if it has a core of its own). It returns when all its ranks have
-/// left, when the job is ended, or when its parent, the process that started it, has died.
+/// Runs a proxy: drives what its ranks submit, and sleeps when it has nothing to do. Returns when its ranks
+/// have left, the job is ended, or its parent process has died.
 ///
-/// `open` opens its endpoint to other hosts, once the job has any. `memory` reaches the memory of its ranks,
-/// if these are on another computer. Errors: the network cannot be had, or is lost (MPI_ERR_PROC_ABORTED), or
-/// a rank's arena cannot be mapped. Its ranks had best go on without it.
+/// `open` opens the endpoint to other hosts. `memory` reaches the ranks if they are on another computer.
+/// Errors: the network cannot be had or is lost (MPI_ERR_PROC_ABORTED), or an arena cannot be mapped.
 pub fn run(
     segment: &Segment,
     index: u32,
@@ -127,30 +128,30 @@ fn has_ended(process: &ProcessHandle) -> bool {
     process.ended(Some(Duration::ZERO)).unwrap_or(false)
 }
 
-/// A process that drives instances for ranks of its host. `run` is its whole life; tests call `poll`
-/// themselves.
+/// A process that drives instances (started schedules) for ranks of its host. `run` is its main loop; tests
+/// call `poll` themselves.
 pub struct Proxy {
     index: u32,
     reach: Reach,
-    /// The ranks that the proxy serves and that have not finalized.
+    /// The ranks that the proxy serves now.
     ranks: Vec<LocalRank>,
-    /// The ranks that do not run at present, but may be spawned. Then the proxy serves them.
+    /// The ranks that do not run now, but that may still be spawned. The proxy then serves them.
     absent: Vec<LocalRank>,
     runs: Vec<Execution>,
-    /// Instances that have finished, by rank and by the offset of their record: a rank mostly starts them
-    /// again.
+    /// Finished operations, by rank and by the record's offset. A rank mostly starts an operation again in
+    /// the same memory.
     idle: HashMap<(LocalRank, u64), Execution>,
-    /// Schedules that were checked, by rank and by the number of the program.
+    /// The checked schedules, by rank and by the number of the rank's program (its stored schedule).
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
     words: Vec<u64>,
     far: RemoteEdges,
     dead: bool,
-    /// The error with which `run` will end, because the proxy cannot go on; None while it can.
+    /// The error with which `run` is about to end, because the proxy cannot go on. None while it can.
     failed: Option<Error>,
 }
 
 impl Proxy {
-    /// Makes the proxy with number `index` of a job.
+    /// Makes the proxy with the number `index` on this host.
     pub fn new(segment: Segment, index: u32, config: &Config) -> Proxy {
         let shape = segment.shape();
         let first_world = segment.world(0).size.load(Ordering::Relaxed) as usize;
@@ -171,27 +172,27 @@ impl Proxy {
         }
     }
 
-    /// Makes it a proxy on another computer than its ranks, whose memory it imports.
+    /// Makes this a proxy on another computer than its ranks, whose memory it reaches by RDMA.
     pub fn import(&mut self, importer: Box<dyn Import>) {
         self.reach.imported = Some(ImportedMemory::new(importer));
         // The ranks run once they have joined.
         self.absent.append(&mut self.ranks);
     }
 
-    /// Shows ranks on another computer that the proxy lives.
+    /// Shows the ranks that the proxy lives, if they are on another computer.
     pub fn beat(&self) {
         if let Some(imported) = &self.reach.imported {
             imported.beat();
         }
     }
 
-    /// Whether the ranks, on another computer, have given the proxy up.
+    /// Whether the ranks are on another computer and have given this proxy up.
     pub fn is_fenced(&self) -> bool {
         let segment = &self.reach.segment;
         self.reach.imported.is_some() && segment.is_gone(segment.proxy_endpoint(self.index))
     }
 
-    /// Takes new instances and drives each once. Returns whether anything moved.
+    /// Takes newly submitted operations, and drives each operation once. Returns whether anything moved.
     pub fn poll(&mut self) -> bool {
         if self.dead {
             return false;
@@ -202,8 +203,9 @@ impl Proxy {
         moved
     }
 
-    /// Exchanges notes about instances and sends of its ranks with other hosts. Returns whether anything
-    /// moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Sends and receives notes (fixed-size messages about operations and sends of its ranks) between hosts.
+    /// Returns whether any went or came. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it
+    /// lives.
     pub fn exchange(&mut self, port: &mut impl EdgePort) -> Result<bool> {
         if self.dead {
             return Ok(false);
@@ -223,15 +225,14 @@ impl Proxy {
         Ok(moved)
     }
 
-    /// Whether anything has changed since the last `poll`. This is asked before the proxy sleeps on its
-    /// doorbell.
+    /// Whether a call of `poll` may find something new. The proxy asks this before it sleeps on its doorbell.
     pub fn has_events(&self) -> bool {
         self.ranks.iter().any(|&rank| !self.reach.segment.rank(rank).submissions.is_empty())
             || self.runs.iter().any(|run| run.has_events(&self.reach))
             || self.far.has_work(&self.reach)
     }
 
-    /// Returns how long the proxy may sleep, at most `nap`. None if it may not, since there is work or the
+    /// Returns how long the proxy may sleep, at most `nap`. None if it must not sleep: there is work, or the
     /// network would not wake it.
     fn nap_max(&self, nap: Duration, network: Option<&Port>) -> Option<Duration> {
         if self.has_events() {
@@ -241,13 +242,13 @@ impl Proxy {
         network.map_or(Some(nap), |network| network.nap_max().map(|most| most.min(nap)))
     }
 
-    /// Whether the proxy has instances to drive.
+    /// Whether the proxy has operations to drive.
     pub fn is_busy(&self) -> bool {
         !self.runs.is_empty()
     }
 
-    /// Checks its ranks: tries to reach new ones, forgets those that have gone. Returns whether any is left
-    /// or may come.
+    /// Checks the proxy's ranks: tries to reach new ranks, and forgets ranks that have gone. Returns whether
+    /// any rank is left or may still come.
     pub fn check_ranks(&mut self) -> bool {
         let Proxy { ranks, absent, reach, runs, idle, plans, far, .. } = self;
         ranks.extend(absent.extract_if(.., |rank| reach.segment.rank(*rank).state() == State::Running));
@@ -277,14 +278,14 @@ impl Proxy {
         !ranks.is_empty() || reach.segment.job().launcher.load(Ordering::Relaxed) != 0
     }
 
-    /// Tests: has the proxy die after so many memory operations.
+    /// Tests: lets the proxy die after `operations` memory operations.
     #[cfg(test)]
     pub fn light_fuse(&mut self, operations: u64) {
         self.reach.fuse.set(operations);
     }
 
-    /// Tests: sets the ranks, as bits, whose private memory the kernel refuses, and whose arenas cannot be
-    /// mapped.
+    /// Tests: sets the ranks, as bits of a mask. The kernel refuses access to the private memory of the ranks
+    /// in `private`; the arenas of those in `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);
@@ -298,7 +299,7 @@ impl Proxy {
         self.failed.is_some()
     }
 
-    /// Tests: whether the proxy has died, since its fuse burnt down.
+    /// Tests: whether the proxy has died by `light_fuse`.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         self.dead
@@ -323,7 +324,7 @@ impl Proxy {
         taken
     }
 
-    /// Prepares to drive the instance whose record lies at `offset` of the rank's arena.
+    /// Prepares to drive the operation whose record lies at `offset` of the rank's arena.
     fn adopt(&mut self, rank: LocalRank, offset: u64) -> std::result::Result<Execution, Fault> {
         let corrupt = |what| Fault::Corrupt { peer: rank.peer(), what };
         let arena = self.reach.arena(rank)?.clone();
@@ -383,7 +384,7 @@ impl Proxy {
         Ok(plan)
     }
 
-    /// Returns an instance before it is driven. The rank then executes it itself.
+    /// Returns an operation to its rank before the proxy has driven it. The rank then executes it itself.
     fn return_unstarted(&mut self, rank: LocalRank, offset: u64) {
         match self.reach.arena(rank).and_then(|arena| self.reach.record(arena, offset, 0)) {
             Ok(head) => {
@@ -467,7 +468,7 @@ impl Proxy {
         moved
     }
 
-    /// Gives an instance that this proxy has driven back to its rank, which goes on with it.
+    /// Returns an operation to its rank, which goes on where this proxy has stopped.
     fn return_run(&mut self, at: usize) {
         let run = self.runs.swap_remove(at);
         run.record.head(Head::State).store(RETURNED, Ordering::Release);
@@ -489,7 +490,7 @@ impl Proxy {
     }
 }
 
-/// Reports to a rank that one of its instances has come to this state.
+/// Tells a rank that one of its operations has reached the state `state`.
 fn report_state(page: &RankPage, state: u64) {
     if state == RETURNED {
         page.scalars[RETURNS].fetch_add(1, Ordering::Release);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What lies in shared memory: the record of an instance, and the directory by which peers find it.
+//! What lies in shared memory: the record of an instance (one started schedule), and each rank's directory,
+//! in which peers find the record.
 //!
-//! A record is 24 words of head and 4 words for every step. Its owner links and unlinks it; its driver writes
-//! `published`, `done` and `state`; the receiver of a send writes that send's `done`. Peers read the first
-//! cache line, once.
+//! A record has 24 words of head and 4 words for each step. The owning rank links it into the directory and
+//! unlinks it. The driver writes `published`, `done` and `state`. The receiver of a send writes that send's
+//! `done`. Peers read the record's first cache line once.
 //!
-//! Invariants: a reader may follow stale links, into a record in use for another operation. So the owner
-//! clears the `stamp` (incarnation and sequence) before the record changes and writes it last. A reader
-//! trusts only what it has read between two equal stamps.
+//! Invariants: a reader may follow a stale link into a record that is in use for another operation. So the
+//! owner clears the `stamp` (incarnation and sequence) before it changes the record, and writes it last. A
+//! reader trusts only what it has read between two equal stamps.
 
 use crate::checked::{EdgeStep, pair};
 use crate::fault::{Corruption, Fault};
@@ -18,27 +19,31 @@ use transport::shm::Arena;
 pub const HEAD_WORDS: u64 = 24;
 /// The number of words that a record has for each step.
 pub const STEP_WORDS: u64 = 4;
-/// The bit of a `Published` or `Done` word that will not change any more. The other bits count bytes.
+/// The bit of a step's `Published` or `Done` word that says that the word does not change any more. The other
+/// bits count bytes.
 pub const COMPLETE: u64 = 1 << 63;
-/// The bit that a driver sets in a send's `Published` word, with `COMPLETE`, if it has given the send up.
+/// The bit of a send's `Published` word that says, with `COMPLETE`, that the send has failed: its driver has
+/// given it up.
 pub const GIVEN_UP: u64 = 1 << 62;
-/// The bit of a send's `Done` that its receiver sets if it cannot read the bytes: the sender is to copy them
-/// to its arena.
+/// The bit of a send's `Done` word by which its receiver asks the sender for a copy in the arena, since it
+/// cannot read the original bytes.
 pub const ASKS: u64 = 1 << 62;
-/// The bits of a `Published` or `Done` word that count bytes.
+/// The bits of a step's `Published` or `Done` word that count bytes.
 pub const BYTES: u64 = GIVEN_UP - 1;
-/// The bit of a send's `Address` word that says that the rest is an offset into the sender's arena, not an
-/// address in its process.
+/// The bit of a send's `Address` word that says that the other bits are an offset in the sender's arena.
+/// Without it they are an address in the sender's process.
 pub const IN_ARENA: u64 = 1 << 63;
-/// The bit of a send's `Address` word that says, with `IN_ARENA`, that the driver first packs the bytes
-/// there.
+/// The bit of a send's `Address` word that says, with `IN_ARENA`, that the bytes there are a copy, which the
+/// driver packs.
 pub const STAGED: u64 = 1 << 62;
-/// The bit of a send's `Total` word that marks a message: a receive of another length takes what fits.
+/// The bit of a send's `Total` word that marks a message, not a part of a collective. Its receive takes as
+/// many bytes as fit.
 pub const MESSAGE: u64 = 1 << 63;
-/// The value of `Head::State` if the proxy could not drive the instance to its end: the rank goes on.
+/// The value of `Head::State` if the proxy could not drive the operation to its end. The rank then drives it
+/// on.
 pub const RETURNED: u64 = 1;
-/// The value of `Head::State` if the instance is locally complete: the user's buffers are free, but peers
-/// have yet to take or to acknowledge bytes. It stays in the directory.
+/// The value of `Head::State` if the operation is locally complete: the user's buffers are free, but peers
+/// still need bytes or have yet to confirm them. The record stays in the directory.
 pub const LOCAL: u64 = 2;
 
 /// The value of `Head::Claim` once the bytes of a message have started to come.
@@ -46,65 +51,68 @@ const STARTED: u64 = 1;
 /// The value of `Head::Claim` once the rank has withdrawn the receive of a message.
 const WITHDRAWN: u64 = 2;
 
-/// The number of buckets in a rank's directory.
+/// The number of buckets in a rank's directory. Each is a chain of records.
 pub const BUCKETS: usize = 1024;
-/// The most records that a look follows in a bucket of a directory. A longer chain is corrupt.
+/// The most records that a look-up follows in one bucket of a directory. A longer chain is corrupt.
 const HOPS_MAX: usize = 1 << 16;
 
-/// The words at the start of a record, by index.
+/// The words at the start of an instance's record. The value of each variant is the index of its word.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Head {
-    /// The incarnation in the high half, the sequence in the low half; 0 while the record is not in the
-    /// directory.
+    /// The record's incarnation (how often it was used) in the high half, the operation's number in the low
+    /// half. It is 0 while the record is not in the directory.
     Stamp = 0,
-    /// The context of the comm whose operation it is.
+    /// The context of the comm to which the operation belongs.
     Context = 1,
-    /// The offset in the arena of the next record in the bucket; 0 at the end.
+    /// The offset in the arena of the next record in the same bucket of the directory; 0 at the end.
     Next = 2,
-    /// The program's number, unique in the job.
+    /// The number of the rank's program (its stored schedule), unique in the job.
     Program = 3,
-    /// The offset in the arena of the table of sends (`CheckedSchedule::sends`).
+    /// The offset in the arena of the table in which peers find this rank's sends (`CheckedSchedule::sends`).
     SendsAt = 4,
-    /// The number of entries of the table of sends. Each has two words.
+    /// The number of entries in the table at `SendsAt`. Each entry has two words.
     SendCount = 5,
-    /// The number of steps of the record.
+    /// The number of steps that the record counts.
     Steps = 6,
-    /// `COMPLETE` once the driver touches nothing any more, `LOCAL` or `RETURNED` before.
+    /// How far the operation is: `LOCAL`, `RETURNED`, or `COMPLETE` once the driver touches the record no
+    /// more. It is 0 before.
     State = 8,
-    /// The first of the four words of a `Fault`.
+    /// The index of the first of the four words that encode why the operation failed. The words are 0 if it
+    /// has not.
     Fault = 9,
-    /// The offset in the arena of the schedule's words, which a proxy reads.
+    /// The offset in the arena of the words that encode the schedule for a proxy.
     ProgramAt = 13,
-    /// The number of the schedule's words.
+    /// The number of words that encode the schedule for a proxy.
     ProgramWords = 14,
-    /// The offset in the arena of the parameters' words, which a proxy reads.
+    /// The offset in the arena of the words that encode the start's parameters for a proxy.
     ParametersAt = 15,
-    /// The number of the parameters' words.
+    /// The number of words that encode the start's parameters for a proxy.
     ParametersWords = 16,
-    /// The number of the parameters: parameters with the same number are the same.
+    /// The version number of the parameters. A proxy that knows the version need not decode the parameters
+    /// again.
     ParametersVersion = 17,
-    /// Who drives, for reports: 0 for the rank, else 1 + the index of the proxy.
+    /// The driver of the operation: 0 for the rank, else 1 + the index of the proxy. Only reports use it.
     Driver = 18,
-    /// The time in nanoseconds at which the instance was complete. It is stored only where operations are
+    /// The time in nanoseconds at which the operation was complete. It is stored only where operations are
     /// timed.
     Completed = 19,
-    /// The processor time in nanoseconds that the driver took for the instance. It is stored only where
+    /// The processor time in nanoseconds that the driver took for the operation. It is stored only where
     /// operations are timed.
     CpuNs = 20,
-    /// What became of the receive of a message: `STARTED`, `WITHDRAWN`, or 0 while neither has happened.
+    /// What became of the receive of a message: 0 at first, `STARTED` once bytes may come, `WITHDRAWN` once
+    /// the rank has withdrawn it.
     Claim = 21,
 }
 
-/// The words that a record has for each step, by index.
+/// The words that a record has for each step. The value of each variant is the index among these words.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 pub enum Field {
-    /// The bytes of a send that its receiver may take from `Address`, with the bits `COMPLETE` and
-    /// `GIVEN_UP`.
+    /// The number of bytes of a send that its receiver may take, with the bits `COMPLETE` and `GIVEN_UP`.
     Published = 0,
-    /// The bytes of the step that are done, with the bit `COMPLETE`. The receiver of a send writes those of
-    /// the send.
+    /// The number of bytes of the step that are done, with the bit `COMPLETE`. For a send, the receiver
+    /// writes this word, and may set `ASKS`.
     Done = 1,
     /// Where the bytes of a send lie, with the bits `IN_ARENA` and `STAGED`.
     Address = 2,
@@ -112,12 +120,12 @@ pub enum Field {
     Total = 3,
 }
 
-/// Returns the bytes that a record of so many steps takes in an arena.
+/// Returns the length in bytes of a record for `steps` steps.
 pub fn record_bytes(steps: usize) -> u64 {
     8 * (HEAD_WORDS + STEP_WORDS * steps as u64)
 }
 
-/// A record at some offset of an arena, checked to lie wholly inside it.
+/// An instance's record at some offset of an arena. It lies inside the arena as a whole.
 #[derive(Clone, Debug)]
 pub struct InstanceRecord {
     arena: Arena,
@@ -126,7 +134,7 @@ pub struct InstanceRecord {
 }
 
 impl InstanceRecord {
-    /// The record at offset `at`. Errors: it does not lie inside the arena.
+    /// Returns the record for `steps` steps at the offset `at`. Errors: it would not lie inside the arena.
     #[inline]
     pub fn new(arena: &Arena, at: u64, steps: u32) -> error::Result<InstanceRecord> {
         arena.words(at, (record_bytes(steps as usize) / 8) as usize)?;
@@ -138,12 +146,12 @@ impl InstanceRecord {
         self.at
     }
 
-    /// The record's number of steps.
+    /// Returns for how many steps the record has words.
     pub fn steps(&self) -> u32 {
         self.steps
     }
 
-    /// The arena in which the record lies.
+    /// Returns the arena in which the record lies.
     pub fn arena(&self) -> &Arena {
         &self.arena
     }
@@ -159,7 +167,7 @@ impl InstanceRecord {
         self.arena.word(self.at + 8 * index).expect("checked when the record was made")
     }
 
-    /// A word of step `step`, which must be below the number of steps.
+    /// Returns a word of the step `step`, which must be below the number of steps.
     #[inline]
     pub fn step(&self, step: u32, field: Field) -> &AtomicU64 {
         assert!(step < self.steps);
@@ -167,7 +175,7 @@ impl InstanceRecord {
         self.arena.word(self.at + 8 * index).expect("checked when the record was made")
     }
 
-    /// Stores why the instance fails; the first reason stays.
+    /// Stores why the operation fails. If a reason is stored already, it stays.
     pub fn set_fault(&self, fault: Fault) {
         if self.fault().is_none() {
             let words = fault.words();
@@ -177,8 +185,8 @@ impl InstanceRecord {
         }
     }
 
-    /// Returns how many of its `bytes` bytes a send has published, and whether that is final. Errors: why the
-    /// driver of rank `peer` has given the send up, or that the word is corrupt.
+    /// Returns how many of a send's `bytes` bytes are published, and whether these are all. Errors: why rank
+    /// `peer` has given the send up, or that its word is corrupt.
     #[inline]
     pub fn published(&self, step: u32, bytes: u64, peer: u32) -> Result<(u64, bool), Fault> {
         let word = self.step(step, Field::Published).load(Ordering::Acquire);
@@ -190,7 +198,7 @@ impl InstanceRecord {
         Ok((have, is_whole))
     }
 
-    /// Whether a send was given up of which the receiver has not taken notice yet.
+    /// Whether a send has failed and its receiver has not seen that yet.
     pub fn has_unseen_failure(&self) -> bool {
         (0..self.steps).any(|step| {
             self.step(step, Field::Published).load(Ordering::Acquire) & GIVEN_UP != 0
@@ -198,39 +206,40 @@ impl InstanceRecord {
         })
     }
 
-    /// Returns why the instance fails, or None if it has not failed.
+    /// Returns why the operation fails, or None if it has not failed.
     pub fn fault(&self) -> Option<Fault> {
         Fault::from_words(
             [0, 1, 2, 3].map(|index| self.head_word(Head::Fault as u64 + index).load(Ordering::Acquire)),
         )
     }
 
-    /// Returns copies of the words of the head, from the word `first` on.
+    /// Returns copies of the words of the head, from `first` to the last.
     pub fn words_from(&self, first: Head) -> Vec<u64> {
         (first as u64..HEAD_WORDS).map(|index| self.head_word(index).load(Ordering::Acquire)).collect()
     }
 
-    /// The offset of a word of a step in the arena.
+    /// Returns the offset in the arena of a word of a step.
     pub fn offset_of(&self, step: u32, field: Field) -> u64 {
         self.at + 8 * (HEAD_WORDS + STEP_WORDS * u64::from(step) + field as u64)
     }
 
-    /// Claims a receive for its driver, which may then start to write. Returns false if the rank has
-    /// withdrawn it.
+    /// Claims a message's receive for its driver, which may then write to the buffer. Returns false if the
+    /// rank has withdrawn the receive.
     pub fn start_receive(&self) -> bool {
         let claim = self.head(Head::Claim);
         let seen = claim.compare_exchange(0, STARTED, Ordering::AcqRel, Ordering::Acquire);
         seen.is_ok() || seen == Err(STARTED)
     }
 
-    /// Withdraws a receive, unless it has started. Returns whether this call withdrew it.
+    /// Withdraws a message's receive, unless its bytes have started to come. Returns whether this call
+    /// withdrew it.
     pub fn withdraw(&self) -> bool {
         let claim = self.head(Head::Claim);
         claim.compare_exchange(0, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Whether the receive of a message was withdrawn (true) or has started (false); None while neither has
-    /// happened.
+    /// Returns true if the receive of a message was withdrawn, false if its bytes have started to come, and
+    /// None if neither has happened.
     pub fn claim(&self) -> Option<bool> {
         match self.head(Head::Claim).load(Ordering::Acquire) {
             0 => None,
@@ -238,19 +247,19 @@ impl InstanceRecord {
         }
     }
 
-    /// Whether the receive was withdrawn.
+    /// Whether the rank has withdrawn the receive of this message.
     pub fn is_withdrawn(&self) -> bool {
         self.head(Head::Claim).load(Ordering::Acquire) == WITHDRAWN
     }
 
-    /// Sets all words to 0, in memory that held something else before.
+    /// Sets all words of the record to 0, since its memory held something else before.
     pub fn clear(&self) {
         for index in 0..HEAD_WORDS + STEP_WORDS * u64::from(self.steps) {
             self.head_word(index).store(0, Ordering::Relaxed);
         }
     }
 
-    /// Sets the fault and the progress words to 0, for another start.
+    /// Sets the words that count progress, and the fault, to 0, for another start.
     pub fn reset(&self) {
         self.head(Head::State).store(0, Ordering::Relaxed);
         self.head(Head::Fault).store(0, Ordering::Relaxed);
@@ -261,7 +270,7 @@ impl InstanceRecord {
         }
     }
 
-    /// Enters the record into its rank's directory, after every other word has been written.
+    /// Enters the record into its rank's directory. All other words must have been written before.
     pub fn link(&self, directory: &[AtomicU64], stamp: u64, context: u64) {
         let bucket = &directory[bucket(context, stamp as u32)];
         self.head(Head::Context).store(context, Ordering::Relaxed);
@@ -270,7 +279,8 @@ impl InstanceRecord {
         bucket.store(self.at, Ordering::Release);
     }
 
-    /// Removes the record from its rank's directory. Peers find it no more, but may still be reading it.
+    /// Removes the record from its rank's directory. Peers do not find it any more, but some may still be
+    /// reading it.
     pub fn unlink(&self, directory: &[AtomicU64]) {
         let stamp = self.head(Head::Stamp).load(Ordering::Relaxed);
         let mut link = &directory[bucket(self.head(Head::Context).load(Ordering::Relaxed), stamp as u32)];
@@ -292,24 +302,25 @@ impl InstanceRecord {
     }
 }
 
-/// Returns which bucket of a directory holds the instance of this context and sequence.
+/// Returns the index of the bucket of a directory that holds the operation with this context and number.
 fn bucket(context: u64, sequence: u32) -> usize {
     let mixed = (context ^ u64::from(sequence).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 54) as usize & (BUCKETS - 1)
 }
 
-/// What a look into a directory has found.
+/// The result of a look-up in a rank's directory.
 pub enum Lookup {
-    /// The record, and the stamp that it had before and after it was read.
+    /// The record was found. The number is its stamp, which was the same before and after the record was
+    /// read.
     Here(InstanceRecord, u64),
-    /// The record is certainly not there.
+    /// The operation is certainly not in the directory.
     Absent,
     /// The directory changed during the look: look again.
     Unclear,
 }
 
-/// Looks for the instance (context, sequence) of the rank with this directory and arena, for a process that
-/// `Fault` names `by`.
+/// Looks up the operation with the key (`context`, `sequence`) in the directory of a rank with the arena
+/// `arena`. A fault names this process by `by`.
 pub fn find(
     directory: &[AtomicU64],
     arena: &Arena,
@@ -347,8 +358,8 @@ pub fn find(
     Err(Fault::Corrupt { peer, what: Corruption::Chain })
 }
 
-/// Returns the step that sends to rank `to` on this edge, from the table of sends of a peer's record. `Fault`
-/// names the looking process `by`.
+/// Returns the step of a peer's record that sends to rank `to` on the edge number `edge`. A fault names this
+/// process by `by`.
 pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
     let peer = record.arena.rank().peer();
     let corrupt = |what| Fault::Corrupt { peer, what };
@@ -378,12 +389,13 @@ pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result
     Err(corrupt(Corruption::Edge))
 }
 
-/// Combines incarnation and sequence into the stamp of one use of a record.
+/// Makes the stamp of a record, from how often the record was used (`incarnation`) and the operation's
+/// number.
 pub fn stamp(incarnation: u32, sequence: u32) -> u64 {
     pair(incarnation.max(1), sequence)
 }
 
-/// Writes words into an arena where its owner has allocated memory for them.
+/// Writes words to an arena, into memory that its owner has allocated for them.
 pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
     for (index, &word) in words.iter().enumerate() {
         let target = arena.word(at + 8 * index as u64).expect("the owner writes where it allocated");
@@ -391,7 +403,8 @@ pub fn write_words(arena: &Arena, at: u64, words: &[u64]) {
     }
 }
 
-/// Copies words out of an arena, if they lie inside it.
+/// Copies `count` words at the offset `at` of an arena to `into`. Returns None if they do not lie inside the
+/// arena.
 pub fn read_words(arena: &Arena, at: u64, count: u64, into: &mut Vec<u64>) -> Option<()> {
     into.clear();
     let words = arena.words(at, usize::try_from(count).ok()?).ok()?;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts in a job with proxies: which notes executors exchange, and who answers.
+//! Edges between hosts in a job with proxies: which notes (fixed-size messages) processes exchange, and who
+//! answers. An edge is a send and its receive.
 //!
-//! An edge is a fetch. The driver of the receiving instance asks the *server* of the sending rank: its proxy,
-//! or that rank once the proxy is gone. The server sends short bytes, and those outside of arenas, in
-//! packets; it exposes the rest, which the driver reads. The driver stores its `done` behind the bytes and
-//! reports it; the server stores the send's `done` and acknowledges. Then the instance may end. A proxy
-//! answers before it is asked (`unasked.rs`), and notes for which nobody waits follow bytes (`delayed.rs`).
-//! Invariants: every note may come twice; when a driver or server dies, its words allow another to go on;
-//! only its driver writes to a receiver's buffer, so no bytes of a dead driver come late.
+//! The receive's driver asks the *server* of the sending rank: its proxy, or that rank once the proxy is
+//! gone. The server sends short edges, and bytes outside of arenas, in packets. It exposes the rest, which
+//! the driver reads by RDMA. The driver stores its `done` and reports it. The server stores the send's
+//! `done`, and acknowledges. Only then may the instance end.
+//!
+//! Invariants: every note may come twice; when a driver or server dies, another goes on by the words of the
+//! records; only its driver writes to a receiver's buffer, so that no bytes of a dead driver come late.
 //!
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
@@ -26,61 +27,65 @@ use sys::{Block, Span};
 use telemetry::Counter;
 use transport::route::{Pull, Sent};
 
-/// The most bytes of reads from one server that are under way at once. What that server sends meanwhile, such
-/// as its own questions, waits behind these reads in the queues of the network.
+/// The most bytes of reads from one server that are under way at once. Whatever else the server sends
+/// meanwhile, such as its own questions, waits behind these bytes in the network.
 const READING_BYTES_MAX: usize = 256 << 10;
 
-/// A note about a whole instance, with the endpoint that gets it or has sent it, and the words behind it.
+/// A note about a whole operation: the endpoint that gets it or sent it, the note, and the words behind it.
 pub(crate) type InstanceNote = (u32, Note, Vec<u64>);
 
-/// What an executor or a proxy needs for edges between hosts: the notes, the reads, and its part as a server.
+/// What a rank or a proxy needs for sends to and receives from other hosts: notes (fixed-size messages),
+/// reads by RDMA, and its role as a server.
 #[derive(Default)]
 pub(crate) struct RemoteEdges {
-    /// The notes about edges that are to be sent, each with the endpoint that gets it.
+    /// The notes (fixed-size messages about sends) that wait to leave, each with the number of the endpoint
+    /// that gets it.
     pub outbox: VecDeque<(u32, Note)>,
-    /// The notes that are to be sent between a rank and its proxy on another computer (`imported.rs`). They
-    /// leave before those of `outbox`.
+    /// The notes (fixed-size messages) to send between a rank and its proxy on another computer. They leave
+    /// before the notes in `outbox`.
     pub notes_out: VecDeque<InstanceNote>,
-    /// The notes between a rank and that proxy that have come, until the executor or proxy takes them.
+    /// The notes that have come from a rank, or from its proxy on another computer, until this process acts
+    /// on them.
     pub notes_in: VecDeque<InstanceNote>,
     pub server: Server,
-    /// The bytes that servers have sent unasked, for steps that have not started.
+    /// The bytes that servers have sent before they were asked, for steps that have not started.
     pub unasked: UnaskedNotes,
     delayed: DelayedNotes,
-    /// The reads that have not started yet.
+    /// The reads by RDMA that have not started yet.
     reads: VecDeque<EdgeRead>,
-    /// The reads under way, each with the lease that keeps its memory registered.
+    /// The reads by RDMA that are under way. Each has the lease that keeps its memory registered with the
+    /// network.
     reading: Slab<(EdgeRead, Lease)>,
 }
 
-/// A read that a fetch needs: of bytes that a send has published, from the memory of its server.
+/// A read by RDMA: a receive's driver takes published bytes of a send from the memory of the sender's server.
 pub(crate) struct EdgeRead {
-    /// The question of the fetch, which names the instance and the step.
+    /// The question to the server that the read belongs to. It names the operation and the step.
     pub note: Note,
-    /// The endpoint of the server, from which the bytes come.
+    /// The number of the endpoint of the server from which the bytes come.
     pub from: u32,
     /// The memory of the server that holds the bytes.
     pub place: ExposedSend,
-    /// The memory to which the network writes the bytes. Nobody else uses it until `RemoteEdges` has reported
-    /// the end of the read.
+    /// The memory to which the network writes the bytes. It is not used until `RemoteEdges` has reported that
+    /// the read has ended.
     pub to: Span,
-    /// The block that owns the memory at `to`, if the bytes are copied on afterwards. None if they arrive
-    /// where the step receives them.
+    /// The block that owns the memory at `to`, if the bytes must be copied on to the step's buffer. None if
+    /// they arrive there directly.
     pub bounce: Option<Block>,
-    /// The offset, in the bytes of the edge, at which the read begins.
+    /// The offset, in the bytes of the send, at which the read begins.
     pub offset: u64,
 }
 
-/// What `RemoteEdges::exchange` reports to the drivers of instances.
+/// What `RemoteEdges::exchange` reports to the driver of an operation.
 pub(crate) enum EdgeEvent<'a> {
-    /// A note has come from an endpoint, with the data behind it.
+    /// A note has come, with the endpoint that sent it and the data behind it.
     Note(u32, &'a Note, Span),
-    /// A read has ended; true if it has brought its bytes.
+    /// A read by RDMA has ended. The flag says whether all its bytes have come.
     ReadEnded(&'a EdgeRead, bool),
 }
 
 impl EdgeEvent<'_> {
-    /// Returns the note that names the instance and the step of the event.
+    /// Returns the note that names the operation and the step to which the event belongs.
     pub fn note(&self) -> &Note {
         match self {
             EdgeEvent::Note(_, note, _) => note,
@@ -90,7 +95,8 @@ impl EdgeEvent<'_> {
 }
 
 impl RemoteEdges {
-    /// Takes the notes and reports that the driver of an instance has to send.
+    /// Takes over the notes (fixed-size messages) and reports that the driver of an operation wants to send.
+    /// Some may wait (`delayed.rs`).
     pub fn take_outgoing(&mut self, all: impl Iterator<Item = Outgoing>, reach: &Reach) {
         for outgoing in all {
             let (to, note, is_awaited) = match outgoing {
@@ -112,9 +118,9 @@ impl RemoteEdges {
         }
     }
 
-    /// Takes notes and ends of reads, and gives `arrived` those for instances, which adds reads. Then sends
-    /// what is to be sent, and starts reads. Returns whether anything moved. Errors (MPI_ERR_PROC_ABORTED): a
-    /// process is out of reach although it lives.
+    /// Does one round of exchange with other hosts: receives notes and ends of reads, and calls `arrived`
+    /// with those for operations, then sends notes and starts reads. Returns whether anything moved. Errors
+    /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(
         &mut self,
         port: &mut impl EdgePort,
@@ -185,24 +191,26 @@ impl RemoteEdges {
         Ok(moved)
     }
 
-    /// Whether a note is to leave that must not wait for the next MPI call.
+    /// Whether a note between a rank and its proxy on another computer waits to be sent. It must leave before
+    /// the rank's next MPI call.
     pub fn has_urgent_notes(&self) -> bool {
         !self.notes_out.is_empty()
     }
 
-    /// Returns how long this process may sleep if nothing comes; None if no note waits for its time.
+    /// Returns how long this process may sleep before a delayed note must leave. None if no note is delayed.
     pub fn nap_max(&self) -> Option<Duration> {
         self.delayed.nap_max()
     }
 
-    /// Whether there is work for which no bell rings. What waits for room in the network does not count.
+    /// Whether the server's role has work of which no doorbell tells. Bytes that wait for room in the network
+    /// do not count.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach)
     }
 }
 
-/// Sends notes, and gives `arrived` the bytes that have already come unasked for a question. Returns whether
-/// anything moved.
+/// Sends the notes (fixed-size messages) in `outbox`. If the bytes for a question have already come unasked,
+/// calls `arrived` with them instead. Returns whether anything moved.
 fn send_notes(
     port: &mut impl EdgePort,
     reach: &Reach,
@@ -238,7 +246,8 @@ fn send_notes(
     moved
 }
 
-/// Acknowledges ended reads to the servers from which no other read is under way.
+/// Tells servers that reads from their memory have ended, except servers from which other reads are still
+/// under way.
 fn acknowledge(port: &mut impl EdgePort, ended: &[EdgeRead], reading: &Slab<(EdgeRead, Lease)>) {
     for (at, read) in ended.iter().enumerate() {
         let is_again = ended[at + 1..].iter().any(|other| other.from == read.from);
@@ -248,7 +257,8 @@ fn acknowledge(port: &mut impl EdgePort, ended: &[EdgeRead], reading: &Slab<(Edg
     }
 }
 
-/// Starts the reads for which there is room. Returns whether any left the queue.
+/// Starts reads by RDMA as far as `READING_BYTES_MAX` and the network allow. Returns whether any has left the
+/// queue.
 fn start_reads(
     port: &mut impl EdgePort,
     reads: &mut VecDeque<EdgeRead>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The sender's side of edges between hosts. A server sends the published bytes of sends of its host's ranks
-//! to the drivers that asked for them, or exposes them.
+//! The sender's side of edges between hosts (an edge is a send and its receive). A server sends the published
+//! bytes of its host's ranks to the drivers of receives that asked for them, or exposes them for RDMA.
 //!
 //! Invariants: all that a server keeps may be lost, since a second question makes it anew; a send's bytes are
 //! read between two looks at the stamp of its record.
@@ -21,80 +21,85 @@ use sys::{Block, Span};
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// The most packets that one job sends in a turn, however fast the network takes them.
+/// The most packets that one `SendJob` sends in a turn, even if the network would take more.
 const PACKETS_PER_TURN: usize = 16;
 
-/// The longest edge whose bytes a server sends in packets. It exposes those of longer ones. Tests have both.
+/// The most bytes of a send that a server sends in packets. Longer sends are exposed for RDMA. In tests it is
+/// so short that both happen.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
-/// A value of `published` that no send has.
+/// A value for `SendJob::seen` that no send's `Published` word has.
 const NOT_SEEN: u64 = u64::MAX;
 
-/// The edges to other hosts whose bytes this process sends, and how far each is.
+/// A process's role as the server of ranks: it sends to other hosts the bytes that these ranks send.
 #[derive(Default)]
 pub(crate) struct Server {
-    /// The edges to send, in the order of their questions: where the network is slow, the first job ends
-    /// first.
+    /// The sends whose bytes go to other hosts, in the order in which they were asked for. Where the network
+    /// is slow, the first send ends first.
     jobs: Vec<SendJob>,
-    /// The memory in which the bytes of a packet are collected. None before the first packet.
+    /// Memory in which the bytes of a packet are put together. None before the first packet.
     packet: Option<Block>,
-    /// The instances (sending rank, context, sequence) that ranks drive themselves although they have a
-    /// proxy. The rank then answers questions.
+    /// The operations (sending rank, context, sequence) that a rank drives itself although it has a proxy.
+    /// The rank answers questions about them.
     pub owned: HashSet<(u32, u64, u32)>,
-    /// For each receiving rank, the endpoint of the process that drives its receives, by its last question or
-    /// report.
+    /// For each receiving rank on another host, the endpoint of the process that drives its receives, as its
+    /// last note showed.
     drivers: HashMap<u32, u32>,
 }
 
-/// One edge that another host's driver fetches, or is to get unasked (attempt 0).
+/// One send whose bytes are to go to the receive's driver on another host, because it asked or before it asks
+/// (`note.attempt` is 0).
 struct SendJob {
-    /// The endpoint of the driver that gets the bytes.
+    /// The number of the endpoint of the receive's driver, which gets the bytes.
     to: u32,
-    /// The question that this job answers: which edge, and from which byte on.
+    /// The question that this `SendJob` answers. It says which send's bytes are wanted, and from which byte
+    /// on.
     note: Note,
-    /// The send of the edge, once its rank has started it; None before.
+    /// The send whose bytes go out. None until its rank has started the operation.
     source: Option<ServedSend>,
-    /// Whether the network had no room at the last turn. The network wakes this process when it has.
+    /// Whether the network had no room for the last packet of this `SendJob`. The network wakes this process
+    /// when it has room.
     is_blocked: bool,
-    /// The memory from which the receiver reads, from byte `note.offset` of the edge on, until it says that
-    /// it has. None if the bytes go in packets.
+    /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
+    /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The send's `Published` word at the job's last turn.
+    /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
-    /// Whether all bytes were sent unasked. The job stays until the receiver has them, to answer its
-    /// question.
+    /// Whether all bytes were sent before the receiver asked. The `SendJob` stays until the receiver has
+    /// them, in case it asks again.
     is_sent: bool,
-    /// Whether the receiver has refused some of these bytes, for lack of room.
+    /// Whether the receiver has reported that it had no room for bytes that came unasked.
     had_no_room: bool,
-    /// The question of the receiver that came after all bytes were sent unasked; None if none has.
+    /// The receiver's question, if it came after its bytes were sent unasked. None otherwise.
     question: Option<Note>,
 }
 
-/// A send of a rank on this host, as its server reads it.
+/// A send of a rank on this host, as the process sees it that sends its bytes to another host.
 struct ServedSend {
     record: InstanceRecord,
     stamp: u64,
     step: u32,
     region: Region,
-    /// The length of the send in bytes. The receiver may have asked for fewer.
+    /// The length of the send in bytes. The receiver may want fewer.
     bytes: u64,
-    /// Whether the send's bytes are a copy, so that the sender's operation does not wait for the receiver.
+    /// Whether the bytes are a copy in the arena, so that the sender's operation does not wait for the
+    /// receiver.
     is_copied: bool,
 }
 
-/// What one turn of a job has done.
+/// What one turn of a `SendJob` has done.
 enum JobTurn {
-    /// The job has sent no bytes: the send has published no more, or the network has no room.
+    /// No bytes were sent: the send has published no more, or the network has no room.
     Wait,
-    /// The job has sent a packet, and can go on.
+    /// A packet or a note was sent, and the `SendJob` can go on.
     Sent,
-    /// The job has nothing more to send.
+    /// The last bytes were sent.
     Finished,
 }
 
 impl Server {
-    /// Takes a question. Two questions may ask for one edge: that of a driver which died may come after the
-    /// question of the next driver.
+    /// Takes a receiver's question for the bytes of a send. A new question of the same driver replaces its
+    /// old one. Several drivers of a receive may ask, if the first died.
     pub fn take_question(&mut self, from: u32, note: Note) {
         self.drivers.insert(note.receiver, from);
         if note.kind == NoteKind::Fetch
@@ -108,7 +113,8 @@ impl Server {
         self.jobs.push(SendJob::new(from, note));
     }
 
-    /// Learns that a receiver had no room for bytes that were sent unasked.
+    /// Notes that a receiver had no room for bytes that were sent to it unasked. They are sent again once it
+    /// asks.
     pub fn mark_refused(&mut self, from: u32, note: &Note) {
         if let Some(job) = self.unasked_job(from, note) {
             (job.is_sent, job.had_no_room, job.exposed) = (true, true, None);
@@ -118,14 +124,15 @@ impl Server {
         }
     }
 
-    /// Returns the job that sends this edge to this endpoint without a question, if there is one.
+    /// Returns the `SendJob` that sends the bytes of the send that `note` is about, unasked, to the endpoint
+    /// `to`. None if there is none.
     fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
         let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
     }
 
-    /// Sends an edge unasked, whose send has published its first bytes, unless a driver has asked for it.
-    /// `note` is as a question, without an attempt.
+    /// Sends the bytes of a send before its receiver asks, since the first bytes are published. Does nothing
+    /// if a driver has already asked. `note` has the form of a question.
     pub fn send_unasked(&mut self, note: Note, reach: &Reach) {
         if !self.jobs.iter().any(|job| job.note.is_edge_of(&note)) {
             let driver = self.drivers.get(&note.receiver).filter(|driver| !reach.segment.is_gone(**driver));
@@ -134,14 +141,14 @@ impl Server {
         }
     }
 
-    /// Forgets the question of a receiver that was withdrawn, and returns the answer.
+    /// Forgets the `SendJob` for a receive that was withdrawn. Returns the answer for the receive's driver.
     pub fn forget_withdrawn(&mut self, note: Note) -> Note {
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
         Note { kind: NoteKind::Known, ..note }
     }
 
-    /// Stores that a send has been received. Returns the answer, and whether the receiver may be waiting for
-    /// it. If the sender's instance has ended, the sender knows already.
+    /// Stores in the sender's record that its receiver has all bytes. Returns the answer for the receiver's
+    /// driver, and whether it may be waiting. If the sender's instance has ended, nothing is stored.
     pub fn store_done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
         self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));
@@ -165,8 +172,8 @@ impl Server {
         Some((Note { kind: NoteKind::Known, ..note }, is_message))
     }
 
-    /// Gives each job a turn. Adds the endpoints to which bytes have been sent to `sent`. Returns whether
-    /// anything was sent.
+    /// Gives each `SendJob` a turn to send. Adds to `sent` the endpoints to which bytes have gone. Returns
+    /// whether anything was sent.
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
         let Server { jobs, packet, owned, .. } = self;
         let mut moved = false;
@@ -210,17 +217,18 @@ impl Server {
         moved
     }
 
-    /// Whether the sending rank drives the instance of a note itself, and so answers for it.
+    /// Whether the sending rank itself drives the operation of a note, although it has a proxy, and so
+    /// answers the note.
     fn is_owned(&self, note: &Note) -> bool {
         !self.owned.is_empty() && self.owned.contains(&instance(note))
     }
 
-    /// Whether the bytes of any edge are still to be sent, or to be acknowledged.
+    /// Whether bytes of any send are still to go to another host, or their receipt to be confirmed.
     pub fn is_busy(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// Whether a job has something to send.
+    /// Whether a `SendJob` could send something now that it could not send at its last turn.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.jobs.iter().filter(|job| !job.is_sent).any(|job| match &job.source {
             Some(source) => !job.is_blocked && source.published() != job.seen,
@@ -232,7 +240,7 @@ impl Server {
     }
 }
 
-/// Returns the name of the instance that sends: sending rank, context, sequence.
+/// Returns the key of the operation whose send a note is about: sending rank, context, sequence.
 fn instance(note: &Note) -> (u32, u64, u32) {
     (note.sender, note.context, note.sequence)
 }
@@ -326,8 +334,9 @@ impl SendJob {
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
-    /// Exposes the bytes of a long send, and reports up to which byte the receiver can read. Returns None if
-    /// they cannot be exposed. A report of the last byte also means that the send is finished.
+    /// Exposes the bytes of a long send for RDMA, and tells the receiver how many it may read. Returns None
+    /// if the memory cannot be exposed. A receiver that is told of all bytes knows that the send has
+    /// finished.
     fn expose(
         &mut self,
         port: &mut impl EdgePort,
@@ -362,7 +371,7 @@ impl SendJob {
     }
 }
 
-/// The fault that the data behind a note encodes.
+/// Decodes the fault that a note of kind `Failed` from rank `peer` carries as data.
 pub(crate) fn fault_of(peer: u32, data: Span) -> Fault {
     let mut bytes = [0; 32];
     if data.bytes() == bytes.len() {
@@ -372,7 +381,7 @@ pub(crate) fn fault_of(peer: u32, data: Span) -> Fault {
     Fault::from_words(words).unwrap_or(Fault::Corrupt { peer, what: Corruption::Edge })
 }
 
-/// The send that a note asks for, or None before its rank has started it.
+/// Finds the send that the question `note` asks for. None while its rank has not started the operation.
 fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> {
     let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
     let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
@@ -395,7 +404,8 @@ fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> 
     Ok(Some(ServedSend { record, stamp, step, region, bytes: total, is_copied }))
 }
 
-/// The sender's instance and its stamp, or None if it is not certainly there.
+/// Finds the operation whose send a note is about: its record, and the record's stamp. None if it is not
+/// certainly there.
 fn find(rank: LocalRank, note: &Note, reach: &Reach) -> Result<Option<(InstanceRecord, u64)>, Fault> {
     let directory = &reach.segment.rank(rank).directory[..];
     match record::find(directory, reach.arena(rank)?, reach.me(), note.context, note.sequence) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Decides which sends' bytes are packed into the arena: by who can read private memory.
+//! Decides which sends are staged: their bytes are copied to the sender's arena, because some reader could
+//! not reach them in private memory, or should not wait.
 
 use crate::buffers::{Buffers, Spot};
 use crate::memory::{Reach, Region};
@@ -7,42 +8,44 @@ use crate::peer::Peer;
 use schedule::{Blocks, BufferId};
 use transport::shm::{Arena, LocalRank};
 
-/// Which processes can read the private memory of a rank, as far as that rank knows.
+/// Which processes can read a rank's private memory (memory outside the arena), as far as that rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Whether other ranks of this host can read it. A rank that has found out that it cannot is in
-    /// `RankPage::unread`.
+    /// Whether other ranks of this host can read the rank's private memory. Single ranks that have found that
+    /// they cannot are in `RankPage::unread`.
     pub local: bool,
-    /// Whether the process can read it that answers questions from other hosts for this rank.
+    /// Whether the process that answers other hosts for this rank (its proxy, or the rank itself) can read
+    /// the rank's private memory.
     pub far: bool,
-    /// How often any rank of the job has found out that it cannot read another rank's private memory.
+    /// The number of times that any rank of the job has found that it cannot read another rank's private
+    /// memory.
     pub refusals: u32,
-    /// The fewest bytes of a send to another host that is fetched. Shorter sends are messages of the caller,
-    /// whose bytes no other process reads.
+    /// The fewest bytes of a send to another host that its receiver fetches. Shorter sends are messages, for
+    /// which no other process reads the bytes.
     pub fetched_bytes_min: u64,
     /// Whether short sends to other hosts are copied, so that the operation need not wait for the receiver.
-    /// Those of collectives are.
+    /// True for collectives, false for single messages.
     pub buffered: bool,
 }
 
-/// The facts by which a send's bytes are packed into the arena or not.
+/// The facts that decide whether a send's bytes are copied to the arena.
 pub(crate) struct Staging {
-    /// The longest send of private memory, in bytes, that is packed in any case.
+    /// The most bytes of a send from private memory that is copied to the arena in any case.
     pub short: u64,
-    /// Who can read longer private sends where they lie.
+    /// Which processes can read longer sends in private memory.
     pub readers: Readers,
     /// Whether the kernel lets other processes read the private buffers.
     pub attachable: bool,
-    /// The rank that sends.
+    /// The rank that sends the bytes.
     pub rank: LocalRank,
-    /// The longest send to another host that is packed wherever it lies, so that the operation need not wait
-    /// for the receiver.
+    /// The most bytes of a send to another host that is copied in any case, so that the operation need not
+    /// wait for the receiver.
     pub far: u64,
 }
 
 impl Staging {
-    /// Whether a send's bytes are packed: they are not contiguous, or short on their way to another host, or
-    /// they are private and either short or out of the receiver's reach.
+    /// Whether a send's bytes are copied to the arena. They are if they are not contiguous, or few and for
+    /// another host, or in private memory and few, or in private memory that the receiver cannot read.
     pub fn stages(
         &self,
         buffers: &Buffers,
@@ -74,7 +77,7 @@ impl Staging {
         }
     }
 
-    /// Whether the process that receives from `to` can read this rank's private memory.
+    /// Whether the process that receives the bytes for rank `to` can read this rank's private memory.
     fn reads(&self, to: Peer, reach: &Reach) -> bool {
         let Readers { local, far, refusals, .. } = self.readers;
         match to {

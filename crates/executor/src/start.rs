@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The parameters of an operation: its schedule, and where its buffers lie.
+//! What a caller of this crate states to start an operation (a schedule and where its buffers lie), and what
+//! it learns about the operation.
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use schedule::Schedule;
@@ -7,48 +8,51 @@ use std::ops::Range;
 use std::sync::Arc;
 use sys::Span;
 
-/// One operation. The ranks that take part give the same `context` and `sequence`.
+/// One operation to start: a collective or a message. All ranks that take part give the same `context` and
+/// `sequence`.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// The context of the comm whose operation it is.
+    /// The context of the comm to which the operation belongs.
     pub context: u64,
-    /// The operation's number within the context, counted by every member in the same order.
+    /// The operation's number in its context. Every member counts operations in the same order.
     pub sequence: u32,
     /// For each rank of the schedule, its number in the job.
     pub peers: Arc<[u32]>,
-    /// The plan. Programs are cached by this pointer, so equal plans should be one `Arc`.
+    /// The rank's schedule. The executor keeps what it needs of a schedule by this pointer, so equal
+    /// schedules should be one `Arc`.
     pub schedule: Arc<Schedule>,
-    /// Where the bytes of the schedule's `BufferId::Input` lie.
+    /// Where the schedule's input buffer (`BufferId::Input`) lies.
     pub input: Binding,
-    /// Where the bytes of `BufferId::Output` lie. With MPI_IN_PLACE, `input` and `output` are the same
-    /// buffer, or the schedule has no input.
+    /// Where the schedule's output buffer (`BufferId::Output`) lies. With MPI_IN_PLACE it is the same buffer
+    /// as `input`, or the schedule has no input.
     pub output: Binding,
-    /// The operator of the schedule's `Reduce` steps; None if it has none.
+    /// The operator of the schedule's `Reduce` steps. None if the schedule has no such step.
     pub reduction: Option<Reduction>,
-    /// Whether a proxy or the rank itself is to execute the operation.
+    /// Whether the operation's caller wants a proxy to execute it. The setting OUTBOARD_OFFLOAD may override
+    /// this.
     pub offload: Offload,
-    /// The least bytes of an edge between hosts that is fetched, in a job with proxies: 0 fetches all edges,
-    /// `u64::MAX` none. Shorter edges are messages of the callers, and a rank that has such an edge executes
-    /// its part itself. All members give the same value.
+    /// The fewest bytes of an edge (a send and its receive) between hosts that its receiver fetches: 0 for
+    /// all edges, `u64::MAX` for none. Shorter edges are messages, which only a rank can carry. All members
+    /// give the same value.
     pub fetched_bytes_min: u64,
-    /// Whether the operation is one message between two ranks. Its receive may never get one. The receiver
-    /// takes what fits, and may withdraw before the bytes begin to come.
+    /// Whether the operation is one message between two ranks. Its receive takes as many bytes as fit, and
+    /// may be withdrawn before the first byte comes.
     pub message: bool,
 }
 
-/// Where a buffer of the schedule lies and how it is cut into blocks. Lengths are packed bytes.
+/// Where one of the schedule's buffers lies, and how it is cut into blocks. Lengths are packed bytes.
 #[derive(Clone, Debug)]
 pub enum Binding {
-    /// The schedule does not use the buffer (that of the root, on another rank). Its blocks are empty.
+    /// The schedule does not use the buffer, as on ranks that are not the root. Its blocks are empty.
     None,
-    /// One buffer that is cut into blocks.
+    /// The schedule's buffer is one buffer of the user, cut into blocks.
     Whole {
         /// The user's buffer.
         buffer: Buffer,
         /// Where each block ends and the next begins.
         cut: Cut,
     },
-    /// One buffer for each block of the schedule's buffer (v- and w-collectives).
+    /// Each block of the schedule's buffer is a buffer of its own, as in v- and w-collectives.
     Blocks(Arc<[Buffer]>),
 }
 
@@ -57,48 +61,48 @@ pub enum Binding {
 pub enum Cut {
     /// All blocks have this many bytes.
     Even {
-        /// Bytes of a block.
+        /// The length of each block in bytes.
         block_bytes: u64,
     },
-    /// Near-equal parts of whole elements. The first `elements % n` of n blocks have one element more than
-    /// the rest.
+    /// Blocks of whole elements, as equal as possible. The first `elements % n` of n blocks have one element
+    /// more than the rest.
     NearEqual {
-        /// Elements in all.
+        /// The number of elements in all blocks together.
         elements: u64,
-        /// Bytes of an element.
+        /// The length of an element in bytes.
         element_bytes: u64,
     },
-    /// Explicit bounds: block `i` is `[at[i], at[i + 1])`. There is one entry more than blocks, and none is
-    /// less than the one before.
+    /// Block `i` is the bytes `[at[i], at[i + 1])`. The list has one entry more than there are blocks, and no
+    /// entry is less than the one before it.
     Bounds(Arc<[u64]>),
 }
 
-/// The operator of a schedule's `Reduce` steps. A predefined operator works on packed bytes, so buffers may
-/// have gaps (the padding of pair types). A user's function needs buffers without gaps: a datatype with gaps
-/// is bound as elements of its extent.
+/// The operator of a schedule's `Reduce` steps. A predefined operator works on packed bytes, so the buffers
+/// may have gaps. A user's function needs buffers without gaps: a datatype with gaps is bound as elements of
+/// its extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// A predefined operator.
     Predefined {
-        /// The operator.
+        /// The predefined operator, such as MPI_SUM.
         op: PredefinedOp,
-        /// The type of the items.
+        /// The basic datatype on which the operator works.
         basic: Basic,
-        /// Packed bytes of an element: a multiple of `basic.size()`.
+        /// The length of an element in packed bytes: a multiple of `basic.size()`.
         element_bytes: u64,
     },
-    /// A user's function. `Executor::poll` returns `Poll::Call` when it is to be called. Such an operation is
-    /// never offloaded.
+    /// The user's own function. `Executor::poll` returns `Poll::Call` when it must be called. A proxy never
+    /// gets such an operation.
     User {
-        /// The number by which the caller recognises the function.
+        /// The number by which the executor's caller finds the function.
         token: u64,
-        /// Bytes from one element to the next.
+        /// The distance in bytes from one element to the next.
         element_bytes: u64,
     },
 }
 
 impl Reduction {
-    /// Whether an element is one or more items of the operator's type.
+    /// Whether an element has a length for which the operator works: one or more items of its basic datatype.
     pub(crate) fn is_sound(&self) -> bool {
         match *self {
             Reduction::Predefined { basic, element_bytes, .. } => {
@@ -108,7 +112,7 @@ impl Reduction {
         }
     }
 
-    /// Bytes from one element to the next.
+    /// Returns the distance in bytes from one element to the next.
     pub fn element_bytes(&self) -> u64 {
         match *self {
             Reduction::Predefined { element_bytes, .. } | Reduction::User { element_bytes, .. } => {
@@ -118,18 +122,19 @@ impl Reduction {
     }
 }
 
-/// Who executes an operation.
+/// Whether a proxy is to execute an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// A proxy if the operation moves enough bytes (`Config::offload_bytes_min`).
+    /// A proxy executes the operation if that moves at least `Config::offload_bytes_min` bytes.
     Auto,
-    /// A proxy whenever one can.
+    /// A proxy executes the operation whenever it can.
     On,
-    /// The caller.
+    /// The rank itself executes the operation.
     Off,
 }
 
-/// A started operation. The ticket is valid until `Executor::outcome` has returned the outcome.
+/// Names a started operation. The ticket is valid until `Executor::outcome` has returned the operation's
+/// outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceTicket {
     pub(crate) index: u32,
@@ -139,22 +144,22 @@ pub struct InstanceTicket {
 /// An operation that is under way, as a report on a hanging job shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingOperation {
-    /// The context of the operation's comm.
+    /// The context of the comm to which the operation belongs.
     pub context: u64,
-    /// The operation's number in the context.
+    /// The operation's number in its context.
     pub sequence: u32,
     /// The number of steps of the operation's schedule at this rank.
     pub steps: u32,
-    /// The number of those steps that have finished.
+    /// The number of these steps that have finished.
     pub done: u32,
-    /// The peers that have not started the operation.
+    /// The members of the operation that have not started it, by their numbers in the job.
     pub absent: Vec<u32>,
-    /// Whether a proxy carries it out.
+    /// Whether the rank's proxy carries the operation out.
     pub is_offloaded: bool,
 }
 
-/// A message to or from a rank of another host that an operation needs. The user of `Executor` sends or
-/// receives it.
+/// A message between this rank and a rank of another host that an operation needs. The caller of `Executor`
+/// must send or receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EdgeMessage {
     /// The operation that needs the message.
@@ -165,20 +170,20 @@ pub struct EdgeMessage {
     pub peer: u32,
     /// Whether this rank is the sender of the message.
     pub is_send: bool,
-    /// The context of the message. With the tag it names the message on both sides.
+    /// The context of the message. Sender and receiver know the message by context and tag.
     pub context: u64,
     /// The tag of the message.
     pub tag: i32,
-    /// The memory of the message's bytes, which stays where it is until the message has ended.
+    /// The memory that holds the message's bytes. It stays valid until the message has ended.
     pub span: Span,
-    /// Whether the rank will probably compute before it waits for the operation.
+    /// Whether the rank will probably compute before it waits for the operation to end.
     pub is_overlapped: bool,
 }
 
 /// How a message to or from a rank of another host ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeOutcome {
-    /// This many bytes came or were sent.
+    /// This many bytes were sent, or have come.
     Moved(u64),
     /// The message was longer than the memory for it.
     Longer,
@@ -186,31 +191,33 @@ pub enum EdgeOutcome {
     Lost,
 }
 
-/// What one call of `Executor::poll` has done.
+/// What a call of `Executor::poll` has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Poll {
-    /// No instance could be advanced.
+    /// No operation could go on.
     Idle,
-    /// Some instance advanced.
+    /// Some operation has gone on.
     Progressed,
-    /// A user's function is to be called, with no lock held. Then `Executor::called` takes the call back.
+    /// A user's reduction function must be called, with no lock held. The caller then hands this value to
+    /// `Executor::called`.
     Call(UserCall),
 }
 
-/// A user's reduction function to be called as `function(left, into, elements)` (MPI 5.0, section 6.9.5:
-/// invec, inoutvec, len). `into` holds the right operand.
+/// A call of a user's reduction function that is to be made: `function(left, into, elements)` (MPI 5.0,
+/// section 6.9.5: invec, inoutvec, len).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserCall {
-    /// The operation that needs the call.
+    /// The operation that needs the user's function to be called.
     pub ticket: InstanceTicket,
-    /// The step that needs the call.
+    /// The step whose result the user's function computes.
     pub step: u32,
-    /// The number that `Reduction::User::token` gave, by which the caller finds the function.
+    /// The number from `Reduction::User::token`, by which the caller finds the function.
     pub token: u64,
-    /// The left operands: the argument invec of the function.
+    /// The memory of the left operands: the function's argument invec.
     pub left: Span,
-    /// The right operands, over which the function writes its result: the argument inoutvec.
+    /// The memory of the right operands, over which the function writes its results: the argument inoutvec.
     pub into: Span,
-    /// The numbers of the vector's blocks in `into`. They go on above the number of blocks.
+    /// The numbers of the vector's blocks that lie in `into`. Numbers go on after the last block: there the
+    /// first block follows again.
     pub blocks: Range<u64>,
 }

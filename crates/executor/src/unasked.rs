@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The notes that servers have sent unasked for steps that have not started. They wait here.
+//! Keeps bytes that came too early. A note is a fixed-size message between hosts, with data behind it.
+//! Servers send the bytes of an edge (a send and its receive) before they are asked, and the receiving step
+//! may not have started yet.
 //!
-//! Invariants: a piece of an edge is taken only after the waiting pieces of that edge; a server learns for
-//! which edges there was no room, and then answers questions about them.
+//! Invariants: bytes of an edge are taken in the order in which they came. A server learns for which edges
+//! there was no room, and then answers questions about them.
 
 use crate::note::{Note, NoteKind};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
-/// The most bytes of notes that wait in a process. Tests reach it.
+/// The most bytes of data that wait in a process. It is small in tests, so that they reach it.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
-/// The most edges for which notes wait in a process. Tests reach it.
+/// The most sends whose data waits in a process for the receive to start. It is small in tests, so that they
+/// reach it.
 const EDGES_MAX: usize = if cfg!(test) { 4 } else { 1024 };
 
-/// An edge of an instance: receiver, context, sequence, sender, edge.
+/// Names a send and its receive: receiver, context, sequence, sender, number of the edge.
 type EdgeKey = (u32, u64, u32, u32, u32);
 
-/// A note that waits: the endpoint that sent it, the note, and the data behind it.
+/// Data that waits for its step: the endpoint that sent it, the note that came with it, and the data.
 pub(crate) type WaitingNote = (u32, Note, Block);
 
-/// The notes with bytes that have come before their step asked, the oldest edge first.
+/// Data that has come before the receiving step asked for it, for each send. The send whose data came first
+/// is first.
 #[derive(Default)]
 pub(crate) struct UnaskedNotes {
     edges: VecDeque<(EdgeKey, Vec<WaitingNote>)>,
@@ -31,13 +35,13 @@ fn key(note: &Note) -> EdgeKey {
 }
 
 impl UnaskedNotes {
-    /// Whether notes about the same edge as this one wait.
+    /// Whether data waits for the send and receive that `note` is about.
     pub fn has(&self, note: &Note) -> bool {
         self.edges.iter().any(|(one, _)| *one == key(note))
     }
 
-    /// Keeps a note that came from an endpoint. If there is no room, drops the oldest edges, and returns for
-    /// each the refusal to send and its endpoint.
+    /// Keeps a note and its data, which came from the endpoint `from`. If there is no room, drops the data of
+    /// the oldest sends. Returns for each of these sends the refusal, and the endpoint that must get it.
     pub fn keep(&mut self, from: u32, note: &Note, data: Span) -> Vec<(u32, Note)> {
         let block = Block::new(data.bytes());
         data.copy_to(block.span());
@@ -57,7 +61,7 @@ impl UnaskedNotes {
         refused
     }
 
-    /// Takes all waiting notes about the same edge as this one.
+    /// Takes all data that waits for the send and receive that `note` is about.
     pub fn take(&mut self, note: &Note) -> Vec<WaitingNote> {
         let at = self.edges.iter().position(|(one, _)| *one == key(note));
         let all = at.and_then(|at| self.edges.remove(at)).map_or(Vec::new(), |(_, all)| all);
@@ -65,7 +69,7 @@ impl UnaskedNotes {
         all
     }
 
-    /// Forgets the notes for an instance of a rank that has ended, or for all instances of the rank.
+    /// Forgets the data for one operation of the rank `receiver`, which has ended, or for all its operations.
     pub fn forget(&mut self, receiver: u32, instance: Option<(u64, u32)>) {
         let is_of = |key: &EdgeKey| key.0 == receiver && instance.is_none_or(|it| it == (key.1, key.2));
         while let Some(at) = self.edges.iter().position(|(key, _)| is_of(key)) {

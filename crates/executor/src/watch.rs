@@ -1,54 +1,56 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank watches the proxy that executes for it, and takes its work back only when the proxy is certainly
-//! dead.
+//! How a rank watches its proxy, and takes back its operations only when the proxy is certainly dead.
 //!
-//! A stalled process may wake up at any time and write. So the rank first kills it through a pidfd, which
-//! never names another process, and waits for its end: the fence. A process that gets no core has not
-//! stalled.
+//! A stalled proxy may wake up at any time and write. So the rank first kills it through a pidfd, which never
+//! names another process, and waits for its end. This is called the fence. A proxy that only gets no core has
+//! not stalled.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use sys::process::{ProcessHandle, Stat};
 use transport::shm::{Segment, State};
 
-/// The time between two looks at the proxy, in nanoseconds: a look costs a system call.
+/// The time between two looks at the proxy's process, in nanoseconds. Each look costs a system call.
 const LOOK_NS: u64 = 1_000_000;
 
 /// What a rank knows about its proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// The proxy works, as far as is known.
+    /// The proxy lives, as far as this rank knows.
     Alive,
-    /// The proxy has ended for certain.
+    /// The proxy has certainly ended.
     Dead,
-    /// The proxy has ended for certain, and this rank was the first to kill it, because it had stalled.
+    /// The proxy has certainly ended. This rank was the first to kill it or cut it off, because it had
+    /// stalled.
     Fenced,
 }
 
-/// How a rank finds out whether its proxy is alive, and kills it if it has stalled.
+/// Watches a rank's proxy: finds out whether it is alive, and kills it if it has stalled.
 pub struct ProxyWatch {
     segment: Segment,
     proxy: u32,
     timeout_ns: u64,
-    /// The proxy's endpoint if it runs on another computer; None if it runs on this host.
+    /// The number of the proxy's endpoint, if it runs on another computer. None if it runs on this host.
     remote_endpoint: Option<u32>,
     process: Option<ProcessHandle>,
     beat: u64,
-    /// How long the heartbeat has stood still, in nanoseconds.
+    /// For how long the heartbeat has stood still, in nanoseconds.
     still_ns: u64,
-    /// When this rank last looked at the heartbeat; 0 if not since the proxy got work.
+    /// The time at which this rank last looked at the heartbeat, in nanoseconds; 0 if it has not since the
+    /// proxy got work.
     looked_ns: u64,
-    /// The processor time that the proxy had used when its heartbeat had first stood still for the time-out.
-    /// None before.
+    /// The processor time in nanoseconds that the proxy had used when its heartbeat had stood still for the
+    /// time-out. None while the heartbeat goes on.
     still_cpu_ns: Option<u64>,
     killed: bool,
-    /// Whether this rank was the first to kill the proxy.
+    /// Whether this rank was the first of the proxy's ranks to kill it.
     first: bool,
     ended: bool,
 }
 
 impl ProxyWatch {
-    /// Makes a watch over the proxy of this index. It opens nothing before the proxy first gets work.
+    /// Makes a watch over the proxy with the index `proxy`. It does not open the proxy's process before the
+    /// proxy first gets work.
     pub fn new(segment: Segment, proxy: u32, timeout_ms: u64) -> ProxyWatch {
         let remote_endpoint = segment.has_dpu().then(|| segment.proxy_endpoint(proxy));
         ProxyWatch {
@@ -67,7 +69,7 @@ impl ProxyWatch {
         }
     }
 
-    /// Whether the proxy can be given work now.
+    /// Whether the rank may give the proxy work now: the proxy runs, and is not being killed.
     #[inline]
     pub fn takes_work(&mut self) -> bool {
         if self.ended || self.killed {
@@ -88,12 +90,13 @@ impl ProxyWatch {
         true
     }
 
-    /// Starts to count the heartbeat, since the proxy gets work after a pause.
+    /// Starts to time the heartbeat anew, since the proxy gets work after a pause.
     pub fn start(&mut self) {
         (self.still_ns, self.looked_ns) = (0, 0);
     }
 
-    /// Checks the proxy. The rank calls this while the proxy has work.
+    /// Checks whether the proxy lives, and kills it if it has stalled. The rank calls this while the proxy
+    /// has work.
     pub fn look(&mut self) -> Health {
         let page = self.segment.proxy(self.proxy);
         let is_gone = self.remote_endpoint.is_some_and(|endpoint| self.segment.is_gone(endpoint));
@@ -138,8 +141,8 @@ impl ProxyWatch {
         Health::Alive
     }
 
-    /// Whether the proxy, whose heartbeat has stood still for the time-out, waits for a core: it is runnable,
-    /// and has had less processor time since then than the time-out. If so, the time-out starts again.
+    /// Whether a proxy whose heartbeat stands still only waits for a core: it is runnable, but got little
+    /// processor time since. If so, the time-out starts again.
     fn starves(&mut self) -> bool {
         let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
         let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };
@@ -162,7 +165,7 @@ mod tests {
 
     const LOOP: &str = "echo; while :; do :; done";
 
-    /// A process that does not outlive the test.
+    /// A child process that is killed when the test ends.
     struct Running(Child);
 
     impl Drop for Running {
@@ -172,7 +175,7 @@ mod tests {
         }
     }
 
-    /// A shell that these words start, and that runs its script already.
+    /// Starts a shell by the command `words`, and returns once it runs `script`.
     fn start(words: &[&str], script: &str) -> Running {
         let words: Vec<&str> = words.iter().copied().chain(["sh", "-c", script]).collect();
         let mut child = Command::new(words[0]).args(&words[1..]).stdout(Stdio::piped()).spawn().unwrap();
@@ -180,7 +183,8 @@ mod tests {
         Running(child)
     }
 
-    /// What becomes of a proxy without a heartbeat, and whether it was killed.
+    /// Watches a process without a heartbeat as a proxy, for `look_for` at most. Returns its health, and
+    /// whether the watch has killed it.
     fn health_of(proxy: &Running, look_for: Duration) -> (Health, bool) {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 << 20 }).unwrap();
         segment.proxy(0).pid.store(proxy.0.id(), Ordering::Relaxed);

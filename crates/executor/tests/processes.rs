@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests with real processes: ranks and proxies that share nothing but the segment, proxies that are killed
-//! or stopped. `cargo test --release -p outboard-executor --test processes -- measure` measures instead.
+//! Tests with real processes: ranks and proxies that share only the segment (the job's memory), and proxies
+//! that are killed or stopped. `cargo test --release -p outboard-executor --test processes -- measure`
+//! measures instead.
 //!
-//! The program starts itself: `job-descriptor-path kind index scenario` makes it a rank or a proxy.
+//! The program starts itself: the arguments `job-descriptor-path kind index scenario` make it a rank or a
+//! proxy.
 
 use datatype::{Basic, Buffer, PredefinedOp};
 use outboard_executor::{Binding, Config, Cut, Executor, InstanceTicket, Offload, Poll, Reduction, Start};
@@ -15,13 +17,13 @@ use std::time::Duration;
 use sys::Span;
 use transport::shm::{Allocator, Segment, Shape, State, cma};
 
-/// The index into `RankPage::scalars` of how many rounds a rank has done.
+/// The index in `RankPage::scalars` of the number of rounds that a rank has done.
 const ROUNDS: usize = 60;
-/// The index of how many operations of a rank went to a proxy.
+/// The index in `RankPage::scalars` of the number of a rank's operations that went to a proxy.
 const OFFLOADED: usize = 61;
-/// The index of how many operations a rank took back from a proxy.
+/// The index in `RankPage::scalars` of the number of operations that a rank took back from a proxy.
 const RECOVERED: usize = 62;
-/// The index of a word of rank 0 that ends the job when it is not 0.
+/// The index in `RankPage::scalars` of a word of rank 0. When it is not 0, the job ends.
 const STOP: usize = 63;
 
 fn main() {
@@ -62,14 +64,14 @@ fn attach(path: &str) -> Segment {
     Segment::attach(file.into()).unwrap()
 }
 
-/// A time-out that is long enough for a healthy proxy on a machine shared with others. Only the test of a
-/// stopped proxy waits for it.
+/// Makes the configuration of a scenario. The time-out for proxies is so long that a busy machine does not
+/// reach it, except for the test of a stopped proxy.
 fn config(scenario: &str) -> Config {
     let proxy_timeout_ms = if scenario == "stopped" { 300 } else { 3_600_000 };
     Config { proxy_timeout_ms, offload_bytes_min: 0, ..Config::default() }
 }
 
-/// A job of real processes, all of which are killed when it is dropped.
+/// A job of real processes. All are killed when it is dropped.
 struct Job {
     segment: Segment,
     /// The descriptor of the segment. It stays open for children that have not attached yet.
@@ -98,7 +100,7 @@ impl Job {
         Job { segment, _fd: fd, ranks, proxies }
     }
 
-    /// Adds up the word of this index in the pages of all ranks.
+    /// Returns the sum, over all ranks, of the word `scalar` in the rank's page.
     fn sum(&self, scalar: usize) -> u64 {
         (0..self.ranks.len() as u32)
             .map(|rank| {
@@ -107,7 +109,7 @@ impl Job {
             .sum()
     }
 
-    /// Sleeps until every rank has done so many more rounds.
+    /// Waits until every rank has done `rounds` more rounds.
     fn wait_rounds(&mut self, rounds: u64) {
         let of = |job: &Job, rank: u32| {
             job.segment.rank(job.segment.local(rank).unwrap()).scalars[ROUNDS].load(Ordering::Relaxed)
@@ -121,7 +123,7 @@ impl Job {
         }
     }
 
-    /// Lets the ranks come to an end, each with success.
+    /// Tells the ranks to end, and checks that each ends with success.
     fn finish(mut self) {
         self.segment.rank(self.segment.local(0).unwrap()).scalars[STOP].store(1, Ordering::Release);
         for (rank, child) in self.ranks.iter_mut().enumerate() {
@@ -139,7 +141,7 @@ impl Drop for Job {
     }
 }
 
-/// Offloaded operations of separate processes give what they should.
+/// Goal: operations that proxies of other processes carry out have the right results.
 fn agreement() {
     let mut job = Job::start(3, 2, "test");
     job.wait_rounds(40);
@@ -149,7 +151,7 @@ fn agreement() {
     println!("ranks and proxies agree");
 }
 
-/// A killed proxy's operations go on, and later ones without it.
+/// Goal: when a proxy is killed, its operations go on, and later operations do without it.
 fn killed() {
     for attempt in 1.. {
         let mut job = Job::start(3, 2, "test");
@@ -167,7 +169,7 @@ fn killed() {
     }
 }
 
-/// A stopped proxy is killed, and its operations go on.
+/// Goal: a proxy that is stopped gets killed, and its operations go on.
 fn stopped() {
     let mut job = Job::start(3, 1, "stopped");
     job.wait_rounds(5);
@@ -180,7 +182,7 @@ fn stopped() {
     println!("a stopped proxy was fenced");
 }
 
-/// Collects steps in a row, each with the steps that it waits for.
+/// Makes a schedule of steps in a row, each given with the steps for which it waits.
 fn plan(
     rank: u32,
     size: u32,
@@ -215,8 +217,8 @@ fn alltoall(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [size, size], vec![], &steps)
 }
 
-/// A sum for which every rank sends its vector to all, and each adds up by itself: right in place for any
-/// number of ranks.
+/// Makes an allreduce in which every rank sends its vector to all others, and adds up what it gets. It may be
+/// in place.
 fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     let mut steps: Vec<(Action, Vec<u32>)> = vec![];
     let mut scratch = vec![];
@@ -241,7 +243,7 @@ fn allreduce(rank: u32, size: u32) -> Arc<Schedule> {
     plan(rank, size, [1, 1], scratch, &steps)
 }
 
-/// A rank of a test: its executor, its memory and its peers.
+/// A rank of the job, in its own process: its executor, its memory and its peers.
 struct Member {
     segment: Segment,
     rank: u32,
@@ -250,7 +252,7 @@ struct Member {
     idle: Idle,
     peers: Arc<[u32]>,
     sequence: u32,
-    /// Private memory, in which programs mostly have their buffers.
+    /// Memory outside the arena, where programs mostly have their buffers.
     memory: Span,
     used: usize,
 }
@@ -328,7 +330,7 @@ impl Member {
 }
 
 impl Member {
-    /// A rank that is about to enter the job.
+    /// Makes a rank that is about to enter the job.
     fn new(segment: &Segment, rank: u32, scenario: &str) -> Member {
         let size = segment.shape().ranks;
         let bytes = 64 << 20;
@@ -365,7 +367,7 @@ impl Member {
     }
 }
 
-/// Measures the engine without waiting: two ranks in one thread, in turn.
+/// Measures the engine without waiting: two ranks in one thread take turns.
 fn steps() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| Member::new(&segment, rank, "measure"));
@@ -416,8 +418,8 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     segment.rank(segment.local(rank).unwrap()).set_state(State::Finalized);
 }
 
-/// Runs two operations at once, of memory of both kinds, repeated and checked. Rank 0 says in its data when
-/// to stop, so that all ranks stop after the same round.
+/// Runs two operations at once in each round, in private memory and in the arena, and checks them. Rank 0
+/// sends in its data when to stop, so that all ranks stop after the same round.
 fn rounds(member: &mut Member) {
     let (rank, size) = (member.rank, member.size);
     let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));
@@ -466,7 +468,7 @@ fn measure(scenario: &str) {
     Job::start(2, 1, scenario).finish();
 }
 
-/// Measures a start, and whole operations.
+/// Measures how long a start takes, and how long a whole operation takes.
 fn costs(member: &mut Member, scenario: &str) {
     let arena = scenario == "measure-arena";
     let offload = if scenario == "measure-caller" { Offload::Off } else { Offload::On };

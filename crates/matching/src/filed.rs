@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A hash table whose chains are queues, linked by index.
+//! A hash table for the entries of a queue, receives or messages, in which each chain keeps the order of
+//! arrival.
 //!
-//! Each entry is filed under `KEYS` keys at once, by one doubly linked node per key: node `entry * KEYS + i`
-//! is the i-th node of the entry. A chain holds all nodes of its bucket in order of arrival, so the first
-//! node with a key is the oldest entry under that key. There are more buckets than nodes, so few chains mix
-//! keys.
+//! Each entry has `KEYS` keys at once, and for each key a node in a doubly linked chain: the node of its i-th
+//! key has the index `entry * KEYS + i`. A chain holds all nodes of its bucket in order of arrival. So the
+//! first node with a key belongs to the oldest entry with that key. There are more buckets than nodes, so few
+//! chains mix keys.
 
 use crate::pattern::{CLASSES, Envelope, Pattern};
 
-/// A pattern in the form that is compared and hashed: fields that take anything are 0, and the class says
-/// which those are.
+/// A pattern (context, source, tag, with wildcards) in the form that is compared and hashed. A field with a
+/// wildcard is 0, and `class` says which fields have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PatternKey {
     context: u64,
@@ -34,7 +35,7 @@ impl PatternKey {
         }
     }
 
-    /// Returns the pattern of a class that takes messages with this envelope.
+    /// Returns the pattern, of the given class, that fits messages with this envelope.
     #[inline]
     pub(crate) fn of_envelope(envelope: &Envelope, class: usize) -> PatternKey {
         debug_assert!(class < CLASSES);
@@ -50,7 +51,7 @@ impl PatternKey {
         self.class as usize
     }
 
-    /// Hashes the pattern by multiplication. The bucket is taken from the high bits, which are mixed best.
+    /// Hashes the pattern by multiplication. The table uses the high bits, which are mixed best.
     #[inline]
     fn hash(&self) -> u64 {
         let pair = u64::from(self.source) << 32 | u64::from(self.tag as u32);
@@ -66,7 +67,7 @@ struct ChainNode {
     after: u32,
 }
 
-/// The first and the last node in the chain of a bucket.
+/// The chain of one bucket: the indices of its first and its last node.
 #[derive(Clone, Copy, Debug)]
 struct Chain {
     first: u32,
@@ -75,7 +76,7 @@ struct Chain {
 
 #[derive(Debug)]
 struct FiledEntry<V> {
-    /// The number of the entry in order of arrival. In a free entry, the index of the next free entry.
+    /// How many entries were added before this one. In a free entry, the index of the next free entry.
     sequence: u64,
     value: Option<V>,
 }
@@ -83,11 +84,11 @@ struct FiledEntry<V> {
 #[derive(Debug)]
 pub(crate) struct FiledTable<V, const KEYS: usize> {
     entries: Vec<FiledEntry<V>>,
-    /// The nodes by which entries are in chains: `KEYS` for each entry.
+    /// The nodes that link the entries into chains: `KEYS` nodes for each entry.
     nodes: Vec<ChainNode>,
-    /// The chain of each bucket. The number of buckets is a power of two.
+    /// For each bucket, its chain. The number of buckets is a power of two.
     chains: Vec<Chain>,
-    /// How far a hash is shifted right to give the bucket: 64 minus the binary logarithm of the number of
+    /// The number of bits by which a hash is shifted right to give its bucket: 64 minus log2 of the number of
     /// buckets.
     shift: u32,
     free: u32,
@@ -116,7 +117,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         self.len
     }
 
-    /// Files a value under its keys, behind all others.
+    /// Adds a value under `KEYS` keys, as the youngest entry. Returns the entry's index.
     #[inline(always)]
     pub(crate) fn push(&mut self, keys: [PatternKey; KEYS], value: V) -> u32 {
         if (self.len + 1) * KEYS > self.chains.len() {
@@ -132,7 +133,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         entry
     }
 
-    /// Returns the index of the oldest entry under a key, or None if there is none.
+    /// Returns the index of the oldest entry with this key. None if there is none.
     #[inline(always)]
     pub(crate) fn first(&self, key: &PatternKey) -> Option<u32> {
         let mut at = self.chains[self.bucket(key)].first;
@@ -146,7 +147,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         None
     }
 
-    /// Counts the entries under a key. This walks the chain.
+    /// Counts the entries with this key. The time grows with the length of the chain.
     pub(crate) fn count(&self, key: &PatternKey) -> usize {
         let (mut at, mut many) = (self.chains[self.bucket(key)].first, 0);
         while at != NONE {
@@ -157,7 +158,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         many
     }
 
-    /// Removes the entry with this index, and returns its value.
+    /// Removes the entry with the index `entry`, and returns its value.
     #[inline]
     pub(crate) fn remove(&mut self, entry: u32) -> V {
         for i in 0..KEYS as u32 {
@@ -179,7 +180,8 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         self.entries[entry as usize].sequence
     }
 
-    /// Returns the index of an entry whose value `wanted` accepts, or None. This walks the table.
+    /// Returns the index of an entry for whose value `wanted` returns true. None if there is none. The time
+    /// grows with the table.
     pub(crate) fn position(&self, wanted: impl Fn(&V) -> bool) -> Option<u32> {
         self.entries
             .iter()
@@ -187,7 +189,7 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
             .map(|entry| entry as u32)
     }
 
-    /// Returns the values of all entries, the oldest first.
+    /// Returns the values of all entries, the oldest first. It sorts them.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = &V> {
         let mut live: Vec<(u64, &V)> = self
             .entries
@@ -251,7 +253,8 @@ impl<V, const KEYS: usize> FiledTable<V, KEYS> {
         }
     }
 
-    /// Doubles the number of chains and files everything again, oldest first, so that chains stay in order.
+    /// Doubles the number of chains, and links all entries again, the oldest first, so that chains keep their
+    /// order.
     #[cold]
     fn grow(&mut self) {
         let chains = self.chains.len() * 2;

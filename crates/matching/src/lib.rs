@@ -2,15 +2,13 @@
 //! Matching: which receive takes which message (MPI 5.0, section 3.5). It does no I/O, reads no clock and
 //! moves no bytes.
 //!
-//! A message goes to the receive that was posted first among those that fit; a receive takes the message that
-//! arrived first among those that fit. Neither walks a queue. Wildcards make four *classes* of pattern: a
-//! receive is filed under its own pattern, a message under each of the four that fit it. While all waiting
-//! entries are alike they are not filed, but kept in a *run*. The run is asked first: its entries are older
-//! than all that are filed.
+//! A message goes to the oldest posted receive that fits it. A receive takes the oldest message that fits it.
+//! Neither search walks a queue. Wildcards make four *classes* of pattern: the hash table has a receive under
+//! its own pattern, and a message under each of the four that fit it. While all waiting entries are alike,
+//! they are kept in a *run* instead, which is asked first: its entries are older than all in the table.
 //!
-//! Invariants: entries under one key are kept in order of arrival; all links are indices; a table that has
-//! grown to the most entries seen allocates no more. Read next: `run.rs`, `filed.rs`,
-//! `tests/against_walk.rs`.
+//! Invariants: entries with one key stay in order of arrival; all links are indices; a table allocates only
+//! when it holds more entries than ever. Read next: `run.rs`, `filed.rs`, `tests/against_walk.rs`.
 #![forbid(unsafe_code)]
 
 mod filed;
@@ -22,28 +20,29 @@ use pattern::CLASSES;
 pub use pattern::{Envelope, Pattern};
 use run::EntryRun;
 
-/// Names a receive or a message while it is in its queue.
+/// Names a waiting receive or message, while it is in its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEntry(EntryLocation);
 
-/// Where an entry is: in the run or in the table, under this number.
+/// Where an entry of a queue is: in the run (entries that are all alike) or in the hash table. The number
+/// names it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryLocation {
     Run(u32),
     Filed(u32),
 }
 
-/// The queue of receives that wait for a message.
+/// The posted queue: receives that wait for a message.
 #[derive(Debug)]
 pub struct Posted<T> {
     run: EntryRun<Pattern, T>,
     filed: FiledTable<(Pattern, T), 1>,
-    /// The number of filed receives in each class of pattern. Most programs use one class, which saves three
-    /// look-ups.
+    /// For each class of pattern (which fields are wildcards), the number of receives in the hash table.
+    /// Classes without receives need no look-up.
     per_class: [u32; CLASSES],
 }
 
-/// The queue of messages that wait for a receive.
+/// The unexpected queue: messages that have come and wait for a receive.
 #[derive(Debug)]
 pub struct Unexpected<T> {
     run: EntryRun<Envelope, T>,
@@ -51,12 +50,12 @@ pub struct Unexpected<T> {
 }
 
 impl<T> Posted<T> {
-    /// Makes an empty queue of receives.
+    /// Makes an empty posted queue.
     pub fn new() -> Posted<T> {
         Posted { run: EntryRun::new(), filed: FiledTable::new(), per_class: [0; CLASSES] }
     }
 
-    /// Puts a receive at the end of the queue.
+    /// Puts a receive at the end of the queue. Returns its name, by which `remove` finds it.
     #[inline(always)]
     pub fn push(&mut self, pattern: Pattern, receive: T) -> QueueEntry {
         if self.filed.len() == 0 && self.run.admits(&pattern) {
@@ -67,7 +66,7 @@ impl<T> Posted<T> {
         QueueEntry(EntryLocation::Filed(self.filed.push([key], (pattern, receive))))
     }
 
-    /// Takes the receive that was posted first among those that fit this message; None if none does.
+    /// Takes the oldest receive that fits this message. None if no receive fits.
     #[inline(always)]
     pub fn take(&mut self, envelope: &Envelope) -> Option<T> {
         if self.run.key().is_some_and(|pattern| pattern.fits(envelope)) {
@@ -103,8 +102,8 @@ impl<T> Posted<T> {
         receive
     }
 
-    /// Counts the waiting receives that ask for exactly this source and tag. Returns None if a receive with a
-    /// wildcard could take such a message first.
+    /// Counts the waiting receives that name exactly this source and tag. None if a receive with a wildcard
+    /// could take the message, too.
     pub fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let mut many = 0;
         if let Some(pattern) = self.run.key()
@@ -123,31 +122,30 @@ impl<T> Posted<T> {
         Some(many + self.filed.count(&PatternKey::of_envelope(envelope, 0)))
     }
 
-    /// The number of receives in the queue.
+    /// Returns the number of receives in the queue.
     pub fn len(&self) -> usize {
         self.run.len() + self.filed.len()
     }
 
-    /// Whether no receive waits.
+    /// Whether no receive is in the queue.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All receives in the order in which they were posted. This sorts: it is for descriptions, not for
-    /// matching.
+    /// Returns all receives, the oldest first. It sorts them: it is for reports, not for matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Pattern, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(pattern, receive)| (pattern, receive)))
     }
 }
 
 impl<T> Unexpected<T> {
-    /// Makes an empty queue of messages.
+    /// Makes an empty unexpected queue.
     pub fn new() -> Unexpected<T> {
         Unexpected { run: EntryRun::new(), filed: FiledTable::new() }
     }
 
-    /// Puts a message at the end of the queue.
+    /// Puts a message at the end of the queue. Returns its name.
     #[inline]
     pub fn push(&mut self, envelope: Envelope, message: T) -> QueueEntry {
         if self.filed.len() == 0 && self.run.admits(&envelope) {
@@ -157,7 +155,8 @@ impl<T> Unexpected<T> {
         QueueEntry(EntryLocation::Filed(self.filed.push(keys, (envelope, message))))
     }
 
-    /// Returns the message that arrived first among those that fit the pattern of a probe; None if none does.
+    /// Returns the oldest message that fits the pattern of a probe, and leaves it in the queue. None if no
+    /// message fits.
     pub fn peek(&self, pattern: &Pattern) -> Option<(&Envelope, &T)> {
         if let Some(envelope) = self.run.key()
             && pattern.fits(envelope)
@@ -169,8 +168,8 @@ impl<T> Unexpected<T> {
         Some((envelope, message))
     }
 
-    /// Takes the message that arrived first among those that fit the pattern of a receive or a matched probe;
-    /// None if none does.
+    /// Takes the oldest message that fits the pattern of a receive or a matched probe. None if no message
+    /// fits.
     #[inline]
     pub fn take(&mut self, pattern: &Pattern) -> Option<(Envelope, T)> {
         if self.is_empty() { None } else { self.take_one(pattern) }
@@ -186,8 +185,8 @@ impl<T> Unexpected<T> {
         Some(self.filed.remove(index))
     }
 
-    /// Takes a message that `wanted` accepts, wherever it is in the queue, for a recalled offer. This walks
-    /// the queue.
+    /// Takes a message for which `wanted` returns true, to recall an offer that its sender withdraws. The
+    /// time grows with the queue.
     pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
         if let Some(taken) = self.run.take_named(&wanted) {
             return Some(taken);
@@ -204,18 +203,18 @@ impl<T> Unexpected<T> {
         self.filed.first(&PatternKey::of_pattern(pattern))
     }
 
-    /// The number of messages in the queue.
+    /// Returns the number of messages in the queue.
     pub fn len(&self) -> usize {
         self.run.len() + self.filed.len()
     }
 
-    /// Whether no message waits.
+    /// Whether no message is in the queue.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All messages in the order of arrival. This sorts: it is for descriptions, not for matching.
+    /// Returns all messages, the oldest first. It sorts them: it is for reports, not for matching.
     pub fn iter(&self) -> impl Iterator<Item = (&Envelope, &T)> {
         self.run.iter().chain(self.filed.in_order().map(|(envelope, message)| (envelope, message)))
     }

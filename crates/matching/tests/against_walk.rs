@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Compares both queues with vectors that are walked: every short sequence of operations, then long random
-//! sequences.
+//! Compares both queues of matching with vectors that are searched from the front: for every short sequence
+//! of moves, then for long random sequences.
 
 use outboard_matching::{Envelope, Pattern, Posted, QueueEntry, Unexpected};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// The rule of MPI 5.0, section 3.5, word for word: walk the queue, take the first that fits.
+/// The rule of MPI 5.0, section 3.5, as it is written: search the queue from the front, and take the first
+/// entry that fits.
 #[derive(Default)]
 struct Walk {
     posted: Vec<(Pattern, u32)>,
@@ -14,7 +15,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Counts like `Posted::exact`.
+    /// Counts the receives like `Posted::exact`.
     fn exact(&self, envelope: &Envelope) -> Option<usize> {
         let fitting = || self.posted.iter().filter(|(pattern, _)| pattern.fits(envelope));
         let is_exact = |(pattern, _): &(Pattern, u32)| pattern.source.is_some() && pattern.tag.is_some();
@@ -35,7 +36,7 @@ struct Both {
 enum Move {
     Receive(Pattern),
     Message(Envelope),
-    /// Cancels the n-th posted receive, if there is one.
+    /// Cancels the receive that was posted as number n, if it still waits.
     Cancel(usize),
     Probe(Pattern),
 }
@@ -109,8 +110,8 @@ fn envelopes(contexts: u64, sources: u32, tags: i32) -> Vec<Envelope> {
     all.filter_map(|p| Some(Envelope { context: p.context, source: p.source?, tag: p.tag? })).collect()
 }
 
-/// Goal: matching is right for every sequence of up to five moves. Method: all 9 patterns and 4 envelopes of
-/// two sources and two tags, and a cancel of the oldest and the second; 15 moves to the power of five.
+/// Goal: matching is right for every sequence of up to five moves. Method: receives with 9 patterns, messages
+/// with 4 envelopes, and cancels of the oldest and second oldest receive: 15 moves to the power of five.
 #[test]
 fn every_short_sequence() {
     let mut moves: Vec<Move> = patterns(1, 2, 2).into_iter().map(Move::Receive).collect();
@@ -128,8 +129,8 @@ fn every_short_sequence() {
     }
 }
 
-/// Goal: matching is right where chains are long, collide and grow. Method: random moves with few and many
-/// keys, in bursts that let one queue or the other become long. Replay with SEED=n.
+/// Goal: matching is right where the table's chains are long, mix keys and grow. Method: random moves with
+/// few and many keys, in bursts that make one queue or the other long. SEED=n repeats a run.
 #[test]
 fn long_random_sequences() {
     let seeds = match std::env::var("SEED") {
@@ -171,9 +172,8 @@ fn long_random_sequences() {
     }
 }
 
-/// Goal: matching is right at the depth of an application that posts everything first. Method: 50,000
-/// receives with other tags stand before the wanted one, each time; a walk would compare more than a billion
-/// times.
+/// Goal: matching is right in a long queue. Method: 50,000 receives with other tags stand before the wanted
+/// one. A search from the front would compare more than a billion times.
 #[test]
 fn a_long_queue() {
     let mut posted = Posted::new();

@@ -1,63 +1,65 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a schedule is written: one call per step, in the order in which one process would carry them out.
+//! How an algorithm writes a schedule: one call for each step, in an order in which one process could carry
+//! them out.
 //!
-//! The builder derives the waits of a step from what earlier steps read and wrote. A step that reads exactly
-//! the blocks that an earlier one writes streams after it. A step that overwrites blocks waits for the whole
-//! of each step that reads them, since a reader that is run again needs its source intact. So an algorithm
-//! states the data flow only, and any further order by `send_after` and `recv_after`. The k-th send to a peer
-//! and the peer's k-th receive from this rank share edge k.
+//! The builder finds out for which steps each step waits, from the blocks that earlier steps read and wrote.
+//! A step that reads exactly the blocks that an earlier step writes follows it byte by byte. A step that
+//! overwrites blocks waits for the whole of each step that reads them, since a reader that is run again needs
+//! its bytes. An algorithm states any further order by `send_after` and `recv_after`. The k-th send to a peer
+//! and the peer's k-th receive from this rank are edge k.
 //!
-//! MPI_IN_PLACE is an `Alias`: each byte gets one name, a copy onto itself vanishes, and a reduction onto an
-//! operand goes through scratch.
+//! MPI_IN_PLACE is an `Alias`: each byte gets one name, a copy onto itself is left out, and a reduction onto
+//! an operand goes through scratch memory.
 use crate::random::Mix;
 use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// The number of the next edge to or from each peer.
+/// For each peer, the number of the next edge (a send and its receive) with it.
 type Edges = HashMap<u32, u32, BuildHasherDefault<Mix>>;
 
-/// A step for which other steps can wait.
+/// Names a step of the schedule, so that later steps can wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token(Option<u32>);
 
 impl Token {
-    /// A token that names no step, for which nothing waits.
+    /// A token that names no step. A step that is to wait for it waits for nothing.
     pub const NOTHING: Token = Token(None);
 }
 
-/// How the user's two buffers overlap.
+/// How the user's input and output buffers overlap, as with MPI_IN_PLACE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
     /// The two buffers have no bytes in common.
     None,
-    /// Both are one buffer, cut alike. Plans name it `Output`.
+    /// The two buffers are one, cut into the same blocks. Schedules name it `Output`.
     Same,
-    /// `Input` is this block of `Output`. Plans name only `Output`.
+    /// The buffer `Input` is this block of `Output`. Schedules name only `Output`.
     InputIsOutputBlock(u32),
-    /// `Output` is this block of `Input`. Plans name only `Input`.
+    /// The buffer `Output` is this block of `Input`. Schedules name only `Input`.
     OutputIsInputBlock(u32),
-    /// `Output` starts where `Input` starts and covers an unknown part of it (MPI_Reduce_scatter). Plans name
-    /// both.
+    /// The buffer `Output` begins where `Input` begins and covers an unknown part of it (MPI_Reduce_scatter).
+    /// Schedules name both.
     Overlap,
 }
 
-/// A schedule to which steps are being added.
+/// A schedule to which an algorithm is adding steps.
 #[derive(Debug)]
 pub struct Builder {
     plan: Schedule,
     alias: Alias,
-    /// Which steps have read and written each buffer last: input, output, then scratch.
+    /// For each buffer, which steps have read and written its blocks last: input, output, then the scratch
+    /// buffers.
     touched: Vec<Touched>,
     sent: Edges,
     received: Edges,
-    /// The waits of the step that is being built.
+    /// The steps for which the step that is being built must wait.
     waits: Vec<After>,
 }
 
 impl Builder {
-    /// Starts a plan for `rank` of `size` ranks, whose buffers are cut into so many blocks (0: the buffer is
-    /// not used).
+    /// Starts a schedule for `rank` of `size` ranks. The user's buffers are cut into `input_blocks` and
+    /// `output_blocks` blocks; 0 if the schedule does not use the buffer.
     pub fn new(rank: u32, size: u32, input_blocks: u32, output_blocks: u32) -> Builder {
         let (scratch, steps, after) = (Vec::new(), Vec::new(), Vec::new());
         Builder {
@@ -70,16 +72,15 @@ impl Builder {
         }
     }
 
-    /// States how the user's two buffers overlap. This must come before the first step and the first scratch
-    /// buffer.
+    /// States how the user's two buffers overlap. This must come before any step and any scratch buffer.
     pub fn alias(mut self, alias: Alias) -> Builder {
         assert!(self.plan.steps.is_empty() && self.plan.scratch.is_empty(), "alias comes first");
         self.alias = alias;
         self
     }
 
-    /// Adds a scratch buffer of `blocks` blocks, which have the lengths of the blocks of `like` (a user's
-    /// buffer) from `first` on, cyclically.
+    /// Adds a scratch buffer of `blocks` blocks. They are as long as the blocks of the user's buffer `like`
+    /// from block `first` on; after its last block, the first follows.
     pub fn scratch(&mut self, like: BufferId, first: u32, blocks: u32) -> BufferId {
         let like = self.named(like.block(first));
         let partition = match like.buffer {
@@ -93,12 +94,14 @@ impl Builder {
         BufferId::Scratch(index)
     }
 
-    /// Adds a step that lets rank `to` take these blocks. Returns its token.
+    /// Adds a step that sends the blocks `from` to rank `to`. Returns a token by which later steps can wait
+    /// for it.
     pub fn send(&mut self, to: u32, from: Blocks) -> Token {
         self.send_after(to, from, &[])
     }
 
-    /// Adds a step that lets rank `to` take these blocks once the steps in `after` are finished.
+    /// Adds a step that sends the blocks `from` to rank `to`, but not before the steps in `after` are
+    /// finished.
     pub fn send_after(&mut self, to: u32, from: Blocks, after: &[Token]) -> Token {
         let from = self.named(from);
         self.wait(after);
@@ -107,12 +110,14 @@ impl Builder {
         self.push(Action::Send { to, edge, from })
     }
 
-    /// Adds a step that takes blocks from rank `from`. Returns its token.
+    /// Adds a step that receives the blocks `into` from rank `from`. Returns a token by which later steps can
+    /// wait for it.
     pub fn recv(&mut self, from: u32, into: Blocks) -> Token {
         self.recv_after(from, into, &[])
     }
 
-    /// Adds a step that takes blocks from rank `from` once the steps in `after` are finished.
+    /// Adds a step that receives the blocks `into` from rank `from`, but not before the steps in `after` are
+    /// finished.
     pub fn recv_after(&mut self, from: u32, into: Blocks, after: &[Token]) -> Token {
         let into = self.named(into);
         self.wait(after);
@@ -121,7 +126,7 @@ impl Builder {
         self.push(Action::Recv { from, edge, into })
     }
 
-    /// Adds a step that copies blocks, unless both sides are the same memory.
+    /// Adds a step that copies blocks, unless source and target are the same memory.
     pub fn copy(&mut self, from: Blocks, into: Blocks) -> Token {
         let (from, into) = (self.named(from), self.named(into));
         if from == into || from.count == 0 {
@@ -132,8 +137,8 @@ impl Builder {
         self.push(Action::Copy { from, into })
     }
 
-    /// Adds a step that computes `into = left op right`. Where `into` is an operand, the result goes through
-    /// scratch, so that the step can be run again.
+    /// Adds a step that computes `into = left op right`. If `into` is an operand, the result goes through
+    /// scratch memory, so that the step can be run again.
     pub fn reduce(&mut self, left: Blocks, right: Blocks, into: Blocks) -> Token {
         let (left, right, into) = (self.named(left), self.named(right), self.named(into));
         if self.overlap(into, left) || self.overlap(into, right) {
@@ -147,7 +152,7 @@ impl Builder {
         self.push(Action::Reduce { left, right, into })
     }
 
-    /// Returns the finished schedule. Scratch buffers end with the last block that is used.
+    /// Returns the finished schedule. Each scratch buffer is cut off behind the last block that a step uses.
     pub fn finish(mut self) -> Schedule {
         match self.alias {
             Alias::Same | Alias::InputIsOutputBlock(_) => self.plan.input_blocks = 0,
@@ -160,7 +165,8 @@ impl Builder {
         self.plan
     }
 
-    /// Returns the name by which plans know these blocks, where MPI_IN_PLACE gives the same memory two names.
+    /// Returns the name that schedules use for these blocks, where MPI_IN_PLACE gives the same memory two
+    /// names.
     fn named(&self, blocks: Blocks) -> Blocks {
         match (self.alias, blocks.buffer) {
             (Alias::Same, BufferId::Input) => Blocks { buffer: BufferId::Output, ..blocks },
@@ -174,8 +180,8 @@ impl Builder {
         }
     }
 
-    /// Returns the index into `touched` of the blocks' buffer, and where the blocks begin and end in the
-    /// ranges there.
+    /// Returns where in `touched` these blocks are: the index of their buffer, the first block, and the block
+    /// after the last.
     fn range_of(&self, blocks: Blocks) -> (usize, u32, u32) {
         match (self.alias, blocks.buffer) {
             (Alias::Overlap, BufferId::Output) => (0, 0, self.plan.input_blocks),
@@ -222,23 +228,24 @@ fn next(edges: &mut Edges, peer: u32) -> u32 {
     *edge - 1
 }
 
-/// Which steps have read and written a buffer last: ranges of blocks that do not overlap, by their first
-/// block.
+/// Which steps have read and written the blocks of a buffer last: ranges of blocks that do not overlap, by
+/// their first block.
 #[derive(Debug, Default)]
 struct Touched(BTreeMap<u32, TouchedRange>);
 
 #[derive(Clone, Debug)]
 struct TouchedRange {
     end: u32,
-    /// The step that wrote this range last, and the blocks that it wrote. None if no step has.
+    /// The step that last wrote this range of blocks, and the blocks that it wrote. None if no step has
+    /// written it.
     writer: Option<(u32, Blocks)>,
-    /// The steps that have read this range since it was written.
+    /// The steps that have read this range of blocks since it was last written.
     readers: Vec<u32>,
 }
 
 impl TouchedRange {
-    /// Adds to `waits` the steps for which a read or write of `blocks`, a range that includes this one, must
-    /// wait.
+    /// Adds to `waits` the steps for which a step that reads or writes `blocks` must wait, because of this
+    /// range, which is among them.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.
@@ -250,7 +257,7 @@ impl TouchedRange {
 }
 
 impl Touched {
-    /// Notes that `step` reads or writes the range `first..end`. Adds to `waits` the steps for which it must
+    /// Notes that `step` reads or writes the blocks `first..end`. Adds to `waits` the steps for which it must
     /// wait.
     fn touch(
         &mut self,
@@ -287,7 +294,7 @@ impl Touched {
         }
     }
 
-    /// Cuts the range that contains block `at` into two, of which the second begins there.
+    /// Cuts the range of blocks that contains block `at` into two. The second begins at block `at`.
     fn split(&mut self, at: u32) {
         if let Some((_, range)) = self.0.range_mut(..at).next_back()
             && range.end > at
@@ -298,7 +305,7 @@ impl Touched {
         }
     }
 
-    /// Adds ranges for those blocks of `first..end` that no step has read or written.
+    /// Adds ranges for the blocks of `first..end` that no step has read or written yet.
     fn fill(&mut self, first: u32, end: u32) {
         let mut at = first;
         let mut gaps = Vec::new();

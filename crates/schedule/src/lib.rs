@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The plan of a collective operation as data: steps, and what each waits for. This crate moves no bytes.
+//! The schedule of a collective operation: its plan as data, with steps and for which earlier steps each
+//! waits. This crate moves no bytes.
 //!
-//! A schedule is one rank's part of one algorithm. It names buffers as buffers cut into blocks, so it holds
-//! neither addresses nor lengths: the same schedule serves every call with the same algorithm, rank, size and
-//! root.
+//! A schedule is one rank's part of one algorithm. It names blocks of buffers, neither addresses nor lengths.
+//! So one schedule serves every call with the same algorithm, rank, size and root.
 //!
-//! Invariants: a step waits only for earlier steps; (sender, receiver, edge) names one message of an
-//! operation; a `Reduce` never writes an operand, even with MPI_IN_PLACE, so any step can be run again after
-//! its executor has died; of two unordered steps neither writes a block that the other reads or writes.
+//! Invariants: a step waits only for earlier steps; sender, receiver and edge number name one message; a
+//! `Reduce` never writes an operand, even with MPI_IN_PLACE, so that any step can be run again; if neither of
+//! two steps waits for the other, neither writes a block that the other reads or writes.
 //!
 //! Read next: `build.rs` (writing a schedule), `algorithm/`, `order.rs` (how reductions combine), `side.rs`
 //! (what a DPU carries out), `verify.rs`, `simulate.rs`.
@@ -29,14 +29,15 @@ pub use nodes::NodeMap;
 pub use order::CombineOrder;
 pub use side::Side;
 
-/// A buffer that a step can name.
+/// A buffer whose blocks a step can read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferId {
-    /// The memory from which the user sends.
+    /// The user's buffer from which data is sent.
     Input,
-    /// The memory in which the user receives. In a broadcast, the user's one buffer, also on the root.
+    /// The user's buffer in which data is received. In a broadcast it is the user's only buffer, also on the
+    /// root.
     Output,
-    /// Memory of the operation itself, by index into `Schedule::scratch`.
+    /// Temporary memory of the operation. The number is an index into `Schedule::scratch`.
     Scratch(u8),
 }
 
@@ -47,7 +48,7 @@ pub struct Blocks {
     pub buffer: BufferId,
     /// The index of the first block in the buffer.
     pub first: u32,
-    /// How many blocks there are; 0 in a message without bytes.
+    /// The number of blocks; 0 for a message without bytes.
     pub count: u32,
 }
 
@@ -64,26 +65,26 @@ impl BufferId {
 }
 
 impl Blocks {
-    /// The blocks of a message without bytes, which only shows that its sender got there.
+    /// The blocks of a message without bytes, as a barrier sends.
     pub const NONE: Blocks = Blocks { buffer: BufferId::Output, first: 0, count: 0 };
 
-    /// Returns the index of the block that comes after the last of these.
+    /// Returns the index of the block that comes after the last of these blocks.
     pub fn end(self) -> u32 {
         self.first + self.count
     }
 }
 
-/// What a step does. Peers are ranks of the schedule's communicator.
+/// What a step does. `to` and `from` are ranks of the schedule's comm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Lets rank `to` take the blocks `from`, by its step with the same edge number.
+    /// Sends the blocks `from` to rank `to`. The receive there has the same edge number.
     Send { to: u32, edge: u32, from: Blocks },
-    /// Takes the blocks that `from` sends with the same edge number.
+    /// Receives the blocks `into` from rank `from`. The send there has the same edge number.
     Recv { from: u32, edge: u32, into: Blocks },
-    /// Copies blocks; both sides have the same number of bytes.
+    /// Copies the blocks `from` to the blocks `into`, which have the same number of bytes.
     Copy { from: Blocks, into: Blocks },
-    /// `into = left op right`, element by element; `left` holds the contributions of lower ranks where order
-    /// matters.
+    /// Computes `into = left op right`, element by element. If order matters, `left` holds the contributions
+    /// of lower ranks.
     Reduce { left: Blocks, right: Blocks, into: Blocks },
 }
 
@@ -92,36 +93,36 @@ pub enum Action {
 pub struct After {
     /// The index of the earlier step in `Schedule::steps`.
     pub step: u32,
-    /// Whether byte `k` of the waiting step needs only byte `k` of the earlier one: the two, of equal length,
-    /// form a pipeline. Otherwise the whole earlier step must be finished.
+    /// Whether byte `k` of the waiting step needs only byte `k` of the earlier step: the two form a pipeline.
+    /// If not, the whole earlier step must be finished.
     pub streaming: bool,
 }
 
-/// A step, and the range of `Schedule::after` with the steps that it waits for.
+/// A step of a schedule: what it does, and for which earlier steps it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// What the step does.
     pub action: Action,
-    /// The index into `Schedule::after` of the first step for which this one waits.
+    /// The index in `Schedule::after` of the first entry that names a step for which this step waits.
     pub after_first: u32,
-    /// How many steps this one waits for, which are entries of `Schedule::after` from `after_first` on.
+    /// The number of steps for which this step waits: entries of `Schedule::after` from `after_first` on.
     pub after_count: u32,
 }
 
-/// Which of the user's two buffers gives the blocks of a scratch buffer their lengths.
+/// The user's buffer whose blocks give the blocks of a scratch buffer their lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Partition {
-    /// Blocks of the scratch buffer are as long as blocks of `BufferId::Input`.
+    /// The blocks of the scratch buffer are as long as blocks of `BufferId::Input`.
     Input,
-    /// Blocks of the scratch buffer are as long as blocks of `BufferId::Output`.
+    /// The blocks of the scratch buffer are as long as blocks of `BufferId::Output`.
     Output,
 }
 
-/// A scratch buffer of `blocks` blocks; block `i` is as long as block `(first + i) % n` of a user's buffer of
-/// `n` blocks.
+/// A scratch buffer: temporary memory of an operation. If a user's buffer has `n` blocks, scratch block `i`
+/// is as long as its block `(first + i) % n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
-    /// The user's buffer whose blocks give the lengths.
+    /// The user's buffer whose blocks are as long as the scratch blocks.
     pub like: Partition,
     /// The index of the block of the user's buffer that is as long as scratch block 0.
     pub first: u32,
@@ -132,19 +133,20 @@ pub struct Scratch {
 /// One rank's plan of a collective operation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Schedule {
-    /// The rank whose plan it is, in the comm.
+    /// The rank in the comm whose plan it is.
     pub rank: u32,
     /// The number of ranks in the communicator.
     pub size: u32,
-    /// The number of blocks into which `BufferId::Input` is cut (0: it is not used).
+    /// The number of blocks into which `BufferId::Input` is cut; 0 if no step uses it.
     pub input_blocks: u32,
-    /// The number of blocks into which `BufferId::Output` is cut (0: it is not used).
+    /// The number of blocks into which `BufferId::Output` is cut; 0 if no step uses it.
     pub output_blocks: u32,
     /// The scratch buffers, which `BufferId::Scratch` names by index.
     pub scratch: Vec<Scratch>,
-    /// The steps, each of which waits only for earlier ones.
+    /// The steps. Each waits only for steps before it in this list.
     pub steps: Vec<Step>,
-    /// The steps for which each step waits, step after step (`Step::after_first`).
+    /// For each step, the steps for which it waits, in one list. `Step::after_first` says where a step's
+    /// entries begin.
     pub after: Vec<After>,
 }
 

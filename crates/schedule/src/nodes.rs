@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which node each rank of a comm is on, for any placement: by node, round robin, uneven.
+//! The map of a comm's ranks to nodes, for any placement: node by node, round robin, or uneven.
 
 use crate::random::mix;
 use std::collections::HashMap;
@@ -11,13 +11,13 @@ pub struct NodeMap {
     node_of: Box<[u32]>,
     /// The ranks of each node, in rising order.
     members: Vec<Vec<u32>>,
-    /// The position of each rank among the ranks of its node.
+    /// For each rank, its position among the ranks of its node.
     positions: Box<[u32]>,
     hash: u64,
 }
 
 impl NodeMap {
-    /// Makes the map of ranks from the name of each rank's node. Equal names mean one node.
+    /// Makes the map from the name of each rank's node. Ranks with equal names are on one node.
     pub fn new(names: impl IntoIterator<Item = u32>) -> NodeMap {
         let (mut numbers, mut members, mut positions) = (HashMap::new(), Vec::<Vec<u32>>::new(), Vec::new());
         let mut node_of = Vec::new();
@@ -35,27 +35,27 @@ impl NodeMap {
         NodeMap { node_of: node_of.into(), members, positions: positions.into(), hash }
     }
 
-    /// Makes a map in which so many ranks are all on one node.
+    /// Makes a map in which all `ranks` ranks are on one node.
     pub fn one(ranks: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|_| 0))
     }
 
-    /// Makes a map in which consecutive ranks fill so many nodes one after the other, as evenly as possible.
+    /// Makes a map in which consecutive ranks fill `nodes` nodes one after the other, as evenly as possible.
     pub fn by_node(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| (u64::from(rank) * u64::from(nodes) / u64::from(ranks)) as u32))
     }
 
-    /// Makes a map in which so many ranks are dealt out to so many nodes one by one.
+    /// Makes a map in which `ranks` ranks are dealt out to `nodes` nodes one by one.
     pub fn round_robin(ranks: u32, nodes: u32) -> NodeMap {
         NodeMap::new((0..ranks).map(|rank| rank % nodes))
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn ranks(&self) -> u32 {
         self.node_of.len() as u32
     }
 
-    /// The number of nodes.
+    /// Returns the number of nodes.
     pub fn nodes(&self) -> u32 {
         self.members.len() as u32
     }
@@ -65,27 +65,28 @@ impl NodeMap {
         self.node_of[rank as usize]
     }
 
-    /// A rank's position among the ranks of its node.
+    /// Returns a rank's position among the ranks of its node.
     pub fn position(&self, rank: u32) -> u32 {
         self.positions[rank as usize]
     }
 
-    /// The ranks of a node, in rising order.
+    /// Returns the ranks of a node, in rising order.
     pub fn members(&self, node: u32) -> &[u32] {
         &self.members[node as usize]
     }
 
-    /// Returns how many ranks the node with the fewest has.
+    /// Returns the number of ranks on the node that has the fewest.
     pub fn members_min(&self) -> u32 {
         self.members.iter().map(Vec::len).min().unwrap_or(0) as u32
     }
 
-    /// Returns how many ranks the node with the most has.
+    /// Returns the number of ranks on the node that has the most.
     pub fn members_max(&self) -> u32 {
         self.members.iter().map(Vec::len).max().unwrap_or(0) as u32
     }
 
-    /// Whether the ranks of each node are consecutive, so that the order of nodes keeps the order of ranks.
+    /// Whether ranks are numbered node by node: all ranks of a node have lower numbers than those of the next
+    /// node.
     pub fn is_in_order(&self) -> bool {
         self.node_of.is_sorted()
     }

@@ -13,16 +13,17 @@
 /// The most ranks of one host among which every carrier combines in the order of ranks.
 pub const IN_RANKS_MAX: u32 = 16;
 
-/// In which order an algorithm combines the contributions of ranks.
+/// The order in which an algorithm combines the contributions of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CombineOrder {
     /// Contributions are combined from left to right in the order of ranks: `((0 op 1) op 2) op 3`.
     InRanks,
-    /// Contributions are combined in the order of ranks, with other brackets.
+    /// Contributions are combined in the order of ranks, but not strictly from left to right: for instance
+    /// `(0 op 1) op (2 op 3)`.
     Kept,
-    /// Contributions are combined as with `Kept` if the ranks of each node are consecutive
+    /// Contributions are combined in the order of ranks if the ranks of each node are consecutive
     /// (`NodeMap::is_in_order`), else in another order.
     KeptInOrder,
-    /// Contributions are combined in another order: this is wrong for operators that are not commutative.
+    /// Contributions are combined in an order other than that of ranks. The operator must be commutative.
     Lost,
 }

@@ -2,7 +2,7 @@
 //! Seeded random numbers: SplitMix64 (Steele, Lea, Flood 2014), and its mixing step as a hash.
 use std::hash::Hasher;
 
-/// A stream of random numbers, which follows from its seed.
+/// A stream of random numbers. The same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(pub u64);
 
@@ -12,20 +12,21 @@ impl Random {
         mix(self.0)
     }
 
-    /// Draws a number below `end`, which must not be 0.
+    /// Returns a random number below `end`, which must not be 0.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(end)) >> 64) as u64
     }
 }
 
-/// Maps a word to another one without visible pattern. Different words become different words.
+/// Mixes the bits of a word. Different words stay different.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
 }
 
-/// A hasher for maps by small numbers. No key comes from outside, so the hasher need not resist attacks.
+/// A hasher for maps whose keys are small numbers. Keys never come from outside, so it need not resist
+/// attacks.
 #[derive(Default)]
 pub(crate) struct Mix(u64);
 

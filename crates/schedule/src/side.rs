@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which part of a schedule stays within a host, where proxies run on another computer (a DPU).
+//! Decides which process carries out each step of a schedule, where proxies run on another computer (a DPU):
+//! the rank's host or the DPU.
 //!
-//! An edge between two ranks of a host never passes the DPU's port: both ends belong to the host, which
-//! carries it out in shared memory. An edge to another host belongs to the DPU. Copies and reductions belong
-//! to the host until bytes from another host take part in them. So the leader of a host sums what its ranks
-//! have, DPUs exchange the sums of hosts, and the result comes back once per host.
+//! An edge (a send and its receive) between two ranks of a host belongs to the host, which carries it out in
+//! shared memory, so that its bytes never pass the DPU's port. An edge to another host belongs to the DPU.
+//! Copies and reductions belong to the host until bytes from another host take part in them. So the leader of
+//! a host sums what its ranks have, DPUs exchange these sums, and the result comes back once to each host.
 
 use crate::{Action, Schedule, Step};
 
@@ -18,7 +19,7 @@ pub enum Side {
 }
 
 impl Schedule {
-    /// Returns which process carries out each step. `is_here` says of a rank whether it shares this rank's
+    /// Returns for each step which process carries it out. `is_here` returns whether a rank is on this rank's
     /// host.
     pub fn sides(&self, is_here: impl Fn(u32) -> bool) -> Vec<Side> {
         let mut sides: Vec<Side> = Vec::with_capacity(self.steps.len());
@@ -32,7 +33,7 @@ impl Schedule {
         sides
     }
 
-    /// Whether a copy or reduction reads what the DPU has received or made.
+    /// Whether a copy or reduction reads bytes that the DPU has received or computed.
     fn has_far_bytes(&self, step: &Step, sides: &[Side]) -> bool {
         self.after_of(step).iter().any(|after| {
             let earlier = &self.steps[after.step as usize];
@@ -47,7 +48,7 @@ mod tests {
     use crate::{ALGORITHMS, Algorithm, CombineOrder, NodeMap, Params};
     use std::sync::Arc;
 
-    /// Returns the schedule of each rank, with the side of each of its steps, for tests.
+    /// Returns each rank's schedule, and which process carries out each of its steps.
     fn divided(algorithm: Algorithm, nodes: &Arc<NodeMap>, root: u32) -> Vec<(Schedule, Vec<Side>)> {
         let size = nodes.ranks();
         let params = |rank| Params { root, nodes: Some(nodes.clone()), ..Params::new(rank, size) };

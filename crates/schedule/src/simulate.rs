@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The time of an algorithm on a model network, and the memory that it needs, from 2 to a million ranks.
+//! Computes on a model network how long an algorithm takes and how much memory it needs, for 2 to a million
+//! ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
 //! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
 //! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
-//! a port. Proxies on a host are the processors of its ranks; proxies on a DPU are those for what goes
-//! between nodes (`network::Dpu`). Approximations: a streaming step starts after the first `chunk_bytes` of
-//! the step that it follows, and ends a chunk after it at the earliest; a port does not idle while its stream
-//! runs dry; overhead is charged per message; data leaves as soon as it is valid, and its rank learns of that
-//! at once; blocks have their average length. Without skew, and where all ranks do the same
-//! (`AlgorithmFacts::symmetry`), one rank exactly stands for all.
+//! a port. Proxies on a host are the processors of its ranks; proxies on a DPU carry out what goes between
+//! nodes (`network::Dpu`). Approximations: a step that follows another byte by byte starts after its first
+//! `chunk_bytes`, and ends a chunk after it at the earliest; data leaves as soon as it is valid; blocks have
+//! their average length. Without skew, and where all ranks do the same (`AlgorithmFacts::symmetry`), one rank
+//! exactly stands for all.
 mod engine;
 mod network;
 mod template;
@@ -21,41 +21,39 @@ pub use network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
 use std::sync::Arc;
 use template::{PeerNumbering, Templates, is_vector};
 
-/// What a simulation has found. `Display` makes it a row under `SimulationReport::HEADER`.
+/// The result of a simulation. `Display` prints it as a row under `SimulationReport::HEADER`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulationReport {
     /// The algorithm that was simulated.
     pub algorithm: Algorithm,
     /// The number of ranks in the operation.
     pub ranks: u32,
-    /// The length for which it was simulated, in bytes: of the vector, or of one rank's block.
+    /// The length in bytes for which the algorithm was simulated: of the whole vector, or of one rank's
+    /// block.
     pub bytes: u64,
     /// The time from 0 to the end of the last step of the last rank, in picoseconds.
     pub time_ps: u64,
     /// The number of messages that all ranks send together.
     pub messages: u64,
-    /// The bytes of all these messages together.
+    /// The number of bytes in all messages together.
     pub message_bytes: u64,
-    /// The number of steps in the longest schedule of a rank.
+    /// The number of steps of the rank that has the most.
     pub steps_max: u64,
-    /// The bytes of the longest schedule of a rank, encoded as words.
+    /// The length in bytes of the longest rank's schedule, encoded as words.
     pub schedule_bytes_max: u64,
-    /// The bytes of a rank's schedule, encoded as words, on average.
+    /// The mean length in bytes of a rank's schedule, encoded as words.
     pub schedule_bytes_mean: u64,
-    /// The bytes of all scratch buffers of a rank, at the rank with most.
+    /// The length in bytes of all scratch buffers of a rank, for the rank with the most.
     pub scratch_bytes_max: u64,
-    /// Whether only one rank was simulated, which stood for all, because all do the same.
+    /// Whether only one rank was simulated, since all ranks do the same.
     pub by_symmetry: bool,
-    /// The bytes that passed ports and processors. Where one rank stood for all, those of that rank.
+    /// The bytes that passed ports and processors. If only one rank was simulated, they are that rank's.
     pub traffic: Traffic,
 }
 
-/// Simulates one operation on `ranks` ranks with root 0, each on a node of its own unless `nodes` says
-/// otherwise. `bytes` is the vector of bcast, reduce, allreduce, scan, exscan, and otherwise the block of one
-/// rank for one other. `seed` chooses the skew.
-///
-/// A million ranks are feasible where `AlgorithmFacts::growth` is logarithmic, ten thousand elsewhere
-/// (docs/measured/schedules.md). Panics where there is no rank or no chunk, or no map for proxies.
+/// Simulates an operation on `ranks` ranks with root 0. Each rank has its own node unless `nodes` says
+/// otherwise. `bytes` is the length of the vector or of a block (`template::is_vector`). `seed` chooses the
+/// skew. Panics without ranks or chunks, and if there are proxies but no nodes.
 pub fn simulate(
     algorithm: Algorithm,
     ranks: u32,
@@ -116,8 +114,8 @@ fn simulate_by(
     }
 }
 
-/// Simulates messages of so many bytes to the six neighbours in a periodic grid of three dimensions, and
-/// back. Returns the time in picoseconds. The ranks of a node are neighbours in the first dimension.
+/// Simulates messages of `bytes` bytes between each rank and its six neighbours in a periodic grid of three
+/// dimensions. Returns the time in picoseconds. The ranks of a node are neighbours in the first dimension.
 pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u64) -> u64 {
     let ranks = nodes.ranks();
     let grid = grid(ranks);
@@ -126,7 +124,7 @@ pub fn simulate_stencil(nodes: &NodeMap, bytes: u64, network: &Network, seed: u6
     Engine::new(&templates, Some(nodes), network, seed).run().0
 }
 
-/// Factorizes a number of ranks into three factors, as equal as possible, the largest first.
+/// Divides a number of ranks into three factors, as equal as possible, the largest first.
 fn grid(ranks: u32) -> [u32; 3] {
     let divisor = |n: u32, most: u32| (1..=most).rev().find(|by| n.is_multiple_of(*by)).unwrap_or(1);
     let last = divisor(ranks, ranks.isqrt().min((1..).find(|n: &u32| n.pow(3) >= ranks).unwrap_or(1)));
@@ -148,7 +146,7 @@ fn stencil(rank: u32, size: u32, grid: [u32; 3]) -> Neighbors {
 }
 
 impl SimulationReport {
-    /// The line above the rows of reports, with the names of their columns.
+    /// The line with the names of the columns, under which reports are printed as rows.
     pub const HEADER: &str = "collective            algorithm        ranks        bytes      time us     messages   message bytes    steps schedule B  scratch B";
 }
 
@@ -180,7 +178,7 @@ mod tests {
     const O: u64 = 200_000;
     const G: u64 = 40;
 
-    /// Returns a network for tests, on which messages pass whole and nothing else takes time.
+    /// Returns a network for tests on which messages pass whole, and only links and ports take time.
     fn plain() -> Network {
         let between = LinkCosts { streams: true, ..Network::default().between };
         Network {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A schedule as flat words, which are copied to another process, and their validation: the words that arrive
-//! may be corrupt.
+//! Encodes a schedule as words, by which it is copied to another process, and decodes and checks them there,
+//! since they may be corrupt.
 //!
 //! `[magic and version][rank, size][input_blocks, output_blocks][scratch, steps][after, words]`, then
-//! scratch, steps and waits, and last a hash of all before it.
+//! scratch, steps and waits, and last a hash of all words before it.
 use crate::random::mix;
 use crate::{Action, After, Blocks, BufferId, Partition, Schedule, Scratch, Step};
 
-/// "outboard" in ASCII, and the version of the format in the last byte.
+/// The first word of an encoded schedule: "outboard" in ASCII, with the format's version as the last byte.
 const MAGIC: u64 = 0x6f75_7462_6f61_7201;
 const HEADER_WORDS: usize = 5;
 
 impl Schedule {
-    /// Checks a schedule by itself: blocks are in bounds, peers exist, a step waits only for earlier ones, a
-    /// reduction or copy does not write what it reads, no message is received twice. Errors: what is wrong.
+    /// Checks a schedule by itself: blocks are in bounds, peers exist, a step waits only for earlier steps, a
+    /// reduction or copy does not write what it reads, no message is received twice. Errors say what is
+    /// wrong.
     pub fn check(&self) -> Result<(), String> {
         if self.rank >= self.size {
             return Err(format!("rank {} of {}", self.rank, self.size));
@@ -33,7 +34,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Returns into how many blocks the user's buffer is cut that gives these lengths.
+    /// Returns into how many blocks the user's buffer is cut that `partition` names.
     pub fn partition_blocks(&self, partition: Partition) -> u32 {
         match partition {
             Partition::Input => self.input_blocks,
@@ -127,7 +128,8 @@ impl Schedule {
         HEADER_WORDS + 2 * self.scratch.len() + steps + waits.div_ceil(2) + 1
     }
 
-    /// Decodes and checks what `to_words` has made. Errors: the words encode no schedule, or a wrong one.
+    /// Decodes words that `to_words` has made, and checks the schedule. Errors: the words encode no schedule,
+    /// or a wrong one.
     pub fn from_words(words: &[u64]) -> Result<Schedule, String> {
         let Some((&end, body)) = words.split_last().filter(|(_, body)| body.len() >= HEADER_WORDS) else {
             return Err(format!("{} words are too few for a schedule", words.len()));
@@ -171,14 +173,14 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Hashes the whole schedule. The hash is the same on every machine.
+    /// Hashes the whole schedule. Equal schedules have equal hashes on every machine.
     pub fn hash64(&self) -> u64 {
         *self.to_words().last().expect("ends with its hash")
     }
 }
 
-/// Appends a step: `[kind: 2, waits: 28, three buffers: 10 each]`, a word for peer and edge of a message, a
-/// word for each operand.
+/// Appends an encoded step: a word `[kind: 2 bits, waits: 28, three buffers: 10 each]`, a word for peer and
+/// edge if it is a message, and a word for each operand.
 fn push_step(words: &mut Vec<u64>, step: &Step) {
     assert!(step.after_count < 1 << 28, "a step waits for fewer than 2^28 others");
     let (kind, message, blocks) = match step.action {
@@ -295,7 +297,8 @@ mod tests {
             prop_assert!(Schedule::from_words(&words[..cut.index(words.len())]).is_err());
         }
 
-        /// Goal: even with a hash that fits nothing panics, and what is accepted keeps the promises.
+        /// Goal: the decoder never panics on forged words, even with a right hash, and every schedule that it
+        /// accepts passes `check`.
         #[test]
         fn forged_words_are_checked(
             plan in plans(), at: prop::sample::Index, flip in any::<u64>(), bit in 0..64u32

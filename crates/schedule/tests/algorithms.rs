@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks every algorithm against the definition: 1 to 33 ranks, every root, odd counts, in place,
-//! commutative and not. Odd counts are: none, one, fewer elements than ranks, uneven counts with zeros among
-//! them.
+//! Checks every algorithm against its definition: 1 to 33 ranks, every root, unusual counts, in place,
+//! commutative and not. Unusual counts are none, one, fewer elements than ranks, and uneven counts with
+//! zeros.
 use outboard_schedule::verify::{CollectiveCase, run, structure};
 use outboard_schedule::{ALGORITHMS, AlgorithmFacts, Collective, CombineOrder, NodeMap};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
-/// All cases of an algorithm for ranks on these nodes; all roots if there are few ranks, or no nodes.
+/// Checks an algorithm in all cases for `size` ranks on these nodes. It tries all roots if there are few
+/// ranks, or no nodes.
 fn all_cases(facts: &AlgorithmFacts, size: u32, nodes: Option<Arc<NodeMap>>) {
     let collective = facts.collective;
     let in_places: &[bool] = if collective.may_be_in_place() { &[false, true] } else { &[false] };
@@ -41,7 +42,8 @@ fn all_cases(facts: &AlgorithmFacts, size: u32, nodes: Option<Arc<NodeMap>>) {
     }
 }
 
-/// Every way to put up to 6 ranks on nodes, and some ways for 7 to 20 ranks: by node, round robin, uneven.
+/// Returns every way to put up to 6 ranks on nodes, and some ways for 7 to 20 ranks: node by node, round
+/// robin, uneven.
 fn node_maps() -> impl Iterator<Item = NodeMap> {
     // Each rank joins an earlier one's node or opens the next: all partitions of a set.
     let mut small: Vec<Vec<u32>> = vec![vec![0]];
@@ -65,7 +67,7 @@ fn node_maps() -> impl Iterator<Item = NodeMap> {
     small.into_iter().map(NodeMap::new).chain(large)
 }
 
-/// Algorithms over nodes, for every way to place few ranks, and some of more.
+/// Goal: algorithms by nodes are right for every placement of up to 6 ranks, and for some of 7 to 20.
 #[test]
 fn over_nodes() {
     let facts: Vec<_> = ALGORITHMS.iter().filter(|facts| facts.name.starts_with("nodes")).collect();
@@ -79,12 +81,12 @@ fn over_nodes() {
     }
 }
 
-/// Two orders, or one where there are many roots to try anyway.
+/// Returns the seeds to try: two, or one where there are many roots to try anyway.
 fn seeds(seed: u64, size: u32) -> impl Iterator<Item = u64> {
     [seed, !seed].into_iter().take(if size < 12 { 2 } else { 1 })
 }
 
-/// The counts to try.
+/// Returns the counts of elements with which to try an operation.
 fn counts(operation: &CollectiveCase) -> Vec<Vec<u32>> {
     use Collective::*;
     let size = operation.size;
@@ -117,8 +119,8 @@ collectives! {
     reduce_scatter_block ReduceScatterBlock reduce_scatter ReduceScatter scan Scan exscan Exscan
 }
 
-/// Checks algorithms between two groups of 1 to 8 ranks each: every root on either side, lengths that differ
-/// by direction and may be 0.
+/// Goal: algorithms between two groups are right for groups of 1 to 8 ranks, every root in either group, and
+/// lengths that differ by direction and may be 0.
 #[test]
 fn between_groups() {
     for facts in ALGORITHMS.iter().filter(|facts| facts.inter) {

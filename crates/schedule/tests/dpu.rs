@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The model of nodes with a DPU: each byte passes once, the limits are right, and the published figures
-//! lie between its bounds.
+//! Tests the model of nodes with a DPU: each byte passes once, limiting cases are right, and published
+//! measurements lie between the model's bounds.
 
 use outboard_schedule::simulate::{
     Dpu, LINGER_PS, Network, Proxies, SimulationReport, Within, simulate, simulate_stencil,
@@ -8,7 +8,7 @@ use outboard_schedule::simulate::{
 use outboard_schedule::{ALGORITHMS, Algorithm, NodeMap};
 use std::sync::Arc;
 
-/// A DPU that is faster than anything.
+/// A DPU that takes no time for anything but its port.
 const INSTANT: Dpu = Dpu {
     cores: 64,
     slowness_percent: 0,
@@ -112,7 +112,8 @@ fn computation_hides_what_the_dpu_carries_and_nothing_else() {
     assert!(of(1_000_000_000) >= 1_000_000_000 + of(0) / 2);
 }
 
-/// The part of the time of computation, and of communication that takes ranks as long, that a DPU saves.
+/// Returns which part of the total time a DPU saves, if computation and communication by ranks would take
+/// `ranks` each, one after the other. `both` returns the time with the DPU.
 fn saved(ranks: u64, both: impl Fn(u64) -> u64) -> f64 {
     1.0 - both(ranks) as f64 / (2 * ranks) as f64
 }
@@ -126,8 +127,8 @@ fn saved_of_alltoall(dpu: Dpu, bytes: u64) -> f64 {
     })
 }
 
-/// The published saving is 44 % at most (osu_ialltoall; BluesMPI, ISC 2021, abstract, whose DPU copies all
-/// bytes through its memory).
+/// Goal: the published saving lies between the model's bounds. It is at most 44 % (osu_ialltoall; BluesMPI,
+/// ISC 2021, abstract, whose DPU copies all bytes through its memory).
 #[test]
 fn the_published_alltoall_lies_between_the_bounds() {
     let (least, most) = (

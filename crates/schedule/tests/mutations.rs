@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks that the verifier finds what is wrong: it refuses plans with one mistake in them.
+//! Checks that the verifier finds mistakes: it refuses schedules into which a test has put one mistake.
 use outboard_schedule::verify::{CollectiveCase, verify};
 use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, CombineOrder, NodeMap, Schedule};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
-/// Every algorithm at a few sizes, in place where it may be, with an order that matters where it may.
+/// Returns every algorithm's schedules at a few sizes: also in place where that is allowed, and with an order
+/// that matters where it can.
 fn operations() -> impl Iterator<Item = (CollectiveCase, Vec<Schedule>)> {
     let sizes = [2u32, 3, 5, 8, 13];
     ALGORITHMS.iter().flat_map(move |facts| sizes.map(|size| (facts, size))).flat_map(|(facts, size)| {
@@ -36,7 +37,8 @@ fn operations() -> impl Iterator<Item = (CollectiveCase, Vec<Schedule>)> {
     })
 }
 
-/// Changes a random step of every operation for which `mutate` returns true; the verifier must refuse.
+/// Checks that the verifier refuses every operation in which `mutate` has changed a random step. `mutate`
+/// returns whether it has changed it.
 fn all_refused(mut mutate: impl FnMut(&mut Schedule, usize, &mut SmallRng) -> bool) {
     let mut random = SmallRng::seed_from_u64(7);
     let mut tried = 0;
@@ -73,8 +75,8 @@ fn swapped_operands() {
         }
         _ => false,
     });
-    /// The only plans here with a commutative operator are rings of allreduce: one block per rank on both
-    /// sides, and a reduction of what just came from the left.
+    /// Whether the schedule's operator is commutative. Only rings of allreduce have one here: they have one
+    /// block for each rank, and reduce what has just come from the left.
     fn commutes(plan: &Schedule) -> bool {
         plan.output_blocks == plan.size && plan.steps.len() as u32 >= 5 * (plan.size - 1)
     }
@@ -108,7 +110,7 @@ fn a_message_too_few_or_misnamed() {
     });
 }
 
-/// A step that waits for nothing at all, though it reads what another step writes.
+/// Goal: the verifier refuses a step that reads what another step writes, but waits for no step.
 #[test]
 fn no_wait_for_data() {
     all_refused(|plan, step, _| {
@@ -128,7 +130,8 @@ fn no_wait_for_data() {
     });
 }
 
-/// A step that overwrites while the reader may still run, or run again.
+/// Goal: the verifier refuses a step that overwrites blocks while a step that reads them may still run, or
+/// run again.
 #[test]
 fn streaming_over_a_reader() {
     all_refused(|plan, step, _| {
@@ -151,7 +154,7 @@ fn streaming_over_a_reader() {
     });
 }
 
-/// A barrier whose rank does not wait lets ranks through too early.
+/// Goal: the verifier refuses a barrier in which one rank does not wait, so that ranks leave too early.
 #[test]
 fn a_barrier_with_a_gap() {
     for facts in Collective::Barrier.algorithms() {
@@ -175,7 +178,7 @@ fn a_barrier_with_a_gap() {
     }
 }
 
-/// A cycle of waits through two ranks.
+/// Goal: the verifier refuses schedules of two ranks that wait for each other in a cycle.
 #[test]
 fn a_deadlock() {
     use outboard_schedule::{BufferId, build::Builder};
@@ -203,7 +206,8 @@ fn a_deadlock() {
     assert!(error.contains("never completes"), "{error}");
 }
 
-/// Plans with other brackets: the right sum in other bits, on as many ranks as it takes to tell them apart.
+/// Goal: the verifier refuses schedules that combine in another order where the order from left to right is
+/// demanded, on as many ranks as it takes to tell them apart.
 #[test]
 fn another_order_of_combining() {
     let trees =

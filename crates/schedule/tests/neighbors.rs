@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks plans among neighbours: on all small Cartesian grids, on random graphs with repeated edges and
-//! loops, and with mistakes.
+//! Checks schedules of neighborhood collectives: on all small Cartesian grids, on random graphs with repeated
+//! edges and loops, and with mistakes put in.
 use outboard_schedule::verify::{CollectiveCase, verify};
 use outboard_schedule::{Action, Collective, Neighbors};
 use rand::{Rng, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 
-/// Every collective among neighbours, with several counts.
+/// Returns every neighborhood collective among these neighbours, with several counts.
 fn operations(neighbors: &[Neighbors]) -> impl Iterator<Item = CollectiveCase> {
     use Collective::*;
     let cases = [
@@ -37,7 +37,8 @@ fn all_right(neighbors: &[Neighbors]) {
     }
 }
 
-/// A grid with row-major ranks (MPI 5.0, section 8.2).
+/// Returns the neighbours of each rank in a Cartesian grid, whose ranks are in row-major order (MPI 5.0,
+/// section 8.2).
 fn grid(dims: &[u32], periods: u32) -> Vec<Neighbors> {
     let size = dims.iter().product();
     let all = (0..size).map(|rank| {
@@ -69,7 +70,8 @@ fn grids() {
     }
 }
 
-/// A graph of edges that are drawn with replacement, ordered at random on every rank.
+/// Returns the neighbours of each rank in a random graph. Edges may repeat, and each rank lists its own in
+/// random order.
 fn graph(random: &mut SmallRng) -> Vec<Neighbors> {
     let size = random.random_range(1..8);
     let alone = |rank| Neighbors { rank, size, to: vec![], from: vec![], paired: false };

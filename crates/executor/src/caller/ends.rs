@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How operations end. An operation that is locally complete has ended for the program. Its instance retires:
-//! it stays in the directory, and is driven, until peers need nothing more of it (docs/internals/edges.md).
+//! How operations end. An operation that is locally complete (the user's buffers are free) has ended for the
+//! MPI program. Its instance then retires: it stays in the rank's directory, and is driven on, until peers
+//! need nothing more of it (docs/internals/edges.md).
 
 use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
@@ -12,12 +13,13 @@ use error::Result;
 use std::sync::atomic::Ordering;
 use telemetry::Counter;
 
-/// The most operations that may be over for the program while peers still need their instances.
+/// The most operations that may have ended for the MPI program while peers still need their instances
+/// (started schedules).
 const RETIRING_MAX: usize = 64;
 
 impl Instance {
-    /// Whether neither the rank nor its proxy drives the instance any more, and no withdrawal waits for an
-    /// answer.
+    /// Whether neither the rank nor its proxy drives the operation any more, and no withdrawal of a message
+    /// still waits for the proxy's answer.
     fn has_ended(&self) -> bool {
         let has_ended = match self.choice.is_proxy() {
             true => self.state() == COMPLETE && self.has_ended_share(),
@@ -26,12 +28,14 @@ impl Instance {
         has_ended && self.withdrawal != Withdrawal::Asked
     }
 
-    /// Whether this rank has driven all its own steps of an instance that its proxy drives, if it has any.
+    /// Whether this rank has driven all its own steps of an operation that it shares with its proxy. True if
+    /// it has none.
     fn has_ended_share(&self) -> bool {
         self.finished || !self.block.run.is_host_share()
     }
 
-    /// Whether the user's buffers are free, although peers may still need the instance.
+    /// Whether the instance (a started schedule) is locally complete: the user's buffers are free, although
+    /// peers may still need bytes of it.
     fn is_local(&self) -> bool {
         self.state() == LOCAL && (!self.choice.is_proxy() || self.has_ended_share())
     }
@@ -42,7 +46,8 @@ impl Instance {
 }
 
 impl Executor {
-    /// Whether an operation has ended for the program. `outcome` must not have returned its outcome yet.
+    /// Whether an operation has ended for the MPI program, so that `outcome` returns its outcome. The ticket
+    /// must still be valid.
     pub fn is_over(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
         let instance = instance.filter(|instance| instance.ticket == ticket.generation);
@@ -50,15 +55,16 @@ impl Executor {
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 
-    /// Whether this instance may stay in the directory after the program has gone on. A message may not:
-    /// after a withdrawal, another receive may follow under the same name.
+    /// Whether this instance (a started schedule) may stay in the directory after its operation has ended for
+    /// the MPI program. A message never may: another receive can follow under the same name.
     fn may_retire(&self, instance: &Instance) -> bool {
         let bytes = self.retiring_bytes + instance.block.data_bytes();
         let has_room = self.retiring < RETIRING_MAX && bytes <= self.config.idle_bytes_max;
         !instance.block.message && (has_room || self.retiring == 0)
     }
 
-    /// Returns the outcome of an operation, or None before it has ended. The ticket is not valid after that.
+    /// Returns the outcome of an operation, or None while it is under way. The ticket is not valid after an
+    /// outcome.
     pub fn outcome(&mut self, ticket: InstanceTicket) -> Option<Result<()>> {
         if !self.is_over(ticket) {
             return None;
@@ -80,7 +86,8 @@ impl Executor {
         Some(Ok(()))
     }
 
-    /// Ends the retiring instances that the proxy has ended, whether it has reported that or not.
+    /// Ends the retiring instances (started schedules) that the proxy has finished, even if the proxy's
+    /// counter does not show that yet.
     pub(super) fn end_retired(&mut self) {
         if self.retiring == 0 {
             return;
@@ -94,7 +101,8 @@ impl Executor {
         }
     }
 
-    /// Forgets an instance that has ended. Returns why it failed, if it did.
+    /// Ends the operation at `index`: forgets it and frees its block for another start. Returns why it
+    /// failed; None if it succeeded.
     pub(super) fn end(&mut self, index: usize) -> Option<Fault> {
         let fault = self.outstanding[index].block.run.record.fault();
         let instance = self.outstanding.remove(index);
@@ -123,20 +131,22 @@ impl Executor {
         fault
     }
 
-    /// Removes the record of an ended instance from the directory, since no peer needs it, and keeps the
-    /// block.
+    /// Removes an ended instance's record from the rank's directory, where no peer needs it any more, and
+    /// keeps its block for another start.
     pub(super) fn release(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
         self.retire(program, block);
     }
 
-    /// Whether no peer needs an instance any more whose operation has ended for the program.
+    /// Whether no peer needs any instance (a started schedule) of an operation that has ended for the MPI
+    /// program.
     pub fn is_quiet(&self) -> bool {
         self.retiring == 0
     }
 
-    /// Keeps a block for the next start of its program, without scratch if too much would lie idle.
+    /// Keeps a block (an operation's memory) for the next start of its program. Its scratch memory is freed
+    /// if idle blocks would hold too much.
     pub(super) fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
         block.free_copies(&mut self.allocator);
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {

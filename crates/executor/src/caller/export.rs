@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rank's side of a proxy on another computer (`imported.rs`). The rank exports the memory of an
-//! instance, and sends a note, where it would push a record's offset for a proxy of this host.
+//! What a rank does for a proxy on another computer (`imported.rs`). To give the proxy an instance, the rank
+//! exports the instance's memory, and sends the proxy a note (a fixed-size message). A proxy on the same host
+//! would get the offset of the instance's record by a ring.
 //!
-//! Invariant: no key is valid once the rank drives an instance on by itself.
+//! Invariant: once the rank drives an instance on by itself, no key gives the proxy access to its memory.
 
 use super::{Executor, Instance, Withdrawal};
 use crate::InstanceTicket;
@@ -17,7 +18,8 @@ use std::sync::atomic::Ordering;
 use transport::export::ExportedRange;
 
 impl Instance {
-    /// Reports to the proxy which steps of the rank's share have ended, so that the proxy's steps can follow.
+    /// Tells the proxy on another computer which steps of the rank's share have ended, so that the proxy can
+    /// start the steps that depend on them.
     pub(super) fn send_steps(&mut self, proxy: u32, notes: &mut VecDeque<InstanceNote>) {
         let run = &mut self.block.run;
         while let Some(step) = run.next_ended() {
@@ -39,8 +41,8 @@ impl Instance {
 }
 
 impl Executor {
-    /// Joins the rank's proxy, which runs on another computer. The rank then calls `exchange` until
-    /// `is_welcome`.
+    /// Announces this rank to its proxy on another computer. The rank then calls `exchange` until
+    /// `is_welcome` returns true.
     pub fn join_remote_proxy(&mut self, mut exporter: Box<dyn Export>) {
         let segment = &self.reach.segment;
         let Some(proxy) = segment.proxy_of(self.rank) else { return };
@@ -51,19 +53,21 @@ impl Executor {
         self.remote_proxy = Some(RemoteProxy { exporter, endpoint, is_welcome: false });
     }
 
-    /// Whether the rank's proxy, on another computer, has answered, or no answer is awaited.
+    /// Whether the rank's proxy on another computer has answered `join_remote_proxy`. True if the rank has no
+    /// such proxy.
     pub fn is_welcome(&self) -> bool {
         self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome)
     }
 
-    /// Whether a note is to leave that must not wait for the next MPI call.
+    /// Whether a note to the rank's proxy on another computer waits to be sent. It must leave before the
+    /// rank's next MPI call.
     #[inline]
     pub fn has_urgent_notes(&self) -> bool {
         self.remote_proxy.is_some() && self.far.has_urgent_notes()
     }
 
-    /// Exports an instance's memory and submits the instance to the proxy. Returns None if that is not
-    /// possible.
+    /// Gives an operation to a proxy on another computer: exports the operation's memory and sends a note (a
+    /// message). Returns the exported ranges, or None if some memory cannot be exported.
     pub(super) fn submit_exported(
         &mut self,
         program: usize,
@@ -96,22 +100,23 @@ impl Executor {
         Some(ranges)
     }
 
-    /// Reports to the proxy that this rank drives an instance by itself, or that such an instance has ended.
+    /// Tells a proxy on another computer that this rank drives an operation by itself (`NoteKind::Own`), or
+    /// that such an operation has ended (`OwnEnded`).
     pub(super) fn send_owned(&mut self, kind: NoteKind, instance: (u64, u32)) {
         if let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) {
             self.send_note(proxy, kind, instance, 0, Vec::new());
         }
     }
 
-    /// Whether a proxy on another computer drives an instance.
+    /// Whether a proxy on another computer drives the operation of this ticket.
     pub(super) fn is_exported(&self, ticket: InstanceTicket) -> bool {
         let instance = self.outstanding.get(ticket.index as usize);
         self.remote_proxy.is_some()
             && instance.is_some_and(|it| it.ticket == ticket.generation && it.choice.is_proxy())
     }
 
-    /// Tells the proxy on another computer, the first time, that the rank does not want a message any more.
-    /// `withdrawal` says whether the caller has an answer.
+    /// Tells a proxy on another computer that the rank withdraws the receive of a message, unless the proxy
+    /// was told before. `withdrawal` is the state to remember: whether the caller still waits for an answer.
     pub(super) fn send_withdrawn(&mut self, ticket: InstanceTicket, withdrawal: Withdrawal) {
         let Some(proxy) = self.remote_proxy.as_ref().map(|remote| remote.endpoint) else { return };
         let instance = &mut self.outstanding[ticket.index as usize];
@@ -122,15 +127,15 @@ impl Executor {
         }
     }
 
-    /// Takes back the proxy's access to the ranges that were exported for an instance.
+    /// Takes back the access that a proxy on another computer has to these ranges of memory.
     pub(super) fn revoke(&mut self, ranges: &[ExportedRange]) {
         if let Some(remote) = &mut self.remote_proxy {
             ranges.iter().for_each(|range| remote.exporter.revoke(range));
         }
     }
 
-    /// Cuts off the proxy, which has ended or counts as dead: its accesses do not reach this rank any more,
-    /// and all hosts ask the rank itself.
+    /// Cuts off the proxy, which has ended or counts as dead. It can access this rank's memory no more, and
+    /// other hosts ask the rank itself for bytes.
     pub fn fence(&mut self) {
         if let Some(mut remote) = self.remote_proxy.take() {
             remote.exporter.close();
@@ -138,8 +143,8 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes that have come from the proxy on another computer: it welcomes this rank, or has
-    /// ended instances.
+    /// Acts on the notes (messages) from the proxy on another computer: the proxy welcomes this rank, or has
+    /// ended operations.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

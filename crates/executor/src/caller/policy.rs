@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The facts by which this rank chooses between itself and its proxy (`choice.rs`).
+//! The facts by which this rank chooses whether it or its proxy executes an operation (`choice.rs`).
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -9,11 +9,12 @@ use crate::{Offload, OffloadTerms, Reduction, Start};
 use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter};
 
-/// The most kinds of messages whose habits are kept. When there are more, all are forgotten.
+/// The most kinds of messages for which `habits` has an entry. When there are more, all entries are dropped.
 const HABITS_MAX: usize = 1024;
 
 impl Executor {
-    /// Returns the fewest bytes of a message that a proxy may get, or None where there is no proxy.
+    /// Returns from how many bytes on a proxy may carry a message. None if there is no proxy, or the setting
+    /// forbids it.
     pub fn message_bytes_min(&self) -> Option<u64> {
         match self.config.offload {
             Offload::Off => None,
@@ -23,8 +24,8 @@ impl Executor {
         .filter(|_| self.is_served())
     }
 
-    /// Whether a proxy would carry one message of so many bytes to or from `peer`, as far as is known before
-    /// it starts.
+    /// Whether a proxy would carry one message of `bytes` bytes to or from `peer`, as far as is known before
+    /// the message starts.
     pub fn takes_message(&self, peer: u32, bytes: u64) -> bool {
         let segment = &self.reach.segment;
         let possible = match segment.local(peer) {
@@ -35,8 +36,8 @@ impl Executor {
         asked && possible && peer != self.rank.peer()
     }
 
-    /// Notes that a message of this kind starts, whoever carries it. Returns whether a proxy should carry it,
-    /// and the start of its measurement, if it is measured. Kinds are the caller's numbers.
+    /// Notes that a message of the kind `kind` (the caller's numbers) starts. Returns whether a proxy should
+    /// carry it, and the start of a measurement; None if it is not measured.
     pub fn start_measured_message(&mut self, kind: (u64, u32)) -> (bool, Option<MeasuredStart>) {
         if !self.config.measures || self.config.offload != Offload::Auto {
             return (true, None);
@@ -47,18 +48,20 @@ impl Executor {
         (self.habits.entry(kind).or_default().start(sys::clock::now()), Some(self.waits.start()))
     }
 
-    /// Whether a proxy should carry the messages of this kind that are under way, by what was measured.
+    /// Whether measurements say that a proxy should carry the messages of the kind `kind`. True if none was
+    /// measured.
     pub fn message_pays(&self, kind: (u64, u32)) -> bool {
         self.habits.get(&kind).is_none_or(MessageHabit::pays)
     }
 
-    /// Ends the measurement that `start_measured_message` started, since the message has ended.
+    /// Ends the measurement that `start_measured_message` began. The message has ended.
     pub fn end_measured_message(&mut self, kind: (u64, u32), started: MeasuredStart) {
         let waits = &mut self.waits;
         self.habits.entry(kind).or_default().end(|habit| waits.measure(started, habit));
     }
 
-    /// Decides who executes an operation: by what is asked for, what pays and what is possible.
+    /// Decides whether the rank or its proxy executes an operation: by what the settings ask for, what pays,
+    /// and what is possible.
     pub(super) fn choose(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Choice {
         let terms = OffloadTerms {
             setting: self.config.offload,
@@ -79,8 +82,8 @@ impl Executor {
         choice
     }
 
-    /// Returns why the proxy does not get an operation that is meant for it, by what was measured and what it
-    /// can do. None if it gets the operation.
+    /// Returns why the proxy does not get an operation that is meant for it: the rank would be as fast, or
+    /// the proxy cannot do it. None if the proxy gets the operation.
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
         if self.is_measured(block, start) {
             let (is_here, program) = (self.is_on_one_host(block), &mut self.programs[key]);
@@ -104,8 +107,8 @@ impl Executor {
         Some(hindrance)
     }
 
-    /// Returns why the proxy cannot execute an operation, or None if it can. `takes_work`: whether it can be
-    /// given work now.
+    /// Returns why the proxy cannot execute an operation, or None if it can. `takes_work` says whether the
+    /// proxy lives and accepts work now.
     fn hindrance(&mut self, block: &mut InstanceBlock, start: &Start, takes_work: bool) -> Option<Choice> {
         let has_dpu = self.reach.segment.has_dpu();
         if !takes_work {
@@ -140,14 +143,14 @@ impl Executor {
         None
     }
 
-    /// Whether the executor measures if the rank computes beside an operation whose edges to other hosts are
-    /// messages. `EdgeMessage::is_overlapped` passes the result on, for long messages.
+    /// Whether the executor measures if the rank computes during this operation, since its data to other
+    /// hosts goes in messages. `EdgeMessage::is_overlapped` later tells the result.
     pub(super) fn measures_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
         self.config.measures && block.run.has_messages() && start.offload != Offload::Off
     }
 
-    /// Whether measurements decide who carries the operation out. On one host they tell whether the rank
-    /// computes beside it; between hosts, which way makes the program's steps shorter.
+    /// Whether measurements decide if the rank or its proxy carries the operation out. On one host they tell
+    /// whether the rank computes meanwhile. Between hosts they tell which of the two is faster.
     pub(super) fn is_measured(&self, block: &InstanceBlock, start: &Start) -> bool {
         let auto = [self.config.offload, start.offload] == [Offload::Auto, Offload::Auto];
         let pays = match self.is_on_one_host(block) {
@@ -157,7 +160,8 @@ impl Executor {
         self.config.measures && auto && self.is_served() && pays
     }
 
-    /// Finds out which processes can read the private memory from which this rank sends.
+    /// Finds out which processes can read the private memory from which this rank sends. The answer decides
+    /// which sends are copied to the arena.
     pub(super) fn readers(&self, block: &InstanceBlock, start: &Start) -> Readers {
         let job = self.reach.segment.job();
         let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
@@ -173,7 +177,8 @@ impl Executor {
         Readers { local, far, refusals, fetched_bytes_min, buffered }
     }
 
-    /// Whether the proxy cannot reach this rank's private memory, or must not.
+    /// Whether the proxy cannot read this rank's private memory, or cross-memory attach is forbidden in the
+    /// job.
     fn proxy_is_refused(&self) -> bool {
         let segment = &self.reach.segment;
         let verdict = segment.rank(self.rank).scalars[crate::proxy::VERDICT].load(Ordering::Relaxed);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How an instance gets to the rank's proxy: by its offset in a ring if the proxy runs on this host, else by
-//! a note and keys (`export.rs`). And how it comes back if the proxy cannot carry it out or has ended.
+//! How the rank gives an instance to its proxy: by the offset of its record in a ring if the proxy runs on
+//! this host, else by a note and keys (`export.rs`). And how the rank takes it back if the proxy cannot carry
+//! it out, or has ended.
 
 use super::Executor;
 use crate::block::InstanceBlock;
@@ -13,17 +14,18 @@ use std::sync::atomic::Ordering;
 use telemetry::{Choice, Counter, Event};
 use transport::export::ExportedRange;
 
-/// The most peers at each of which a rank looks. Among more peers one has certainly not started yet, and
-/// looking at all would cost more than a yield.
+/// The most members of an operation that a rank looks up to see whether all have started. With more members
+/// it assumes that one has not, since to look up all would cost more than a yield.
 const PEERS_ASKED: usize = 8;
 
 impl Executor {
-    /// Whether some peer has not started the operation yet.
+    /// Whether some member of the operation has not started it yet, as far as this rank can see cheaply.
     fn is_early(&self, run: &Execution) -> bool {
         run.peers.len() > PEERS_ASKED || run.peers.iter().any(|&peer| self.is_absent(run, peer))
     }
 
-    /// Whether a peer has not started the operation yet, or has already ended it.
+    /// Whether a member of the operation on this host has not started it yet, or has already ended it. False
+    /// for this rank and for ranks of other hosts.
     pub(super) fn is_absent(&self, run: &Execution, peer: Peer) -> bool {
         // This rank does not know what ranks of other hosts have started.
         let Peer::Local(peer) = peer else { return false };
@@ -36,8 +38,8 @@ impl Executor {
         !matches!(found, Ok(Ok(Lookup::Here(..))))
     }
 
-    /// Submits an instance to the rank's proxy, on this host or on another computer. Returns false if its
-    /// ring is full or the memory cannot be exported.
+    /// Gives an operation to the rank's proxy, on this host or on another computer. Returns false if the ring
+    /// to the proxy is full, or the memory cannot be exported.
     pub(super) fn submit(
         &mut self,
         program: usize,
@@ -82,8 +84,8 @@ impl Executor {
         true
     }
 
-    /// Checks whether the proxy lives, and takes back instances that it has returned or left. Returns whether
-    /// there were any.
+    /// Checks whether the proxy lives, and takes back the operations that the proxy has returned, or had when
+    /// it died. Returns whether it took any back.
     pub(super) fn check_proxy(&mut self) -> bool {
         let returns = self.scalar(proxy::RETURNS);
         let mut taken = 0;
@@ -110,8 +112,8 @@ impl Executor {
         taken + lost > 0
     }
 
-    /// Takes back the proxy's instances in a state that `wanted` accepts, which the proxy does not drive any
-    /// more. Returns how many they are.
+    /// Takes back the operations of the proxy for whose state `wanted` returns true. The proxy must not drive
+    /// them any more. Returns how many it took back.
     fn take_back_instances(&mut self, wanted: impl Fn(u64) -> bool) -> usize {
         let proxy = self.reach.segment.proxy_of(self.rank).unwrap_or(0);
         let mut all_exported = Vec::new();
@@ -143,7 +145,8 @@ impl Executor {
         taken
     }
 
-    /// Reads a word of the rank's page in which its proxy counts (`proxy::ENDED`, `proxy::RETURNS`).
+    /// Reads word `index` of the counts that the proxy keeps in the rank's page: `proxy::ENDED` or
+    /// `proxy::RETURNS`.
     pub(super) fn scalar(&self, index: usize) -> u64 {
         self.reach.segment.rank(self.rank).scalars[index].load(Ordering::Acquire)
     }

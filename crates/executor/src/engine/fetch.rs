@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts that are fetched: the receiver's side. `remote_edges.rs` has the whole.
+//! Edges to ranks of other hosts that are fetched: an edge is a send and its receive, and the receive's
+//! driver asks for the bytes. This file is the receiver's side; `remote_edges.rs` describes the whole.
 //!
-//! Invariants: `done` counts bytes that are stored, from the first one on; a step neither ends nor asks again
-//! while a read of it is under way; an instance does not end before all servers know what was received.
+//! Invariants: `done` counts bytes that are stored, from the first one on. A step neither ends nor asks again
+//! while the network reads bytes for it. An instance does not end before all servers (the processes that
+//! send) know what it has received.
 
 use super::{Execution, StepProgress};
 use crate::fault::{Corruption, Fault};
@@ -17,51 +19,56 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// The most bytes that one read brings (docs/measured/hosts.md). In tests it is so short that an edge takes
-/// several.
+/// The most bytes of one read by RDMA (docs/measured/hosts.md). In tests it is so short that a receive takes
+/// several reads.
 const READ_BYTES_MAX: u64 = if cfg!(test) { 700 } else { 128 << 10 };
-/// The most reads of one edge under way: while the bytes of one read come, those of the next are on their
-/// way.
+/// The most reads for one receive that are under way together. With two, the second is on its way while the
+/// first brings bytes.
 const READS_MAX: usize = 2;
-/// The failed reads in a row after which the server counts as lost although it lives.
+/// The number of failed reads in a row after which the server (the sending process) counts as lost, even if
+/// it still lives.
 const FAILURES_MAX: u32 = 16;
 
-/// What a driver remembers about the receives of an instance that fetch their bytes.
+/// What a driver remembers about the receives of an operation that fetch their bytes.
 pub(super) struct Fetches {
-    /// What is known of the fetch of each step, by step.
+    /// For each step of the schedule, what is known of its fetch.
     fetches: Vec<Fetch>,
-    /// The notes and reports that this driver has for other hosts, until `next_outgoing` returns them.
+    /// The notes (messages to servers of other hosts) that this driver has to send, until `next_outgoing`
+    /// takes them.
     pub(super) outgoing: Vec<Outgoing>,
     attempts: u32,
-    /// Whether no more reads start, because another driver is to go on once those under way have ended.
+    /// Whether no more reads may start. Another driver takes the operation once the reads under way have
+    /// ended.
     is_stopped: bool,
 }
 
 /// What a driver remembers about the fetch of one step.
 #[derive(Clone, Default)]
 struct Fetch {
-    /// The server that was asked last, and the number of that question (`Note::attempt`). None while no
-    /// question is out.
+    /// The server (the sending process) that was asked last, and the number of the question
+    /// (`Note::attempt`). None while no question waits for an answer.
     asked: Option<(u32, u32)>,
-    /// Whether the step has sent a question before, so that the next one is `NoteKind::Again`.
+    /// Whether the step has asked before, so that its next question is `NoteKind::Again`.
     has_asked: bool,
-    /// Whether the server sends from a copy, so that the sender's operation does not wait for this receive.
+    /// Whether the server (the sending process) sends from a copy of the bytes. The sender's operation then
+    /// does not wait for this receive.
     is_copied: bool,
-    /// Whether the server has acknowledged that this step has all bytes.
+    /// Whether the server (the sending process) has confirmed that it knows that this step has all bytes.
     is_known: bool,
-    /// Whether the sending rank answers questions itself, because its proxy does not drive the instance.
+    /// Whether the sending rank itself answers questions, because its proxy does not drive its operation.
     rank_answers: bool,
     fault: Option<Fault>,
-    /// The memory from which the bytes can be read. None if the server sends them in packets.
+    /// The memory of the server (the sending process) from which the bytes can be read by RDMA. None if they
+    /// come in packets.
     place: Option<ExposedSend>,
-    /// Up to which byte of the edge the bytes can be read so far.
+    /// The number of bytes, from the send's first byte on, that can be read from the server's memory so far.
     readable: u64,
-    /// The length of the whole edge, in bytes.
+    /// The length of the whole send, in bytes.
     total: u64,
-    /// The reads behind the bytes that are done, in order: where each begins and ends in the edge, and
-    /// whether its bytes are there.
+    /// The reads that have started but whose bytes do not count yet, in order: first byte, end, and whether
+    /// the bytes have come.
     reads: VecDeque<(u64, u64, bool)>,
-    /// How many reads have failed since one succeeded.
+    /// The number of reads that have failed since the last one that succeeded.
     failures: u32,
 }
 
@@ -71,8 +78,8 @@ impl Fetch {
         self.reads.iter().any(|(.., is_there)| !is_there)
     }
 
-    /// Returns where the next read begins and ends in the edge, at most at `capacity`. None if no read may
-    /// start now.
+    /// Returns at which bytes of the send the next read begins and ends, at most at byte `capacity`. None if
+    /// no read may start now.
     fn next_read(&self, done: u64, capacity: u64) -> Option<(u64, u64)> {
         let begin = self.reads.back().map_or(done, |(_, end, _)| *end);
         let end = self.readable.min(capacity).min(begin.saturating_add(READ_BYTES_MAX));
@@ -90,15 +97,15 @@ impl Fetches {
         }
     }
 
-    /// Forgets all fetches for a new start. The count of questions goes on, so that no earlier answer passes
-    /// for a later one.
+    /// Forgets all fetches, for a new start. The numbers of questions go on, so that no late answer is taken
+    /// for an answer to a new question.
     pub(super) fn restart(&mut self) {
         self.is_stopped = false;
         self.fetches.fill(Fetch::default());
         self.outgoing.clear();
     }
 
-    /// Whether a server has answered in a way that the step has not seen yet.
+    /// Whether a server (a sending process) has answered, and `step` has not been driven since.
     pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
         fetch.is_known || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
@@ -106,18 +113,19 @@ impl Fetches {
 }
 
 impl Execution {
-    /// Whether the instance has edges to other hosts that are fetched.
+    /// Whether the operation receives from other hosts by fetches: its driver asks for the bytes.
     pub fn fetches(&self) -> bool {
         self.fetches.is_some()
     }
 
-    /// Takes a note or report that this driver has for another host; None if there is none.
+    /// Takes a note (a fixed-size message) or a report that this driver has for another host. None if there
+    /// is none.
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.fetches.as_mut()?.outgoing.pop()
     }
 
-    /// Reports that a send has published its first bytes, so that the server may send them unasked. A message
-    /// is not reported, since perhaps no receive wants it yet.
+    /// Reports that the send `step` has published its first bytes, so that the server may send them before it
+    /// is asked. A message is not reported: perhaps no receive wants it yet.
     pub(super) fn report_published(&mut self, step: u32, bytes: u64) {
         let Action::Send { to, edge, .. } = self.plan.schedule.steps[step as usize].action else { return };
         let is_message = self.record.step(step, Field::Total).load(Ordering::Relaxed) & MESSAGE != 0;
@@ -138,7 +146,8 @@ impl Execution {
         fetches.outgoing.push(Outgoing::Published(note));
     }
 
-    /// Returns the step that a note is about, or None if the instance has no such step.
+    /// Returns the step of this operation that a note (a message from a server) is about. None if there is no
+    /// such step.
     fn step_of(&self, note: &Note) -> Option<u32> {
         if note.attempt != 0 {
             return Some(note.step);
@@ -147,27 +156,29 @@ impl Execution {
         if peer.number() == note.sender { self.plan.receive_of(note.step, note.edge) } else { None }
     }
 
-    /// Whether a note is about an edge that this instance receives.
+    /// Whether a note (a message about a send and its receive) concerns a receive of this operation.
     pub(crate) fn is_of(&self, note: &Note) -> bool {
         (note.receiver, note.context, note.sequence) == (self.rank.peer(), self.context, self.sequence)
     }
 
-    /// Whether a read of any step is under way. Until it ends, no other driver may get the memory.
+    /// Whether the network still reads bytes for any step. Until that ends, no other driver may get the
+    /// operation.
     pub(crate) fn is_reading(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.fetches.iter().any(Fetch::is_reading))
     }
 
-    /// Lets no more reads start, because another driver is to go on with the instance.
+    /// Lets no more reads start, because another driver is to take over the operation.
     pub(crate) fn stop(&mut self) {
         self.fetches.iter_mut().for_each(|it| it.is_stopped = true);
     }
 
-    /// Whether `stop` was called, so that another driver is to go on.
+    /// Whether `stop` was called. Another driver is then to take over the operation.
     pub(crate) fn is_stopped(&self) -> bool {
         self.fetches.as_ref().is_some_and(|it| it.is_stopped)
     }
 
-    /// Takes a note of a server, or the end of a read. Adds the reads that can start then to `reads`.
+    /// Acts on a note (a message) from a server, or on the end of a read. Adds the reads that can start now
+    /// to `reads`.
     pub(crate) fn take_event(
         &mut self,
         event: EdgeEvent,
@@ -186,7 +197,7 @@ impl Execution {
         Ok(taken)
     }
 
-    /// Takes a server's note. An answer to an earlier question means nothing any more.
+    /// Acts on a server's note, which answers a question for bytes. Ignores answers to earlier questions.
     fn take_note(
         &mut self,
         step: u32,
@@ -247,7 +258,7 @@ impl Execution {
         Ok(NoteOutcome::Accepted)
     }
 
-    /// Takes the end of a read. Its bytes count once all bytes before them are there.
+    /// Acts on the end of a read. Its bytes count as done once all bytes before them are there.
     fn read_ended(&mut self, read: &EdgeRead, is_there: bool, reach: &Reach) -> Result<(), Stop> {
         let step = read.note.step;
         let begin = read.offset;
@@ -281,7 +292,7 @@ impl Execution {
         }
     }
 
-    /// Adds the next reads of a step.
+    /// Adds the reads that `step` can start now to `reads`.
     fn add_reads(&mut self, step: u32, reads: &mut VecDeque<EdgeRead>) {
         let Some(fetches) = self.fetches.as_mut().filter(|it| !it.is_stopped) else { return };
         let Some(fetch) = fetches.fetches.get_mut(step as usize) else { return };
@@ -324,7 +335,8 @@ impl Execution {
         }
     }
 
-    /// Stores that `end` bytes of a step are there, of `total` that its send has.
+    /// Records that the first `end` bytes of a receive are stored. `total` is the length of the send, in
+    /// bytes.
     fn received(&mut self, step: u32, end: u64, total: u64, reach: &Reach) -> Result<(), Stop> {
         let start = self.states[step as usize].done;
         let capacity = self.buffers.spots[step as usize].bytes;
@@ -347,8 +359,8 @@ impl Execution {
         Ok(())
     }
 
-    /// Copies bytes to where a step receives them. Returns whether that was possible; if not, the step gets
-    /// the fault.
+    /// Copies received bytes to where they belong. Returns whether that was possible. If not, the step has
+    /// failed.
     fn store_or_fail(&mut self, step: u32, start: u64, data: Span, reach: &Reach) -> bool {
         let Action::Recv { into, .. } = self.plan.schedule.steps[step as usize].action else { return false };
         let stored = self.store(step, into, start, data, reach);
@@ -358,7 +370,7 @@ impl Execution {
         stored.is_ok()
     }
 
-    /// Copies bytes to where a step receives them.
+    /// Copies received bytes to the blocks `into` of a step's buffer, from byte `start` of the send on.
     fn store(&self, step: u32, into: Blocks, start: u64, data: Span, reach: &Reach) -> Result<(), Fault> {
         let spot = self.buffers.spots[step as usize];
         let mut at = 0;
@@ -371,7 +383,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Drives a receive from another host.
+    /// Drives a receive from a rank of another host one round further.
     pub(super) fn fetch(
         &mut self,
         step: u32,
@@ -451,7 +463,8 @@ mod tests {
 
     const BYTES: u64 = 4096;
 
-    /// What becomes of an answer: the fault of the receive, and how many reads it starts.
+    /// Gives a fetch an answer that `change` has altered. Returns the fault of the receive, and how many
+    /// reads start.
     fn answer(change: impl FnOnce(&mut u32, &mut Note, &mut Vec<u64>)) -> (Option<Fault>, usize) {
         let (mut run, reach) = fixture::broadcast(1, BYTES, 0);
         run.poll(&reach).unwrap();

@@ -32,7 +32,7 @@ impl Execution {
         self.advance(step, end, complete, reach)
     }
 
-    /// Copies bytes `[start, end)` of one range of a buffer over those of another.
+    /// Copies bytes `[start, end)` of one range of a buffer over the bytes of another range.
     fn shift(
         &self,
         from: (BufferId, u64),
@@ -100,7 +100,8 @@ impl Execution {
         self.advance(step, end, complete, reach)
     }
 
-    /// Copies the right operand to the result, which the user's function combines with the left operand.
+    /// Prepares a call of the user's reduction function: copies the right operand to where the result goes.
+    /// The function then combines the left operand into it.
     pub(super) fn prepare_call(
         &mut self,
         step: u32,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Receives from a rank of this host: finding the send, copying what it has published, storing `done` for
-//! both.
+//! Receives from a rank of this host: finds the send in the sender's record, copies the bytes that it has
+//! published, and stores `done` for the receive and the send.
 
 use super::{Execution, SendSource, StepProgress, UNCLEAR_MAX};
 use crate::fault::{Corruption, Fault};
@@ -80,16 +80,16 @@ impl Execution {
         Ok(if complete { StepProgress::Finished } else { StepProgress::Moved })
     }
 
-    /// Ends a receive that the rank has withdrawn. The sender gets no note: another receive may take the
-    /// message.
+    /// Ends a receive that the rank has withdrawn. The sender's record stays as it is: another receive may
+    /// take the message.
     pub(super) fn end_withdrawn(&mut self, step: u32, reach: &Reach) -> Result<StepProgress, Stop> {
         self.record.step(step, Field::Done).store(COMPLETE, Ordering::Release);
         reach.fault_point()?;
         Ok(StepProgress::Finished)
     }
 
-    /// Finds the send of a receive. Returns false if the peer has not started yet, or this rank has
-    /// withdrawn.
+    /// Finds the send that belongs to a receive. Returns false if the sender has not started the operation
+    /// yet, or this rank has withdrawn the receive.
     fn seek_send(&mut self, step: u32, peer: LocalRank, edge: u32, reach: &Reach) -> Result<bool, Stop> {
         let Some((record, _)) = self.find(step, peer, reach)? else { return Ok(false) };
         let theirs = self.edge_step(step, &record, edge, reach)?;
@@ -115,7 +115,8 @@ impl Execution {
         Ok(true)
     }
 
-    /// The peer's instance and its stamp, or None if the peer has not started or the look was unclear.
+    /// Finds the sender's instance. Returns its record and the record's stamp. None if the sender has not
+    /// started, or its directory changed during the look.
     fn find(
         &mut self,
         step: u32,
@@ -154,9 +155,8 @@ impl Execution {
         Ok(hint.1)
     }
 
-    /// Stores `done` of a finished receive at the sender, unless the sender's instance has ended, which
-    /// implies that it knows. Otherwise that instance waits for this rank, because the driver that might have
-    /// stored it is dead.
+    /// Stores the end of a finished receive in the sender's record, since the driver that should have stored
+    /// it may have died before. If the sender's instance has ended, the sender knows already.
     pub(super) fn settle(
         &mut self,
         step: u32,
@@ -190,7 +190,7 @@ impl Execution {
 }
 
 impl SendSource {
-    /// Whether the sender has copied its bytes to its arena, as it was asked to.
+    /// Whether the sender has copied its bytes to its arena, since the receiver could not read them.
     fn is_staged(&mut self, peer: LocalRank, reach: &Reach) -> Result<bool, Fault> {
         let address = self.record.step(self.step, Field::Address).load(Ordering::Acquire);
         self.asked = address & IN_ARENA == 0;

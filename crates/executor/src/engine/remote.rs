@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges to ranks of other hosts that are messages, which the process that has the network carries for the
-//! engine.
+//! Edges to ranks of other hosts that are messages. An edge is a send and its receive. Only the rank's own
+//! process carries messages; a proxy fetches edges instead.
 //!
-//! The engine asks for a message (`EdgeMessage`) once all that a step depends on is finished, and gets a
-//! report when the message has ended. Only callers do that.
+//! The engine asks its caller for a message (`EdgeMessage`) once all steps are finished on which the send or
+//! receive depends. The caller reports when the message has ended.
 //!
-//! Invariants: both sides of an edge ask for one message of the same context, tag and length; the bytes of a
-//! step do not change while its message is under way.
+//! Invariants: sender and receiver of an edge ask for one message of the same context, tag and length; the
+//! bytes of a step do not change while its message is under way.
 //!
 //! Read next: `caller.rs` (`next_edge`, `edge_ended`).
 
@@ -17,29 +17,30 @@ use crate::peer::Peer;
 use schedule::{Action, Blocks};
 use sys::{Block, Span};
 
-/// What a driver remembers about the messages of an instance to and from other hosts.
+/// What a driver remembers about the messages of an operation to and from other hosts.
 pub(super) struct Remote {
-    /// The fewest bytes of an edge that is fetched. Shorter edges are messages.
+    /// The fewest bytes of an edge (a send and its receive) that is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
-    /// How far the message of each step is, by step.
+    /// For each step of the schedule, how far its message is.
     messages: Vec<StepMessage>,
-    /// The messages that the engine needs, until `next_wanted` returns them.
+    /// The messages that steps need, until `next_wanted` takes them.
     wanted: Vec<WantedMessage>,
 }
 
-/// How far the message of a step is.
+/// How far the message of one step has got.
 #[derive(Default)]
 enum StepMessage {
     #[default]
     None,
-    /// The message is under way. The block holds its bytes; None if they lie in one piece in the step's
+    /// The message is under way. Its bytes are in the block; None if they are in one piece in the step's own
     /// buffer.
     UnderWay(Option<Block>),
-    /// The message has ended. The result is the number of bytes that came or were sent.
+    /// The message has ended. The block is as in `UnderWay`. The result is the number of bytes that came or
+    /// were sent.
     Ended(Option<Block>, Result<u64, Fault>),
 }
 
-/// A message that a step needs: whoever has the network must send or receive it.
+/// A message that a step needs. The executor's caller must send or receive it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WantedMessage {
     pub step: u32,
@@ -50,8 +51,8 @@ pub(crate) struct WantedMessage {
     pub span: Span,
 }
 
-/// Makes the context of the messages of an operation, as a hash of its name. Another context of the job is
-/// equal only if hashes of 64 bits collide.
+/// Makes a context for the messages of an operation: a hash of the operation's context and number. It differs
+/// from the job's other contexts unless 64-bit hashes collide.
 fn context_of(context: u64, sequence: u32) -> u64 {
     // The finalizer of splitmix64 (Steele, Lea, Flood 2014).
     let mixed = context ^ u64::from(sequence) << 32 ^ 0xed9e;
@@ -61,8 +62,8 @@ fn context_of(context: u64, sequence: u32) -> u64 {
 }
 
 impl Execution {
-    /// Prepares the instance for edges to ranks of other hosts, if it has any. Those of at least so many
-    /// bytes are fetched, and shorter ones are messages.
+    /// Prepares the operation for sends to and receives from other hosts. With at least `fetched_bytes_min`
+    /// bytes they are fetched; shorter ones are messages.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
         let (mut fetches, mut messages) = (false, false);
         for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
@@ -82,24 +83,24 @@ impl Execution {
         });
     }
 
-    /// Whether the edge of a step would be a message if its peer were on another host.
+    /// Whether the send or receive `step` is so short that it is a message, if its peer is on another host.
     pub(crate) fn is_message(&self, step: u32) -> bool {
         let bytes = self.buffers.spots[step as usize].bytes;
         self.remote.as_ref().is_some_and(|remote| bytes < remote.fetched_bytes_min)
     }
 
-    /// Whether some edges to other hosts are messages.
+    /// Whether any send or receive of this operation to or from another host is carried as a message.
     pub(crate) fn has_messages(&self) -> bool {
         self.remote.is_some()
     }
 
-    /// Takes one of the messages, to send or to receive, that the steps need from the network. Returns None
-    /// if they need no more now.
+    /// Takes a message that a step needs, to be sent or received. None if no step needs one now.
     pub(crate) fn next_wanted(&mut self) -> Option<WantedMessage> {
         self.remote.as_mut()?.wanted.pop()
     }
 
-    /// Notes that the message of a step has ended.
+    /// Records that the message of the step `step` has ended. `outcome` is the number of bytes that came or
+    /// were sent.
     pub(crate) fn message_ended(&mut self, step: u32, outcome: Result<u64, Fault>) {
         let Some(remote) = &mut self.remote else { return };
         if let StepMessage::UnderWay(block) = &mut remote.messages[step as usize] {
@@ -107,13 +108,13 @@ impl Execution {
         }
     }
 
-    /// Whether the message of a step has ended, and the step has not been driven since.
+    /// Whether the message of the step `step` has ended, and the step has not been driven since.
     pub(super) fn has_ended(&self, step: u32) -> bool {
         let message = self.remote.as_ref().map(|remote| &remote.messages[step as usize]);
         matches!(message, Some(StepMessage::Ended(..)))
     }
 
-    /// Drives the step of an edge that is a message.
+    /// Drives a send to or receive from another host that is carried as a message.
     pub(super) fn drive_message(
         &mut self,
         step: u32,
@@ -169,8 +170,8 @@ impl Execution {
         }
     }
 
-    /// Returns the bytes of a step in one piece, where they lie or in a block. The block is None where no
-    /// copy is needed.
+    /// Returns memory that holds a step's bytes in one piece: their place in the buffer or, if they are
+    /// scattered there, a block.
     fn contiguous(
         &self,
         step: u32,
@@ -196,7 +197,8 @@ impl Execution {
         Ok((block.span(), Some(block)))
     }
 
-    /// Calls `each` with the pieces of a step's bytes: region, offset in it, offset in the step, length.
+    /// Calls `each` for each piece of a step's bytes, with its region, its offset in the region, its offset
+    /// in the step, and its length.
     fn each_region(
         &self,
         step: u32,

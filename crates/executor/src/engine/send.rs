@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sends: publishing bytes for a receiver on this host, or for this rank's server, where they lie or in a
-//! copy.
+//! Sends: publish bytes for a receiver on this host, or for the server that sends them to other hosts. The
+//! bytes are read where they lie, or in a copy in the arena.
 
 use super::{Execution, StepProgress};
 use crate::fault::Fault;
@@ -12,9 +12,8 @@ use telemetry::Counter;
 use transport::shm::LocalRank;
 
 impl Execution {
-    /// Whether the steps that follow a send may start once it has published all, and whether the user's
-    /// buffers are free. A copy that a proxy on another computer (`is_remote`) has made does not count: the
-    /// rank does not have it.
+    /// Returns whether the steps that follow a send may start once it has published all, and whether the
+    /// user's buffers are then free. A copy by a proxy on another computer (`is_remote`) does not count.
     pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);
@@ -24,8 +23,8 @@ impl Execution {
         (is_copied, is_copied || matches!(from.buffer, BufferId::Scratch(_)))
     }
 
-    /// Has the bytes of a send go through the arena, from offset `at`, since its receiver cannot read them.
-    /// If `at` is a fault, the send fails.
+    /// Has the send `step` go through a copy in the arena at offset `at`, since its receiver cannot read the
+    /// original. If `at` is a fault, the send fails.
     pub fn stage(&mut self, step: u32, at: Result<u64, Fault>, reach: &Reach) {
         let at = match at {
             Ok(at) => at,
@@ -42,14 +41,15 @@ impl Execution {
         self.record.step(step, Field::Address).store(at | IN_ARENA | STAGED, Ordering::Release);
     }
 
-    /// Whether the receiver of a send, with this `done`, has asked for bytes in the arena that lie elsewhere.
+    /// Whether the receiver of the send `step` has asked for a copy in the arena that does not exist yet.
+    /// `done` is the send's `Done` word.
     pub(super) fn must_stage(&self, step: u32, done: u64) -> bool {
         let address = || self.record.step(step, Field::Address).load(Ordering::Acquire);
         done & (ASKS | COMPLETE) == ASKS && address() & IN_ARENA == 0
     }
 
-    /// Drives a send to a rank of this host, or to one of another host, for which this rank's server is in
-    /// charge.
+    /// Drives a send to a rank of this host or, without `to`, to a rank of another host, whose bytes this
+    /// rank's server sends.
     pub(super) fn send(
         &mut self,
         step: u32,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An instance with two drivers: its rank for what stays within the host, and the rank's proxy on another
-//! computer for the rest (`schedule::Side`).
+//! An instance with two drivers: its rank drives the steps that stay within the host, and the rank's proxy on
+//! another computer drives the rest (`schedule::Side`).
 //!
-//! Each driver drives its own steps. It watches the steps of the other driver that its own steps follow, by
-//! `done` in its own copy of the record. The proxy writes that word to the rank; the rank sends it in a note
-//! (`NoteKind::Step`), with the bytes that the step wrote to scratch if they are few. Else the proxy fetches
-//! them.
+//! Each driver watches the other driver's steps on which its own steps depend, by their `done` words in its
+//! own copy of the record. The proxy writes these words to the rank. The rank sends them in a note
+//! (`NoteKind::Step`), with the bytes that the step wrote to a scratch buffer if they are few. Else the proxy
+//! fetches them.
 //!
 //! Invariants: both drivers divide the steps alike; a watched step counts as done only once its bytes are in
 //! the memory that the watcher reads. A rank that goes on without its proxy drives all steps (`resume`).
+//!
 //! Read next: `schedule/side.rs`, `caller/export.rs`, `proxy/mirror.rs`.
 
 use super::{Execution, StepProgress};
@@ -23,37 +24,38 @@ use schedule::{Action, BufferId, Side};
 use std::sync::atomic::Ordering;
 use transport::shm::LocalRank;
 
-/// What this driver does with a step of a divided instance.
+/// What this driver does with a step of a divided operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepRole {
     /// This driver drives the step.
     Own,
-    /// The other driver drives the step. This one watches how far it is, because steps of its own follow.
+    /// The other driver drives the step. This driver watches its progress, because steps of its own depend on
+    /// it.
     Watched,
-    /// The other driver drives it, and no step of this driver follows.
+    /// The other driver drives the step, and no step of this driver depends on it.
     Ignored,
-    /// The rank drives it: a send within the host of bytes that came from other hosts. The proxy publishes
-    /// the send, so that its receiver need not wait for the rank's next MPI call.
+    /// The rank drives the step: a send within the host of bytes that came from other hosts. The proxy
+    /// publishes it already, so that the receiver need not wait for the rank's next MPI call.
     Announced,
 }
 
-/// The part of an instance that this driver drives, where the rank and its proxy on another computer divide
-/// the steps.
+/// The part of an operation that this driver drives, where the rank and its proxy on another computer divide
+/// the steps between them.
 pub(super) struct Share {
     side: Side,
     /// For each step, what this driver does with it.
     roles: Box<[StepRole]>,
-    /// For each step, whether a step that the other driver drives follows it.
+    /// For each step, whether a step of the other driver depends on it.
     is_awaited: Box<[bool]>,
-    /// Whether the steps are divided at present. A rank may also drive the whole instance alone.
+    /// Whether the steps are divided now. False while a rank drives the whole operation alone.
     is_on: bool,
-    /// Steps of this driver that have ended and of which others must hear, until `next_ended` returns them.
+    /// The ended steps of this driver that another process must hear of, until `next_ended` takes them.
     ended: Vec<u32>,
 }
 
 impl Execution {
-    /// Decides which steps this driver, on `side`, drives, and which the other one. The steps are divided
-    /// only if both have some.
+    /// Decides which steps this driver drives (those of `side`), and which the other driver. If one side has
+    /// all steps, they are not divided.
     pub fn divide(&mut self, side: Side) {
         let schedule = &self.plan.schedule;
         let sides = schedule.sides(|peer| self.peers[peer as usize].local().is_some());
@@ -89,12 +91,13 @@ impl Execution {
         self.share = Some(Box::new(Share { side, roles, is_awaited, is_on: false, ended: Vec::new() }));
     }
 
-    /// Whether `divide` has found steps for both drivers.
+    /// Whether `divide` has divided the steps between two drivers.
     pub fn is_divided(&self) -> bool {
         self.share.is_some()
     }
 
-    /// Prepares like `restart`, for this driver's share if the steps are divided.
+    /// Prepares to drive the operation from its beginning, like `restart`, but only this driver's steps if
+    /// the steps are divided.
     pub fn restart_share(&mut self, context: u64, sequence: u32) {
         self.restart(context, sequence);
         let Some(share) = &mut self.share else { return };
@@ -118,7 +121,7 @@ impl Execution {
         }
     }
 
-    /// Makes this driver drive all steps, also those of the other driver.
+    /// Makes this driver drive all steps, including the other driver's.
     pub(super) fn drive_alone(&mut self) {
         self.share.iter_mut().for_each(|share| share.is_on = false);
     }
@@ -130,18 +133,19 @@ impl Execution {
         }
     }
 
-    /// Whether this driver is the rank with a share of an instance, whose end its proxy reports.
+    /// Whether this driver is a rank that drives only its share of the steps. Its proxy then reports the end
+    /// of the operation.
     pub(crate) fn is_host_share(&self) -> bool {
         self.share.as_ref().is_some_and(|share| share.is_on && share.side == Side::Host)
     }
 
-    /// Takes a step of this driver that has ended and of which others must hear; None if there is none.
+    /// Takes an ended step of this driver of which another process must hear. None if there is none.
     pub(crate) fn next_ended(&mut self) -> Option<u32> {
         self.share.as_mut()?.ended.pop()
     }
 
-    /// Returns which rank of this host must hear that a step has ended: the receiver of an announced send,
-    /// else the rank itself.
+    /// Returns the rank of this host that must hear of the end of a step: the receiver of a send that the
+    /// proxy published early, else the operation's own rank.
     pub(crate) fn awaiting_rank(&self, step: u32) -> LocalRank {
         match (self.role(step), self.plan.schedule.steps[step as usize].action) {
             (StepRole::Announced, Action::Send { to, .. }) => match self.peers[to as usize] {
@@ -152,7 +156,7 @@ impl Execution {
         }
     }
 
-    /// Remembers that a step of this driver has ended, if others must hear of it.
+    /// Remembers that the step `step` of this driver has ended, if another process must hear of it.
     pub(super) fn add_ended(&mut self, step: u32) {
         if let Some(share) = self.share.as_mut().filter(|share| share.is_on) {
             let is_noted = match share.roles[step as usize] {
@@ -166,13 +170,14 @@ impl Execution {
         }
     }
 
-    /// Whether a step that the other driver drives is further than at the last look.
+    /// Whether a step of the other driver is further than when this driver last looked.
     pub(super) fn has_advanced(&self, step: u32) -> bool {
         let done = self.record.step(step, Field::Done).load(Ordering::Acquire);
         done & COMPLETE != 0 || done & BYTES != self.states[step as usize].done
     }
 
-    /// Takes over how far a step is that the other driver drives. Returns whether it has moved or finished.
+    /// Takes over the progress of a step that the other driver drives. Returns whether the step has moved or
+    /// finished.
     pub(super) fn watch(&mut self, step: u32) -> StepProgress {
         let word = self.record.step(step, Field::Done).load(Ordering::Acquire);
         if word & COMPLETE != 0 {
@@ -184,7 +189,7 @@ impl Execution {
         if done == before { StepProgress::Idle } else { StepProgress::Moved }
     }
 
-    /// Publishes a send of the rank, whose bytes this proxy has written.
+    /// Publishes a send of the rank early. The bytes to send were written by this proxy.
     pub(super) fn announce(&mut self, step: u32, reach: &Reach) -> Result<StepProgress, Stop> {
         let (limit, all) = self.limit(step);
         let spot = self.buffers.spots[step as usize];
@@ -204,7 +209,7 @@ impl Execution {
         Ok(if is_whole { StepProgress::Finished } else { StepProgress::Moved })
     }
 
-    /// Withdraws a message that the rank, on another computer, does not want any more.
+    /// Withdraws a receive that the rank, on another computer, does not want any more, or ends its send.
     pub(crate) fn withdraw(&self, reach: &Reach) {
         match self.plan.schedule.steps.first().map(|step| step.action) {
             Some(Action::Send { .. }) => {
@@ -217,7 +222,8 @@ impl Execution {
         }
     }
 
-    /// The bytes that a step of the rank has written to scratch, if they are few enough for a note.
+    /// Returns the bytes that a step has written to a scratch buffer, if they are few enough for a note (a
+    /// short message). Else returns no words.
     pub(crate) fn short_scratch(&self, step: u32) -> Vec<u64> {
         let bytes = self.buffers.spots[step as usize].bytes as usize;
         match self.scratch_of(step) {
@@ -230,16 +236,16 @@ impl Execution {
         }
     }
 
-    /// Returns the region and offset to which a step writes, and the bytes from there to the region's end.
-    /// None if it does not write to scratch.
+    /// Finds where a step writes in a scratch buffer: the region, the offset in it, and the bytes from there
+    /// to the region's end. None if the step writes to no scratch buffer.
     fn scratch_of(&self, step: u32) -> Option<(&Region, u64, u64)> {
         let (operand, into) = written(&self.plan.schedule.steps[step as usize].action)?;
         let at = self.buffers.spots[step as usize].at[operand];
         if matches!(into.buffer, BufferId::Scratch(_)) { self.buffers.locate(into.buffer, at) } else { None }
     }
 
-    /// Takes the rank's report that it has ended one of its steps, with this `done`; `words` are as
-    /// `short_scratch` has them. Errors: there is no such step, or its bytes cannot be fetched.
+    /// Takes the rank's report that it has ended the step `step`. `words` are the bytes in scratch, if they
+    /// are few. Errors: there is no such step, or its bytes cannot be fetched.
     pub(crate) fn step_ended(
         &mut self,
         step: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A proxy on another computer than its ranks: the notes of the ranks, and the mirrors of their instances.
+//! A proxy on another computer than its ranks: acts on the ranks' notes, and keeps a copy (a mirror) of each
+//! instance's record.
 
 use super::{Proxy, WORDS_MAX};
 use crate::engine::Execution;
@@ -12,7 +13,7 @@ use std::sync::atomic::Ordering;
 use transport::shm::{LocalRank, State};
 
 impl Proxy {
-    /// The note that has a rank look at an instance.
+    /// Makes the note (a fixed-size message) that tells `rank` to look at the record of an operation.
     pub(super) fn wake_note(rank: LocalRank, run: &Execution) -> (u32, Note) {
         (
             rank.peer(),
@@ -20,8 +21,8 @@ impl Proxy {
         )
     }
 
-    /// Does what the note of a rank on another computer asks for. Returns None if the rank cannot ask for
-    /// that.
+    /// Does what a note (a message) of a rank on another computer asks for. Returns None if that rank may not
+    /// ask for it.
     pub(super) fn take_rank_note(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
         let Proxy { reach, far, .. } = self;
         let imported = reach.imported.as_ref()?;
@@ -90,7 +91,7 @@ impl Proxy {
         Some(())
     }
 
-    /// Forgets the instances and programs of a rank, and the notes that wait for it.
+    /// Forgets a rank's operations and schedules, and the bytes that came early for it.
     fn forget(&mut self, rank: LocalRank) {
         self.runs.retain(|run| run.rank != rank);
         self.idle.retain(|&(owner, _), _| owner != rank);
@@ -100,8 +101,8 @@ impl Proxy {
         self.reach.segment.rank(rank).directory.iter().for_each(|head| head.store(0, Ordering::Relaxed));
     }
 
-    /// Makes the mirror hold an instance's record as the rank has it, with program and parameters where they
-    /// are new.
+    /// Makes the proxy's copy of an operation's record equal to the rank's record. Fetches the schedule and
+    /// the parameters if they are new.
     fn mirror(
         &mut self,
         rank: LocalRank,
@@ -142,8 +143,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Ends an instance of a rank on another computer, which is complete or returned. The proxy does nothing
-    /// for it once the rank can see that.
+    /// Ends an operation of a rank on another computer. `state` says whether it is complete or goes back to
+    /// the rank. The proxy leaves it alone once the rank can see that.
     pub(super) fn end_exported(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
         let Some(imported) = &self.reach.imported else { return };
         let arena = match self.reach.arena(rank) {

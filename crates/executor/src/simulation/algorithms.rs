@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs every algorithm of the `schedule` crate, on random sizes, nodes, roots and lengths, by callers and by
-//! proxies that die.
+//! Runs every algorithm of the `schedule` crate on random sizes, nodes, roots and lengths. Ranks carry the
+//! operations out, or proxies that die on the way.
 
 use super::network::{End, Network, Packets};
 use super::{Home, Job};
@@ -13,33 +13,36 @@ use schedule::{ALGORITHMS, Algorithm, Collective, NodeMap, Params};
 use std::sync::Arc;
 use transport::shm::State;
 
-/// A call of a collective with random arguments, which all members make.
+/// A call of a collective with random arguments. All members of the comm make the same call.
 #[derive(Clone, Debug)]
 struct Case {
     algorithm: Algorithm,
     size: usize,
     root: usize,
     in_place: bool,
-    /// The elements (of 4 bytes) of a block or of the vector; v-collectives have up to two more.
+    /// The number of elements (of 4 bytes) of a block, or of the vector. Blocks of v-collectives have up to
+    /// two more.
     elements: usize,
     seed: u32,
-    /// Whether each block has a buffer of its own.
+    /// Whether each block of the user's buffer is a buffer of its own.
     pieces: bool,
-    /// On which node each member is.
+    /// The map of members to nodes. None if the algorithm gets no map.
     nodes: Option<Arc<NodeMap>>,
-    /// The fewest bytes of an edge between nodes that is fetched. Shorter edges are messages.
+    /// The fewest bytes of an edge (a send and its receive) between nodes that its receiver fetches. Shorter
+    /// edges are messages.
     fetched_bytes_min: u64,
 }
 
-/// The elements of each block of a buffer.
+/// The blocks of a buffer, each as its elements.
 type Data = Vec<Vec<u32>>;
 
-/// What one member's buffers hold before the call, and must hold after it.
+/// What one member's buffers hold before the call, and what they must hold after it.
 struct Side {
     input: Data,
-    /// The blocks of the output before the call.
+    /// The content of each output block before the call.
     output: Data,
-    /// The blocks of the output after the call. None where the standard leaves a block open.
+    /// The content that each output block must have after the call. None where the standard does not define
+    /// it.
     expected: Vec<Option<Vec<u32>>>,
 }
 
@@ -68,7 +71,7 @@ impl Case {
         self.algorithm.collective()
     }
 
-    /// The number of elements that `from` gives to `to`, where blocks differ.
+    /// Returns how many elements `from` gives to `to`.
     fn count(&self, from: usize, to: usize) -> usize {
         use Collective::*;
         match self.collective() {
@@ -79,14 +82,14 @@ impl Case {
         }
     }
 
-    /// The elements that `from` gives to `to`.
+    /// Returns the elements that `from` gives to `to`.
     fn block(&self, from: usize, to: usize) -> Vec<u32> {
         let word =
             |i: usize| self.seed ^ ((from * 97 + to) as u32 * 65_537 + i as u32).wrapping_mul(0x85eb_ca6b);
         (0..self.count(from, to)).map(word).collect()
     }
 
-    /// The sum of what ranks below `end` give to `to`.
+    /// Returns the element-wise sum of what the ranks below `end` give to `to`.
     fn sum(&self, end: usize, to: usize) -> Vec<u32> {
         (1..end).fold(self.block(0, to), |sum, from| {
             sum.iter().zip(self.block(from, to)).map(|(a, b)| a.wrapping_add(b)).collect()
@@ -164,7 +167,7 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Buffers with this data, and their binding to `blocks` blocks.
+/// Allocates buffers that hold the blocks `data`, and the binding of a schedule's `blocks` blocks to them.
 fn place(
     job: &mut Job,
     rank: u32,
@@ -196,7 +199,8 @@ fn place(
     (vec![buffer.clone()], Binding::Whole { buffer, cut })
 }
 
-/// The data in buffers once their operation has ended.
+/// The byte with which a test fills buffers once their operation has ended, to see that nobody writes to them
+/// afterwards.
 const AFTER: u8 = 0xa5;
 
 struct Started {
@@ -284,17 +288,19 @@ fn check(job: &mut Job, started: &Started, case: &Case) {
     }
 }
 
-/// The hosts of a simulated job.
+/// The hosts of a simulated job, and where their proxies run.
 #[derive(Clone, Copy)]
 enum Hosts {
-    /// One to three hosts, whose proxies may run on other computers.
+    /// One to three hosts. The proxies of some may run on other computers.
     Any,
-    /// Two or three hosts, mostly of several ranks, whose proxies run on other computers and fetch all edges.
+    /// Two or three hosts, mostly with several ranks each. All proxies run on other computers, and receivers
+    /// fetch all bytes from other hosts.
     WithDpus,
 }
 
 impl Hosts {
-    /// The number of ranks, the node of each, and the nodes' parts of the job.
+    /// Draws the hosts. Returns the number of ranks, the node of each rank, and the part of the job on each
+    /// node.
     fn make(self, rng: &mut SmallRng) -> (usize, Vec<u32>, Vec<Job>) {
         let (size, nodes) = match self {
             Hosts::Any => (rng.random_range(1..=7), rng.random_range(1..=3)),
@@ -309,8 +315,8 @@ impl Hosts {
     }
 }
 
-/// The numbers of operations that were recovered, divided, and carried out by proxies on other computers, and
-/// of messages, packets and reads between nodes.
+/// Runs a random job. Returns how many operations were taken back, divided, and carried out on other
+/// computers, and how many messages, packets and reads passed between nodes.
 fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let (size, node_of, mut jobs) = hosts.make(rng);
@@ -381,8 +387,8 @@ fn run(seed: u64, hosts: Hosts) -> [u64; 6] {
     panic!("the job hangs: {left:?}");
 }
 
-/// The node of each rank, and the nodes' parts of a job. Ranks of other nodes are in other segments, and
-/// messages pass between those.
+/// Draws which node each rank is on. Returns a random configuration, the node of each rank, and the part of
+/// the job on each node. Only messages and packets pass between nodes.
 pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize, nodes: u32) -> (Config, Vec<u32>, Vec<Job>) {
     let config = Config {
         chunk_bytes: *[64, 1000, 1 << 20].choose(rng).unwrap(),
@@ -396,14 +402,14 @@ pub(super) fn some_nodes(rng: &mut SmallRng, ranks: usize, nodes: u32) -> (Confi
     (config, node_of, jobs)
 }
 
-/// Has the proxies of some hosts run on another computer, in half of the jobs on several hosts.
+/// Lets the proxies of some hosts run on another computer, in half of the jobs with several hosts.
 pub(super) fn give_some_dpus(jobs: &mut [Job], config: &Config, rng: &mut SmallRng) {
     if jobs.len() > 1 && rng.random() {
         jobs.iter_mut().filter(|_| rng.random_ratio(3, 4)).for_each(|job| job.add_dpu(config));
     }
 }
 
-/// Lets a node learn of a death, or gives a proxy its turn.
+/// Tells a node that a proxy has died, or gives some proxy a turn.
 pub(super) fn turn_node(
     jobs: &mut [Job],
     packets: &mut Packets,
@@ -430,7 +436,8 @@ pub(super) fn turn_node(
     }
 }
 
-/// Gives a proxy of a node its turn, or has it start to die. Returns its endpoint when it has died.
+/// Gives a proxy of a node a turn, or makes it die soon. Returns the number of its endpoint if it has just
+/// died.
 fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Option<u32> {
     let index = rng.random_range(0..job.proxies.len());
     let own = job.segment.proxy_endpoint(index as u32);
@@ -455,7 +462,7 @@ fn turn_proxy(job: &mut Job, packets: &mut Packets, rng: &mut SmallRng) -> Optio
     })
 }
 
-/// The sums of the numbers that `run` returns.
+/// Runs a random job for each seed. Returns the sums of the numbers that `run` returns.
 fn runs(seeds: std::ops::Range<u64>, hosts: Hosts) -> [u64; 6] {
     let mut sums = [0; 6];
     for seed in seeds {
@@ -489,8 +496,8 @@ fn ranks_and_their_proxies_on_other_computers_share_every_algorithm() {
     assert!(recovered > 50, "only {recovered} operations were recovered");
 }
 
-/// A broadcast comes to the host of ranks 2 and 3 by its leader, rank 2. The leader makes no call after the
-/// one that starts it. Rank 3 has the bytes all the same, since the proxy publishes them.
+/// Rank 2, the leader of its host, gets a broadcast for ranks 2 and 3, and makes no call after it has
+/// started. Rank 3 gets the bytes all the same, since the proxy publishes them.
 #[test]
 fn nobody_waits_for_a_leader_that_computes() {
     let (config, node_of) = (Config::default(), [0, 0, 1, 1]);

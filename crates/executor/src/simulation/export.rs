@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory that ranks of a simulated job export to proxies on other computers: writes arrive later, in their
-//! order; what a rank revokes is out of reach from then on.
+//! Simulates memory that ranks export to proxies on other computers. Writes arrive late, but in their order.
+//! What a rank has revoked cannot be reached any more.
 
 use crate::{Export, Import};
 use std::cell::RefCell;
@@ -10,7 +10,7 @@ use sys::Span;
 use sys::remote;
 use transport::export::ExportedRange;
 
-/// The exported ranges by key, with the rank that exports each.
+/// For each key, the exported range, and the rank that exports it.
 pub type Keys = Rc<RefCell<HashMap<u64, (u32, ExportedRange)>>>;
 
 pub struct RankMemory {
@@ -60,8 +60,7 @@ impl ProxyMemory {
         ProxyMemory { keys: keys.clone(), under_way, lost, met, turn: 0 }
     }
 
-    /// The address of a piece of an exported range, or None if it is not exported any more. The rank may have
-    /// given it another address.
+    /// Returns the address of a piece of an exported range. None if its rank does not export it any more.
     fn reaches(&mut self, rank: u32, range: ExportedRange, at: u64, bytes: u64) -> Option<usize> {
         let known = self.keys.borrow().get(&range.key).copied();
         let Some((_, known)) = known.filter(|known| known.0 == rank && !self.is_lost(rank)) else {

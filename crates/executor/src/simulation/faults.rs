@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of faults, and of users' functions: one small job each.
+//! Tests of faults, and of users' reduction functions. Each test runs one small job.
 
 use super::plans::{Plan, PlanBuilder, blocks, whole};
 use super::{Home, Job};
@@ -34,7 +34,7 @@ fn start(job: &Job, schedule: Schedule, input: Binding, output: Binding, offload
     }
 }
 
-/// Polls all ranks in turn until all tickets have an outcome.
+/// Polls all ranks in turn until all their operations have ended. Returns the outcomes.
 fn outcomes(job: &mut Job, tickets: &[InstanceTicket]) -> Vec<error::Result<()>> {
     let mut ended: Vec<Option<error::Result<()>>> = vec![None; tickets.len()];
     for _ in 0..200_000 {
@@ -61,8 +61,8 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// While a proxy has many operations of a rank (partitions of a message), a round of progress looks at none
-/// of them. A word of the rank's page says whether any has ended since the last round, or was returned.
+/// Goal: while a proxy has many operations of a rank, a round of the rank's progress looks at none of them. A
+/// word of the rank's page says whether the proxy has ended or returned any since the last round.
 #[test]
 fn a_round_looks_at_no_operation_that_the_proxy_has() {
     let mut job = Job::new(2, 1, &Config::default());
@@ -97,7 +97,7 @@ fn a_round_looks_at_no_operation_that_the_proxy_has() {
     assert!(tickets[1..].iter().all(|&ticket| sender.outcome(ticket) == Some(Ok(()))));
 }
 
-/// A partition is a message: `auto` gives a proxy none below `offload_bytes_min`, `on` gives it all.
+/// Goal: with `auto`, a proxy gets no message below `offload_bytes_min`; with `on`, it gets every message.
 #[test]
 fn auto_gives_a_proxy_no_short_message() {
     let bounds = [(Offload::Off, None), (Offload::Auto, Some(1000)), (Offload::On, Some(0))];
@@ -183,7 +183,8 @@ fn unequal_sides_of_a_copy_are_an_error_of_that_rank() {
     }
 }
 
-/// `into = left - right` over three ranks: neither commutative nor a predefined operator.
+/// Goal: a user's function gets its operands in the order of ranks. `into = left - right` over three ranks
+/// depends on that order.
 #[test]
 fn a_users_function_gets_its_operands_in_order() {
     let mut job = Job::new(3, 1, &Config::default());
@@ -288,7 +289,7 @@ fn set(job: &Job, at: u64, value: u64) {
         .store(value, Ordering::Relaxed);
 }
 
-/// A proxy returns an instance that it cannot decode, and the rank executes it.
+/// A proxy returns an operation that it cannot decode, and the rank executes it.
 #[test]
 fn spoiled_programs_and_parameters_come_back_from_the_proxy() {
     for head in [Head::ProgramAt, Head::ProgramWords, Head::ParametersAt, Head::ParametersWords, Head::Steps]
@@ -454,7 +455,8 @@ fn an_arena_that_is_full_is_an_error_with_facts() {
     assert!(error.message.contains("OUTBOARD_ARENA_BYTES"));
 }
 
-/// A job of three in which rank `rank` broadcasts, all sum up, or all exchange, with what the kernel refuses.
+/// Runs a job of three ranks, which broadcast, sum up or exchange (`kind`). `refuse` says first what the
+/// kernel refuses. Returns the job and the outcomes.
 fn refused(kind: Plan, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<error::Result<()>>) {
     let config = Config { inline_bytes_max: 0, ..Config::default() };
     let mut job = Job::new(3, 1, &config);
@@ -474,7 +476,7 @@ fn refused(kind: Plan, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<err
     (job, ended)
 }
 
-/// Goal: nobody waits for a rank that cannot map its peers' arenas, and all ranks learn the reason.
+/// Goal: nobody waits for a rank that cannot map its peers' arenas, and every rank's error gives the reason.
 #[test]
 fn arenas_that_cannot_be_mapped_are_told_to_all() {
     for kind in [Plan::Bcast, Plan::Allreduce, Plan::Alltoall, Plan::Barrier] {
@@ -516,7 +518,8 @@ fn arenas_that_cannot_be_mapped_are_told_to_all() {
     }
 }
 
-/// Goal: a copy for a reader that is refused needs room; without room both sides report that.
+/// Goal: a sender copies its bytes to its arena for a receiver that cannot read them. Without room for the
+/// copy both sides report an error.
 #[test]
 fn a_copy_for_a_refused_reader_needs_room() {
     let (job, ended) = refused(Plan::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of messages between two ranks, on one node and between nodes: receivers that are shorter or longer
-//! than the message, that withdraw at any time and are followed by another, senders that are abandoned,
-//! proxies that die.
+//! Tests of messages between two ranks, on one node and between nodes. Receives are shorter or longer than
+//! the message, or are withdrawn at any time and followed by others. Sends are abandoned, and proxies die.
 
 use super::algorithms::{give_some_dpus, some_nodes, turn_node};
 use super::network::{End, Packets};
@@ -23,9 +22,10 @@ const LENGTHS: [usize; 6] = [0, 1, 40, 128, 3000, 12_000];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Received,
-    /// The receive is withdrawn if it has not started; then another receive starts.
+    /// The receive is withdrawn if its bytes have not started to come. Another receive of the same message
+    /// follows.
     Withdrawn,
-    /// No receive takes the message. A receive may have been withdrawn.
+    /// No receive takes the message, perhaps because one was withdrawn. The sender gives it up.
     Abandoned,
 }
 
@@ -90,7 +90,7 @@ impl Message {
         Side::Running(rank.executor.start(start).unwrap(), buffer)
     }
 
-    /// Takes the next step in the life of the message.
+    /// Takes the next random step in the life of the message.
     fn step(&mut self, jobs: &mut [Job], node_of: &[u32], plans: &[Arc<Schedule>; 2], rng: &mut SmallRng) {
         let there = node_of[self.sender as usize] as usize;
         let here = node_of[self.receiver as usize] as usize;
@@ -129,7 +129,7 @@ impl Message {
         }
     }
 
-    /// Checks what has ended on a rank.
+    /// Checks what has ended on the rank `rank`: the send, the receive, or neither.
     fn look(&mut self, job: &mut Job, rank: u32) {
         let memory = &mut job.ranks[rank as usize];
         if rank == self.sender
@@ -169,8 +169,8 @@ impl Message {
     }
 }
 
-/// The numbers of recovered instances, of packets between nodes, and of instances that proxies on other
-/// computers have carried out.
+/// Runs a random job. Returns how many operations ranks took back, how many packets passed between nodes, and
+/// how many operations proxies on other computers have carried out.
 fn run(seed: u64) -> [u64; 3] {
     let rng = &mut SmallRng::seed_from_u64(seed);
     let ranks = rng.random_range(2..=4);

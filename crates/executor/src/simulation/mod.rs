@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests with whole jobs in one process, on a seeded scheduler that chooses the next process to go on, with
-//! proxies that die between any two memory operations. A failing run names its seed.
+//! Tests with whole jobs in one process. A random scheduler with a seed chooses which rank or proxy goes on
+//! next. Proxies die between any two memory operations. A failing run names its seed.
 
 mod algorithms;
 mod export;
@@ -23,16 +23,17 @@ use transport::shm::{Allocator, Segment, Shape, State, cma};
 /// How much private memory each rank of a simulated job has, in bytes.
 const PRIVATE_BYTES: usize = 8 << 20;
 
-/// A job whose ranks and proxies are all in this process.
+/// A simulated job, or its part on one node. All its ranks and proxies are in this process.
 pub struct Job {
     pub segment: Segment,
     pub ranks: Vec<Rank>,
     pub proxies: Vec<Proxy>,
-    /// The segment on the computer on which the proxies run. None if they run on the ranks' host.
+    /// The segment (the job's shared memory) on the computer on which the proxies run. None if they run on
+    /// the ranks' host.
     pub mirror: Option<Segment>,
 }
 
-/// A rank: its executor and its memory.
+/// A simulated rank: its executor and its private memory.
 pub struct Rank {
     pub executor: Executor,
     private: Map,
@@ -51,7 +52,8 @@ pub enum Home {
 }
 
 impl Job {
-    /// The job's part on one of several nodes. Ranks of other nodes have memory here, too, which nobody uses.
+    /// Makes the part of a job on the node `node`. It has memory for the ranks of other nodes, too, which is
+    /// not used.
     pub fn on_node(node: u32, nodes: u32, node_of: &[u32], proxies: u32, config: &Config) -> Job {
         let job = Job::new(node_of.len() as u32, proxies, config);
         job.segment.set_nodes(node, nodes, node_of, 1);
@@ -85,7 +87,7 @@ impl Job {
         Job { segment, ranks, proxies, mirror: None }
     }
 
-    /// Makes the proxies run on another computer. This must come before anything starts.
+    /// Makes the proxies run on another computer. Nothing may have started before.
     pub fn add_dpu(&mut self, config: &Config) {
         let (mirror, _fd) = Segment::create(self.segment.shape()).unwrap();
         let job = self.segment.job();
@@ -115,13 +117,13 @@ impl Job {
         self.mirror = Some(mirror);
     }
 
-    /// The number of operations that proxies on another computer have carried out.
+    /// Returns how many operations proxies on another computer have carried out.
     pub fn ended_elsewhere(&self) -> u64 {
         let Some(mirror) = &self.mirror else { return 0 };
         (0..mirror.shape().proxies).map(|proxy| mirror.proxy(proxy).counters.value(Counter::Instances)).sum()
     }
 
-    /// Notes that a proxy of some host has ended.
+    /// Tells this part of the job that the proxy with this endpoint has ended.
     pub fn proxy_ended(&self, endpoint: u32) {
         self.segment.set_endpoint(endpoint, &[]);
         self.mirror.iter().for_each(|mirror| mirror.set_endpoint(endpoint, &[]));
@@ -129,7 +131,7 @@ impl Job {
 }
 
 impl Rank {
-    /// Allocates memory that no buffer has used.
+    /// Allocates memory in the rank's arena or its private memory. It overlaps no earlier buffer.
     pub fn span(&mut self, bytes: usize, arena: bool) -> Span {
         if arena {
             let at = self.executor.memory().alloc(bytes as u64).unwrap();
@@ -141,7 +143,7 @@ impl Rank {
         self.private.span().slice(at, bytes)
     }
 
-    /// Allocates a buffer with these bytes of data.
+    /// Allocates a buffer that holds the bytes `data`.
     pub fn buffer(&mut self, data: &[u8], home: Home) -> Buffer {
         let arena = matches!(home, Home::Arena | Home::ArenaGaps);
         let buffer = match home {
@@ -160,7 +162,7 @@ impl Rank {
         buffer
     }
 
-    /// Sets all bytes of a buffer.
+    /// Sets all bytes of data in a buffer to `byte`.
     pub fn fill(&mut self, buffer: &Buffer, byte: u8) {
         let packed = self.span(buffer.bytes(), false);
         packed.write(&vec![byte; buffer.bytes()]);
@@ -168,7 +170,7 @@ impl Rank {
         self.used -= buffer.bytes() + 4;
     }
 
-    /// The data of a buffer.
+    /// Returns the bytes of data in a buffer.
     pub fn data(&mut self, buffer: &Buffer) -> Vec<u8> {
         let packed = self.span(buffer.bytes(), false);
         buffer.pack(0, packed);
@@ -179,7 +181,7 @@ impl Rank {
     }
 }
 
-/// The layout of 4 bytes of data and a gap of 8 bytes.
+/// Returns the layout of an element of 4 bytes of data and a gap of 8 bytes.
 fn thirds() -> Arc<Layout> {
     // The words of a layout: size 4, bounds 0 and 12, one run.
     let mut words = Layout::contiguous(4).to_words();

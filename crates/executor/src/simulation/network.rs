@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages and packets between the nodes of a simulated job: any number under way, each delivered at a
-//! random time; packets of one process to another in their order.
+//! Simulates messages and packets between the nodes of a job. Any number are under way, and each arrives at a
+//! random time. Only packets from one process to another keep their order.
 
 use crate::note::{EdgePort, Lease};
 use crate::{EdgeMessage, EdgeOutcome, Executor};
@@ -17,10 +17,10 @@ type Key = (u32, u32, u64, i32);
 
 #[derive(Default)]
 pub struct Network {
-    /// The messages that executors need, each with the rank whose executor needs it.
+    /// The messages that schedules need, each with the rank that needs it.
     wanted: Vec<(u32, EdgeMessage)>,
     under_way: Vec<(Key, Vec<u8>)>,
-    /// How many messages have arrived.
+    /// The number of messages that have arrived.
     pub carried: u64,
 }
 
@@ -30,17 +30,18 @@ fn key(rank: u32, edge: &EdgeMessage) -> Key {
 }
 
 impl Network {
-    /// Takes the messages that a rank needs.
+    /// Takes over the messages that the rank's executor needs.
     pub fn take(&mut self, rank: u32, executor: &mut Executor) {
         self.wanted.extend(std::iter::from_fn(|| executor.next_edge()).map(|edge| (rank, edge)));
     }
 
-    /// Whether no message is needed or under way.
+    /// Whether no message is needed, and none is under way.
     pub fn is_idle(&self) -> bool {
         self.wanted.is_empty() && self.under_way.is_empty()
     }
 
-    /// Has a message leave or arrive, if the chosen one can.
+    /// Chooses a needed message. Lets it leave if it is a send, or arrive if it is a receive whose message
+    /// has left.
     pub fn step<'a>(&mut self, rng: &mut SmallRng, executor: impl FnOnce(u32) -> &'a mut Executor) {
         if self.wanted.is_empty() {
             return;
@@ -70,25 +71,25 @@ impl Network {
     }
 }
 
-/// The packets from one process to another.
+/// The packets under way from one process to another, in their order.
 type Queue = VecDeque<(Header, Vec<u8>)>;
 
-/// The packets under way, by sender and receiver.
+/// The packets and reads under way in a simulated network.
 #[derive(Default)]
 pub struct Packets {
     pub queues: BTreeMap<(u32, u32), Queue>,
     pub bytes_max: usize,
-    /// How many packets have arrived.
+    /// The number of packets that have arrived.
     pub carried: u64,
-    /// The memory that each process has exposed, by key: its owner, the memory, and whether the lease is
-    /// still held.
+    /// For each key, memory that a process has exposed for reads: its owner, the memory, and whether the
+    /// owner still keeps the lease.
     pub exposed: Vec<(u32, Span, Weak<()>)>,
     pub pulls: Vec<UnderWay>,
-    /// How many pulls have brought all their bytes.
+    /// The number of reads that have brought all their bytes.
     pub pulled: u64,
 }
 
-/// A pull that a process has started: the bytes that it still has to bring.
+/// A read from exposed memory that a process has started and that has not ended.
 pub struct UnderWay {
     own: u32,
     token: u32,
@@ -97,7 +98,7 @@ pub struct UnderWay {
     to: Span,
 }
 
-/// The end of the simulated network at one process, which sends and receives by it.
+/// The simulated network as one process sees it: the process sends and receives by this.
 pub struct End<'a> {
     pub packets: &'a mut Packets,
     pub own: u32,
@@ -105,7 +106,7 @@ pub struct End<'a> {
 }
 
 impl Packets {
-    /// Ends a process: some of what it sent last never arrives, and nothing reaches it.
+    /// Ends the process `dead`. Some of the packets that it sent last never arrive, and no packet reaches it.
     pub fn lose(&mut self, dead: u32, rng: &mut SmallRng) {
         for ((from, to), queue) in &mut self.queues {
             if *from == dead && !queue.is_empty() {
@@ -121,8 +122,8 @@ impl Packets {
             .for_each(|exposed| exposed.2 = Weak::new());
     }
 
-    /// Delivers some bytes of a pull, or all. Returns whether all have come. Memory that is not exposed any
-    /// more may have changed.
+    /// Brings some or all bytes of a read. Returns whether all have come. If the memory is not exposed any
+    /// more, the bytes are arbitrary.
     fn advance(&mut self, pull: &UnderWay, rng: &mut SmallRng) -> bool {
         let (_, span, lease) = &self.exposed[pull.key];
         let is_there = lease.strong_count() > 0 && rng.random_ratio(19, 20);

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Schedules written by hand, and the results that they compute.
+//! Schedules that are written by hand for tests.
 
 use schedule::{Action, After, Blocks, BufferId, Neighbors, Partition, Schedule, Scratch, Step};
 
-/// A schedule to which a test adds steps.
+/// Builds a schedule by hand, step by step.
 pub struct PlanBuilder {
     schedule: Schedule,
 }
 
-/// Makes a step wait until the whole of step `step` has finished.
+/// Makes a condition for a step: it waits until the whole of the step `step` has finished.
 pub fn whole(step: u32) -> After {
     After { step, streaming: false }
 }
 
-/// Makes a step stream after step `step`, byte by byte.
+/// Makes a condition for a step: it follows the step `step` byte by byte, without waiting for its end.
 pub fn streaming(step: u32) -> After {
     After { step, streaming: true }
 }
@@ -45,7 +45,7 @@ impl PlanBuilder {
     }
 }
 
-/// What the ranks compute together by a schedule written by hand.
+/// A collective for which this file has a schedule written by hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
     Alltoall,
@@ -72,7 +72,7 @@ impl Plan {
     }
 }
 
-/// An exchange of all ranks with all ranks at once.
+/// Every rank sends a block to every other rank, all at once.
 fn alltoall(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, size, size);
     let block = |buffer, index| blocks(buffer, index, 1);
@@ -85,7 +85,7 @@ fn alltoall(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A pipeline from rank 0 on.
+/// A broadcast as a pipeline: rank 0 sends to rank 1, which sends to rank 2, and so on.
 fn bcast(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 0, 1);
     let all = blocks(BufferId::Output, 0, 1);
@@ -99,9 +99,8 @@ fn bcast(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A chain: sums are reduced from rank 0 up to the last rank, and the result is copied back down, both as
-/// pipelines. Input and output may be one buffer: a rank reads all its input before the result arrives, and
-/// reductions write to scratch only.
+/// An allreduce as a chain: sums go from rank 0 up to the last rank, and the result comes back down, both as
+/// pipelines. Input and output may be one buffer, since reductions write only to scratch.
 fn allreduce(rank: u32, size: u32) -> Schedule {
     let mut plan =
         PlanBuilder::new(rank, size, 1, 1).scratch(Partition::Output, 0, 1).scratch(Partition::Output, 0, 1);
@@ -133,7 +132,7 @@ fn allreduce(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A ring in which every block passes all ranks.
+/// An allgather as a ring: every block passes through all ranks.
 fn allgather(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 1, size);
     let block = |index| blocks(BufferId::Output, index, 1);
@@ -147,14 +146,14 @@ fn allgather(rank: u32, size: u32) -> Schedule {
     plan.finish()
 }
 
-/// A send from rank 0 to the last one, as a message whose match has been made.
+/// A message from rank 0 to the last rank. Other ranks do nothing.
 fn message(rank: u32, size: u32) -> Schedule {
     let ends = |is_end: bool, peer| if is_end && size > 1 { vec![Some(peer)] } else { Vec::new() };
     let (to, from) = (ends(rank == 0, size - 1), ends(rank + 1 == size, 0));
     Neighbors { rank, size, to, from, paired: false }.plan(false)
 }
 
-/// A dissemination of messages without bytes.
+/// A dissemination barrier: messages without bytes, to ranks at distance 1, 2, 4, ...
 fn barrier(rank: u32, size: u32) -> Schedule {
     let mut plan = PlanBuilder::new(rank, size, 0, 0);
     let none = blocks(BufferId::Input, 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tests of jobs drawn at random: several comms, many operations at once, some carried out by their ranks and
-//! some by proxies, and proxies that die.
+//! Tests of random jobs: several comms, many operations at once, some carried out by ranks and some by
+//! proxies, and proxies that die.
 
 use super::plans::{KINDS, Plan};
 use super::{Home, Job};
@@ -16,7 +16,7 @@ use transport::shm::State;
 
 const HOMES: [Home; 4] = [Home::Private, Home::Arena, Home::Gaps, Home::ArenaGaps];
 
-/// A comm of a test, with its operations in order.
+/// A comm of a test, with the operations that its members start, in order.
 struct Comm {
     context: u64,
     members: Arc<[u32]>,
@@ -25,15 +25,15 @@ struct Comm {
 
 struct Operation {
     kind: Plan,
-    /// The elements (of 4 bytes) of a block.
+    /// The number of elements (of 4 bytes) in a block.
     elements: usize,
     in_place: bool,
-    /// Whether each block has a buffer of its own.
+    /// Whether each block of the user's buffer is a buffer of its own.
     pieces: bool,
     seed: u64,
 }
 
-/// An operation that a member has started.
+/// An operation that a member of a comm has started.
 struct Started {
     comm: usize,
     operation: usize,
@@ -53,15 +53,15 @@ struct Simulation {
     job: Job,
     comms: Vec<Comm>,
     members: Vec<Member>,
-    /// The schedules by kind, number in the comm, size and rank: comms share them.
+    /// The schedules, by kind, rank in the comm, size of the comm, and rank in the job. Comms share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
-    /// How many more proxies may die in this run.
+    /// The number of proxies that may still die in this run.
     kills: u32,
-    /// Whether the kernel refuses private memory one way, from some time on.
+    /// Whether the kernel may begin to refuse access to private memory during the run.
     refuses: bool,
 }
 
-/// Returns element `index` of what a member contributes.
+/// Returns element `index` of the data that the member `member` contributes.
 fn element(seed: u64, member: usize, index: usize) -> u32 {
     (seed as u32).wrapping_mul(0x9e37_79b9)
         ^ (member as u32 * 1_000_003 + index as u32).wrapping_mul(0x85eb_ca6b)
@@ -71,7 +71,7 @@ fn contribution(operation: &Operation, member: usize, elements: usize) -> Vec<u8
     (0..elements).flat_map(|index| element(operation.seed, member, index).to_le_bytes()).collect()
 }
 
-/// Returns the bytes that an operation must leave in a member's output.
+/// Returns the bytes that an operation must leave in the output buffer of the member `member`.
 fn expected(operation: &Operation, member: usize, size: usize) -> Vec<u8> {
     let n = operation.elements;
     let bytes = |word: u32| word.to_le_bytes();
@@ -124,7 +124,7 @@ impl Simulation {
         Simulation { rng, job, comms, members, schedules: HashMap::new(), kills: 0, refuses: false }
     }
 
-    /// Starts the next operation of some comm on a rank.
+    /// Starts the next operation of a random comm on the rank `rank`.
     fn start(&mut self, rank: u32) {
         let next = &self.members[rank as usize].next;
         let is_open = |comm: &Comm, next| next < comm.operations.len() && comm.members.contains(&rank);
@@ -195,7 +195,7 @@ impl Simulation {
         member.started.push(Started { comm, operation: index, ticket, output });
     }
 
-    /// Polls a rank and checks what has ended.
+    /// Polls a rank, and checks the results of its operations that have ended.
     fn poll(&mut self, rank: u32) {
         let executor = &mut self.job.ranks[rank as usize].executor;
         assert!(!matches!(executor.poll(), Poll::Call(_)));
@@ -235,8 +235,8 @@ impl Simulation {
         }
     }
 
-    /// Has the kernel refuse the memory of some ranks to some process, its own rank's included if it is a
-    /// proxy.
+    /// Makes the kernel refuse some process, a rank or a proxy, the private memory of some ranks. A proxy can
+    /// be refused its own rank's memory, too.
     fn refuse(&mut self) {
         let ranks: u64 = self.rng.random_range(0..1 << self.members.len());
         let process = self.rng.random_range(0..self.members.len() + self.job.proxies.len());
@@ -267,7 +267,7 @@ impl Simulation {
         panic!("the job hangs");
     }
 
-    /// Checks that nothing is left in the directories, and that all blocks are idle.
+    /// Checks that no operation and no record is left.
     fn check_end(&self) {
         for (rank, member) in self.job.ranks.iter().enumerate() {
             assert!(!member.executor.is_busy());
@@ -303,20 +303,20 @@ fn binding(buffers: &[Buffer], blocks: u32, elements: usize, pieces: bool) -> Bi
     }
 }
 
-/// The seed of a failed run, to run it alone.
+/// The seed of a failed run, if that run is to be repeated alone. None runs all seeds.
 const REPLAY: Option<u64> = None;
 
-/// Whether cross-memory attach works in a job.
+/// Whether cross-memory attach, by which processes read each other's private memory, works in a job.
 #[derive(Clone, Copy, PartialEq)]
 enum Attach {
     Works,
     Forbidden,
-    /// The kernel refuses it one way: for some ranks from the beginning, for others in the middle of
-    /// operations.
+    /// The kernel refuses access for some readers only: in some jobs from the beginning, in others in the
+    /// middle of operations.
     OneWay,
 }
 
-/// Runs a job for every seed. Returns the sums of the executors' counters.
+/// Runs a random job for every seed. Returns the sums of the executors' counters.
 fn seeds(range: std::ops::Range<u64>, kinds: &[Plan], kill: bool, attach: Attach) -> crate::Counters {
     let mut sum = crate::Counters::default();
     for seed in REPLAY.map_or(range, |seed| seed..seed + 1) {
@@ -369,8 +369,8 @@ fn without_cross_memory_attach_everything_goes_through_arenas() {
     assert!(counters.refused > 0 && counters.offloaded > 0, "{counters:?}");
 }
 
-/// Goal: a receiver that cannot read a sender's memory gets the bytes by the sender's arena, whenever that
-/// begins.
+/// Goal: a receiver that cannot read a sender's private memory gets the bytes through the sender's arena,
+/// even if the refusal begins during the operation.
 #[test]
 fn one_way_refusals_of_cross_memory_attach_lose_nothing() {
     let counters = seeds(4000..4600, &KINDS, false, Attach::OneWay);

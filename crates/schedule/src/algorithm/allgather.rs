@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Allgather, MPI_Allgatherv: `Input` is one block, `Output` n blocks. In place `Input` is this rank's
-//! block of `Output`, and plans name only `Output`.
+//! MPI_Allgather, MPI_Allgatherv: the buffer `Input` is one block, `Output` is n blocks, one from each of the
+//! n ranks. In place, `Input` is this rank's block of `Output`, and schedules name only `Output`.
 use super::team::Nodes;
 use super::{Params, cyclic, powers_of_two_below, runs};
 use crate::build::{Alias, Builder};
@@ -14,15 +14,15 @@ fn empty(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan.alias(if in_place { Alias::InputIsOutputBlock(rank) } else { Alias::None })
 }
 
-/// Starts a plan, with the copy of this rank's block to `Output` as the first step.
+/// Starts a schedule. Its first step copies this rank's block to `Output`.
 fn builder(params: &Params) -> Builder {
     let mut plan = empty(params);
     plan.copy(Input.block(0), Output.block(params.rank));
     plan
 }
 
-/// The concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop` a rank has
-/// the blocks of the `hop` ranks from itself on, where they stay. A range that wraps around the last rank
+/// Allgather by the concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop`
+/// a rank has the blocks of the `hop` ranks from itself on. A range of blocks that wraps around the last rank
 /// takes two messages.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
@@ -44,7 +44,8 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A ring (Thakur et al. 2005): each block goes around once, streaming, so every link carries each byte once.
+/// Allgather in a ring (Thakur et al. 2005): each block goes around once, byte by byte, so that every link
+/// carries each byte once.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -57,7 +58,7 @@ pub fn ring(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// All ranks send to all ranks at once.
+/// Allgather in one round: every rank sends its block to every other rank.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -69,8 +70,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Blocks go to the leader of each node, by `bruck` among the leaders, and down a binomial tree in each node.
-/// Where the ranks of a node are not consecutive, each piece is a message.
+/// Allgather by nodes: blocks go to the leader of each node, to all leaders by `bruck`, and down a binomial
+/// tree in each node. If the ranks of a node are not consecutive, their blocks take several messages.
 pub fn nodes(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let (team, whole) = (nodes.local_team(), Output.blocks(0, params.size));
@@ -101,8 +102,8 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The blocks of a node go around a ring of nodes, dealt out to its leaders. Each leader passes the blocks
-/// that come to its node: each byte crosses once to each node, by all leaders at once.
+/// Allgather by nodes with several leaders in each: the blocks of a node, dealt out to its leaders, go around
+/// a ring of nodes. Each leader passes what comes on to its node. All leaders use the network at once.
 pub fn nodes_split(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Allreduce: `Input` and `Output` are the vector, cut alike. In place plans name only `Output`. Every
-//! rank gets the same bits: both partners of an exchange combine with the lower rank's part on the left, or
-//! one rank computes for all.
+//! MPI_Allreduce: the buffers `Input` and `Output` hold the vector, cut into the same blocks. In place,
+//! schedules name only `Output`. Every rank gets the same bits: in an exchange both partners combine with the
+//! lower rank's part on the left, or one rank computes for all.
 use super::Params;
 use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::reduce::{sum_in_order, sum_shares, sum_up};
@@ -19,7 +19,8 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// All ranks send their whole vectors to all ranks, and each rank combines them: one round.
+/// Allreduce in one round: every rank sends its whole vector to every other rank, and combines all vectors
+/// itself.
 pub fn linear(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     for to in params.others() {
@@ -31,8 +32,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each rank combines its share of all vectors, and sends the sum to all: the least traffic at any n, in two
-/// rounds.
+/// Allreduce in two rounds: each rank combines one share of all vectors, and sends the sum to all others. No
+/// algorithm moves fewer bytes.
 pub fn split(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params, size);
@@ -52,15 +53,16 @@ pub fn split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector, two more where n is no
-/// power of two. It keeps the order.
+/// Allreduce by recursive doubling (Thakur et al. 2005): log2(n) exchanges of the whole vector among n ranks,
+/// two more if n is no power of two. It keeps the order of ranks.
 pub fn doubling(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     doubling_among(&mut plan, &Team::all(params), Input.block(0), Output.block(0));
     plan.finish()
 }
 
-/// `doubling` among a team, for a vector of one block.
+/// Adds the steps of `doubling` among the members of a team. `mine` and `result` are the vector, as one
+/// block.
 fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks) {
     let fold = Fold::new(team.size(), 0);
     let active = match fold.role(team.me) {
@@ -92,8 +94,8 @@ fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks)
     }
 }
 
-/// Rabenseifner 2004: reduce-scatter by recursive halving, then allgather by recursive doubling. A rank sends
-/// about twice the vector in 2 log2(n) rounds. It keeps the order.
+/// Allreduce by a reduce-scatter with recursive halving and an allgather with recursive doubling
+/// (Rabenseifner 2004). A rank sends about twice the vector in 2 log2(n) rounds. It keeps the order of ranks.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let mut plan = builder(params, params.size);
     let (mine, result) = (VectorPart::whole(Input), VectorPart::whole(Output));
@@ -101,7 +103,7 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `rabenseifner` among a team, for blocks `all` of the vector.
+/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector.
 fn rabenseifner_among(
     plan: &mut Builder,
     team: &Team,
@@ -133,9 +135,8 @@ fn rabenseifner_among(
     }
 }
 
-/// Vectors go up a binomial tree in each node, by recursive doubling among the nodes' leaders, and down the
-/// trees. Between nodes there are as many messages as nodes, times log2 of that. It keeps the order if the
-/// nodes do.
+/// Allreduce by nodes: vectors go up a binomial tree in each node, by recursive doubling among the nodes'
+/// leaders, and down the trees. It keeps the order of ranks if the ranks of each node are consecutive.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     let nodes = Nodes::of(params);
@@ -155,9 +156,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each leader of a node sums a share of the node's vectors, exchanges the sum with its like on the other
-/// nodes by Rabenseifner's algorithm, and gives the result to its node. Between nodes each byte crosses about
-/// twice, by all leaders at once. It keeps the order if the nodes do.
+/// Allreduce by nodes with several leaders in each. Each leader sums a share of its node's vectors, sums that
+/// with its partners on the other nodes (`rabenseifner`), and gives the result to its node. It keeps the
+/// order if the ranks of each node are consecutive.
 pub fn nodes_split(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let mut plan = builder(params, nodes.split_blocks());
@@ -177,8 +178,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A ring reduce-scatter, then a ring allgather (Patarasuk, Yuan 2009), both streaming: the least traffic at
-/// any n, in 2 (n - 1) rounds. Block b is combined in cyclic order from rank b, so the operator must be
+/// Allreduce by a ring reduce-scatter, then a ring allgather (Patarasuk, Yuan 2009): 2 (n - 1) rounds, and no
+/// algorithm moves fewer bytes. Block b is combined from rank b around the ring, so the operator must be
 /// commutative.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;

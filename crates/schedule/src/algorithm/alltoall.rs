@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: `Input` and `Output` are n blocks each. In place both are one
-//! buffer, cut alike, and plans name only `Output`.
+//! MPI_Alltoall, MPI_Alltoallv, MPI_Alltoallw: the buffers `Input` and `Output` are n blocks each. In place
+//! both are one buffer, cut into the same blocks, and schedules name only `Output`.
 use super::team::Nodes;
 use super::{Params, Piece, powers_of_two_below, runs};
 use crate::build::{Alias, Builder, Token};
@@ -10,8 +10,8 @@ use crate::{
     Schedule,
 };
 
-/// How many rounds of `pairwise` may be under way at once: the latency of the next round hides behind the
-/// bytes of this one.
+/// The number of rounds of `pairwise` that may be under way at once. With two, the next round's latency
+/// passes while the bytes of the present one move.
 const ROUNDS_AT_ONCE: usize = 2;
 
 fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
@@ -19,7 +19,8 @@ fn builder(&Params { rank, size, in_place, .. }: &Params) -> Builder {
     plan.alias(if in_place { Alias::Same } else { Alias::None })
 }
 
-/// All ranks send to all ranks at once. In place, the blocks to be sent are first copied to scratch.
+/// All-to-all in one round: every rank sends to every other rank. In place, the blocks to send are first
+/// copied to scratch memory.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);
@@ -39,8 +40,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A pairwise exchange (Thakur et al. 2005): one partner per round, so that no receiver is overrun
-/// (MPI_Alltoall).
+/// All-to-all by pairwise exchange (Thakur et al. 2005): a rank has one partner in each round, so that no
+/// receiver is overrun. For MPI_Alltoall.
 pub fn pairwise(params: &Params) -> Schedule {
     if params.in_place {
         // Blocks are equal, so scratch for the rounds under way is enough.
@@ -66,7 +67,8 @@ pub fn pairwise(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `pairwise` for blocks of any lengths (MPI_Alltoallv, MPI_Alltoallw).
+/// All-to-all by pairwise exchange (`pairwise`) of blocks with different lengths, for MPI_Alltoallv and
+/// MPI_Alltoallw.
 pub fn pairwise_unequal(params: &Params) -> Schedule {
     if params.in_place {
         return exchange(params, |plan| plan.scratch(Output, 0, params.size), |_, peer| peer);
@@ -74,8 +76,8 @@ pub fn pairwise_unequal(params: &Params) -> Schedule {
     pairwise(params)
 }
 
-/// The exchange in place: in round k two ranks exchange blocks if their sum is k modulo n. So a rank sends
-/// and overwrites the same block in a round.
+/// Adds the steps of an exchange in place: in round k two ranks exchange blocks if the sum of their numbers
+/// is k modulo n. So in each round a rank sends the block that it then overwrites.
 fn exchange(
     params: &Params,
     scratch: impl Fn(&mut Builder) -> BufferId,
@@ -99,8 +101,9 @@ fn exchange(
     plan.finish()
 }
 
-/// The index operation of Bruck et al. 1997: log2(n) messages of about n/2 blocks. A block for the rank j
-/// further on makes a hop for each binary digit of j. It is for short and equal blocks.
+/// All-to-all by the index operation of Bruck et al. 1997: log2(n) messages of about n/2 blocks. A block for
+/// the rank at distance j makes one hop for each binary digit 1 of j. It is meant for short blocks of equal
+/// length.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -133,9 +136,9 @@ pub fn bruck(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// An exchange aggregated by node, for short and equal blocks: for each other node one rank collects the
-/// blocks that its node sends there, and exchanges them as one message. The pairs of nodes are dealt out to
-/// the ranks of a node.
+/// All-to-all by nodes, for short blocks of equal length: for each other node one rank collects the blocks
+/// that its node sends there, and exchanges them as one message. These tasks are dealt out to the ranks of
+/// the node.
 pub fn nodes(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);

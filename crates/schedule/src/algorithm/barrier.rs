@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Barrier: messages without bytes.
+//! MPI_Barrier. A barrier consists of messages without bytes.
 use super::team::{Nodes, Team};
 use super::{Params, Tree, powers_of_two_below};
 use crate::build::{Builder, Token};
 use crate::{Blocks, Schedule};
 
-/// A dissemination barrier (Hensgen, Finkel, Manber 1988). After round k a rank knows that 2^(k+1) ranks,
+/// Barrier by dissemination (Hensgen, Finkel, Manber 1988). After round k a rank knows that 2^(k+1) ranks,
 /// itself included, have arrived.
 pub fn dissemination(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 0);
@@ -13,7 +13,8 @@ pub fn dissemination(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `dissemination` among a team, whose member has `received` these messages. Returns those of the last round.
+/// Adds the steps of `dissemination` among the members of a team, after the receives `received` of this
+/// member. Returns the receives of the last round.
 fn dissemination_among(plan: &mut Builder, team: &Team, mut received: Vec<Token>) -> Vec<Token> {
     let (me, size) = (team.me, team.size());
     for hop in powers_of_two_below(size) {
@@ -23,8 +24,8 @@ fn dissemination_among(plan: &mut Builder, team: &Team, mut received: Vec<Token>
     received
 }
 
-/// Messages go up a binomial tree in each node, by dissemination among the nodes' leaders, and down the
-/// trees.
+/// Barrier by nodes: messages go up a binomial tree in each node, by dissemination among the nodes' leaders,
+/// and down the trees.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 0);
     let nodes = Nodes::of(params);
@@ -45,8 +46,8 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Messages go up a binomial tree, then down: twice the rounds of `dissemination`, but only 2 (n - 1)
-/// messages.
+/// Barrier by a binomial tree: messages go up, then down. It takes twice the rounds of `dissemination`, but
+/// only 2 (n - 1) messages.
 pub fn tree(&Params { rank, size, .. }: &Params) -> Schedule {
     let mut plan = Builder::new(rank, size, 0, 0);
     let tree = Tree::new(rank, size);

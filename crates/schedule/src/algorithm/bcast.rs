@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Bcast: the buffer is `Output`, on the root too. MPI_IN_PLACE is not allowed.
+//! MPI_Bcast: the user's buffer is `Output`, also on the root. MPI_IN_PLACE is not allowed.
 use super::team::{Nodes, Team};
 use super::{Params, Tree};
 use crate::build::Builder;
 use crate::{BufferId::Output, Schedule};
 
-/// A binomial tree: log2(n) rounds of the whole message, streaming through inner ranks.
+/// Broadcast down a binomial tree: log2(n) rounds of the whole message, which passes through inner ranks byte
+/// by byte.
 pub fn binomial(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let tree = Tree::new(params.relative(), params.size);
@@ -18,16 +19,17 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A binomial scatter, then a ring allgather (van de Geijn; Thakur et al. 2005): every rank sends and
-/// receives the message about once, in n rounds. Blocks that the scatter gave to a rank are not sent to it
-/// again.
+/// Broadcast by a binomial scatter, then a ring allgather (van de Geijn; Thakur et al. 2005): every rank
+/// sends and receives the message about once, in n rounds. Blocks that a rank has from the scatter are not
+/// sent to it again.
 pub fn scatter_ring(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, params.size);
     scatter_ring_among(&mut plan, &Team::all(params), params.root, 0);
     plan.finish()
 }
 
-/// `scatter_ring` among a team, from its member `root`: one block for each member, from block `base` on.
+/// Adds the steps of `scatter_ring` among the members of a team, from the member `root`. The message is one
+/// block for each member, from block `base` on.
 fn scatter_ring_among(plan: &mut Builder, team: &Team, root: u32, base: u32) {
     let (tree, size) = (team.tree(root), team.size());
     let me = tree.me;
@@ -51,7 +53,8 @@ fn scatter_ring_among(plan: &mut Builder, team: &Team, root: u32, base: u32) {
     }
 }
 
-/// The message goes down a binomial tree of the nodes' leaders, then down a tree in each node.
+/// Broadcast by nodes: the message goes down a binomial tree of the nodes' leaders, then down a tree in each
+/// node.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let nodes = Nodes::of(params);
@@ -75,8 +78,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The root gives each leader of its node a share, each leader sends it to its like on the other nodes by
-/// `scatter_ring`, and the leaders give the shares to their nodes: all leaders use the network at once.
+/// Broadcast by nodes with several leaders in each. The root gives each leader of its node a share. Each
+/// leader sends it to its partners on the other nodes (`scatter_ring`). All leaders give their shares to
+/// their nodes.
 pub fn nodes_split(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let nodes = Nodes::of(params);
@@ -107,7 +111,7 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A pipelined chain: the least work per rank, n - 1 hops of latency.
+/// Broadcast along a chain of ranks, byte by byte: the least work for each rank, but n - 1 hops of latency.
 pub fn chain(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 1);
     let me = params.relative();

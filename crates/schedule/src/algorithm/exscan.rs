@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Exscan: `Input` and `Output` are the vector as one block; rank 0's `Output` stays as it is. All
-//! algorithms keep the order of ranks. In place plans name only `Output`.
+//! MPI_Exscan: the buffers `Input` and `Output` are the vector as one block. The `Output` of rank 0 stays as
+//! it is. All algorithms combine in the order of ranks. In place, schedules name only `Output`.
 use super::reduce::sum_in_order;
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
@@ -15,7 +15,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// Each rank takes the vectors of all lower ones at once.
+/// Exclusive scan in one round: each rank receives the vectors of all lower ranks, and combines them.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -29,8 +29,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks
-/// that end with itself, which it sends, and the sum without its own part, which becomes the result.
+/// Exclusive scan by recursive doubling (Hillis, Steele 1986). Before the round of `hop` a rank has two sums:
+/// of the `hop` ranks that end with itself, which it sends, and the same without its own part.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -70,7 +70,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A pipelined chain.
+/// Exclusive scan along a chain of ranks, byte by byte.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params);

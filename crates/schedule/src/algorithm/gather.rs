@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Gather, MPI_Gatherv: `Input` is one block; `Output` is n blocks and exists on the root only. In place
-//! (root only) the root's `Input` is its block of `Output`, and its plan names only `Output`.
+//! MPI_Gather, MPI_Gatherv: the buffer `Input` is one block. `Output` is n blocks, and only the root has it.
+//! In place (only at the root) the root's `Input` is its block of `Output`, and the root's schedule names
+//! only `Output`.
 use super::team::Nodes;
 use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
@@ -15,7 +16,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::InputIsOutputBlock(rank) } else { Alias::None })
 }
 
-/// All ranks send to the root at once.
+/// Gather in one round: every rank sends its block to the root.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -30,8 +31,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A binomial tree: log2(n) messages at the root. Inner ranks collect the blocks of their subtree in scratch.
-/// The root receives into `Output`, so a subtree that wraps around the last rank comes as two messages.
+/// Gather up a binomial tree: log2(n) messages at the root. Inner ranks collect the blocks of their subtree
+/// in scratch memory. A subtree that wraps around the last rank takes two messages at the root.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -64,8 +65,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Blocks go to the leader of each node, then up a binomial tree of the leaders, which sends the blocks of a
-/// subtree as one message.
+/// Gather by nodes: blocks go to the leader of each node, then up a binomial tree of the leaders. A leader
+/// sends the blocks of its subtree as one message.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let mut plan = builder(params);

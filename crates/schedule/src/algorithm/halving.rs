@@ -2,15 +2,16 @@
 //! Recursive halving (Rabenseifner 2004) that keeps the order of ranks, for reduce, allreduce and
 //! reduce_scatter.
 //!
-//! A rank meets its nearest partner first. So it always combines parts of consecutive ranks, and the operator
-//! need not be commutative. The price: blocks end in bit-reversed order, not with the rank of their number.
+//! A rank exchanges with its nearest partner first. So it always combines parts of consecutive ranks, and the
+//! operator need not be commutative. The price: the sum of a block ends at the rank with the bit-reversed
+//! number, not at the rank with the block's number.
 use super::team::Team;
 use crate::build::Builder;
 use crate::{Blocks, BufferId};
 use std::ops::Range;
 
-/// How a team is reduced to a power of two of active members: each pair of the first `2 * extra` members is
-/// folded into one of the two. Members are numbered in the team.
+/// Says how a team is reduced to a power of two of active members. In each pair among the first `2 * extra`
+/// members, one gives its vector to the other, and takes no part in the rounds.
 #[derive(Clone, Copy)]
 pub struct Fold {
     /// The number of members that stay active, a power of two.
@@ -20,22 +21,22 @@ pub struct Fold {
     chosen: u32,
 }
 
-/// What a member does once pairs are folded.
+/// What a member does after one member of each pair has given its vector to the other.
 pub enum FoldRole {
     /// The member takes part in the rounds, as the active member with this number.
     Active(u32),
-    /// The member gives its vector to this member, the other one of its pair.
+    /// The member gives its vector to this member, its partner in the pair, and takes no part in the rounds.
     Folded(u32),
 }
 
 impl Fold {
-    /// Folds a team of `size` members in such a way that the member `chosen` stays active.
+    /// Plans which members of a team of `size` members stay active. The member `chosen` does.
     pub fn new(size: u32, chosen: u32) -> Fold {
         let ranks = 1 << size.ilog2();
         Fold { ranks, extra: size - ranks, chosen }
     }
 
-    /// Returns the member that has the number `active` among the active ones.
+    /// Returns the member of the team that is active member number `active`.
     pub fn rank(self, active: u32) -> u32 {
         match active {
             pair if pair < self.extra => 2 * pair + u32::from(2 * pair + 1 == self.chosen),
@@ -48,18 +49,17 @@ impl Fold {
         if self.rank(active) == rank { FoldRole::Active(active) } else { FoldRole::Folded(self.rank(active)) }
     }
 
-    /// Returns the other member of the pair to which `rank` belongs, or None if it is in no pair.
+    /// Returns the other member of the pair to which the member `rank` belongs. None if it is in no pair.
     pub fn partner(self, rank: u32) -> Option<u32> {
         (rank < 2 * self.extra).then_some(rank ^ 1)
     }
 
-    /// Returns the distances between partners in the rounds: 1, 2, 4, ... below the number of active members.
+    /// Returns for each round the distance between partners, in numbers of active members: 1, 2, 4, ...
     pub fn hops(self) -> impl DoubleEndedIterator<Item = u32> {
         (0..self.ranks.ilog2()).map(|bit| 1 << bit)
     }
 
-    /// Returns which blocks an active member still reduces before each round, and after the last: one range
-    /// more than rounds.
+    /// Returns the blocks that an active member still reduces: before each round, and after the last one.
     pub fn ranges(self, active: u32, all: Range<u32>) -> Vec<Range<u32>> {
         let half = |range: &Range<u32>, hop| {
             let (low, high) = halves(range);
@@ -72,7 +72,8 @@ impl Fold {
         std::iter::once(all.clone()).chain(rest).collect()
     }
 
-    /// Returns the member that has the sum of block `block` of `blocks` after the last round.
+    /// Returns the member that has the sum of the block `block` after the last round, if the vector has
+    /// `blocks` blocks.
     pub fn owner(self, block: u32, blocks: u32) -> u32 {
         let (mut range, mut active) = (0..blocks, 0);
         for hop in self.hops() {
@@ -93,7 +94,8 @@ pub fn halves(range: &Range<u32>) -> (Range<u32>, Range<u32>) {
     (range.start..middle, middle..range.end)
 }
 
-/// Where a part of the vector lies: block `first` of the vector is block `offset` of `buffer`, and so on.
+/// Says where a part of the vector lies. Block `first` of the vector is block `offset` of `buffer`; the
+/// blocks after it follow.
 #[derive(Clone, Copy)]
 pub struct VectorPart {
     pub buffer: BufferId,
@@ -102,25 +104,25 @@ pub struct VectorPart {
 }
 
 impl VectorPart {
-    /// Returns where the vector lies in a buffer that holds all of it.
+    /// Returns the part of a buffer that holds the whole vector.
     pub fn whole(buffer: BufferId) -> VectorPart {
         VectorPart { buffer, offset: 0, first: 0 }
     }
 
-    /// Adds a scratch buffer for these blocks of the input vector.
+    /// Adds a scratch buffer with room for the blocks `range` of the vector.
     pub fn scratch(plan: &mut Builder, range: &Range<u32>) -> VectorPart {
         let buffer = plan.scratch(BufferId::Input, range.start, range.end - range.start);
         VectorPart { buffer, offset: 0, first: range.start }
     }
 
-    /// Returns where these blocks of the vector lie.
+    /// Returns where the blocks `range` of the vector lie.
     pub fn at(self, range: &Range<u32>) -> Blocks {
         self.buffer.blocks(self.offset + range.start - self.first, range.end - range.start)
     }
 }
 
-/// Combines the vectors of this member and its folded partner, blocks `all` in `mine`: the first round where
-/// the team's size is no power of two. Returns where the sum lies.
+/// Adds the steps of the first round where the team's size is no power of two: this active member combines
+/// its partner's vector with its own. Returns where the sum lies.
 pub fn fold_in(
     plan: &mut Builder,
     fold: Fold,
@@ -136,8 +138,8 @@ pub fn fold_in(
     sum
 }
 
-/// Reduces and scatters blocks `all` of `vector` among the active members: the one with number `active` ends
-/// with the last of `fold.ranges(active, all)`, in `result`.
+/// Adds the steps by which the active members reduce the blocks `all` of their vectors, and each keeps a part
+/// of the sum, in `result`: the last of `fold.ranges(active, all)`.
 pub fn reduce_scatter(
     plan: &mut Builder,
     (fold, team, active): (Fold, &Team, u32),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All collectives of an intercommunicator (MPI 5.0, sections 6.2.2 and 6.2.3): what the local group sends,
-//! the remote group receives. The first `Params::first_group` ranks are one group, the rest the other.
+//! All collectives on an intercommunicator, a comm with two groups (MPI 5.0, sections 6.2.2 and 6.2.3): what
+//! the local group sends, the remote group receives. The first `Params::first_group` ranks are one group, the
+//! rest the other.
 //!
-//! `Input` and `Output` have a block for each rank of the remote group where an intracommunicator's have one
-//! for each rank, except that a scattered reduction's `Input` is cut for the local group. In a rooted
-//! collective the root has the root's buffers, the remote ranks have theirs, and the rest of the root's group
-//! takes no part. A vector crosses once, between the groups' first ranks (leaders), and goes up and down
-//! binomial trees within the groups.
+//! `Input` and `Output` have a block for each rank of the remote group. Only the `Input` of a scattered
+//! reduction is cut for the local group. In a rooted collective the root has the root's buffers, and the
+//! ranks of the remote group have theirs. The rest of the root's group takes no part. A vector crosses once,
+//! between the groups' first ranks (leaders), and goes up and down binomial trees within the groups.
 use super::reduce::sum_up;
 use super::{Params, Tree};
 use crate::build::Builder;
@@ -17,7 +17,8 @@ use crate::{
 };
 use std::ops::Range;
 
-/// The two groups of an intercommunicator as a rank sees them: its own (local) and the other (remote).
+/// The two groups of an intercommunicator as one rank sees them: its own group (local) and the other group
+/// (remote).
 struct Groups {
     rank: u32,
     size: u32,
@@ -38,7 +39,7 @@ impl Groups {
         self.rank == self.root
     }
 
-    /// Whether this rank exchanges data with the root, which is in the remote group.
+    /// Whether this rank exchanges data with the root: the root is in the remote group.
     fn serves_root(&self) -> bool {
         self.remote.contains(&self.root)
     }
@@ -51,25 +52,25 @@ impl Groups {
         Builder::new(self.rank, self.size, input_blocks, output_blocks)
     }
 
-    /// The number of ranks of the remote group.
+    /// Returns the number of ranks in the remote group.
     fn remote_size(&self) -> u32 {
         self.remote.end - self.remote.start
     }
 
     /// Returns the ranks of the remote group, each with the number of its block. Each local rank begins with
-    /// another one.
+    /// another of them, to spread the load.
     fn peers(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (remote_size, first, me) = (self.remote_size(), self.remote.start, self.rank - self.local.start);
         (0..remote_size).map(move |hop| (me + hop) % remote_size).map(move |block| (first + block, block))
     }
 
-    /// Returns this rank's place in a binomial tree of the local group, with the leader at the top.
+    /// Returns this rank's place in a binomial tree of the local group, whose top is the leader.
     fn tree(&self) -> Tree {
         Tree::new(self.rank - self.local.start, self.local.end - self.local.start)
     }
 
-    /// Combines the vectors of the local group in the order of ranks. Returns where the sum lies at the
-    /// leader. Returns None at other ranks, which send theirs on.
+    /// Adds steps that combine the vectors of the local group at its leader, in the order of ranks. Returns
+    /// where the sum lies at the leader; None at other ranks.
     fn sum_up(&self, plan: &mut Builder, blocks: u32) -> Option<Blocks> {
         let tree = self.tree();
         let sum = sum_up(plan, &tree, |member| self.local.start + member, Input.blocks(0, blocks), None);
@@ -82,7 +83,8 @@ impl Groups {
         }
     }
 
-    /// Receives `Output` from `source` at the leader, and passes it down the local group's tree.
+    /// Adds steps by which the leader receives `Output` from the rank `source` and passes it down a tree of
+    /// the local group.
     fn spread_down(&self, plan: &mut Builder, source: u32) {
         let tree = self.tree();
         plan.recv(tree.parent.map_or(source, |parent| self.local.start + parent), Output.block(0));
@@ -92,7 +94,8 @@ impl Groups {
     }
 }
 
-/// The root sends the message to the leader of the remote group, which passes it down a tree of its group.
+/// Broadcast between groups: the root sends to the leader of the remote group, which passes the message down
+/// a tree of its group.
 pub fn bcast(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(0, u32::from(groups.is_root() || groups.serves_root()));
@@ -104,7 +107,7 @@ pub fn bcast(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The remote ranks send to the root at once.
+/// Gather between groups: every rank of the remote group sends its block to the root.
 pub fn gather(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let output_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
@@ -119,7 +122,7 @@ pub fn gather(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The root sends to the remote ranks at once.
+/// Scatter between groups: the root sends a block to every rank of the remote group.
 pub fn scatter(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let input_blocks = if groups.is_root() { groups.remote_size() } else { 0 };
@@ -134,7 +137,7 @@ pub fn scatter(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Every rank sends to every rank of the remote group at once.
+/// Allgather between groups: every rank sends its block to every rank of the remote group.
 pub fn allgather(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(1, groups.remote_size());
@@ -145,7 +148,7 @@ pub fn allgather(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Every rank sends to every rank of the remote group at once.
+/// All-to-all between groups: every rank sends a block to every rank of the remote group.
 pub fn alltoall(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(groups.remote_size(), groups.remote_size());
@@ -156,7 +159,8 @@ pub fn alltoall(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// The remote group combines its vectors up a tree, and its leader sends the sum to the root.
+/// Reduction between groups: the remote group combines its vectors up a tree, and its leader sends the sum to
+/// the root.
 pub fn reduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(u32::from(groups.serves_root()), u32::from(groups.is_root()));
@@ -170,8 +174,8 @@ pub fn reduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each group combines its vectors up a tree, the leaders exchange the sums, and each sum goes down the other
-/// group's tree.
+/// Allreduce between groups: each group combines its vectors up a tree, the leaders exchange the sums, and
+/// each sum goes down the other group's tree.
 pub fn allreduce(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let mut plan = groups.builder(1, 1);
@@ -182,8 +186,9 @@ pub fn allreduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Vectors go up both trees and across both ways; then each leader sends the blocks to its group. Only the
-/// receiving group knows where it cuts the vector, so the vector crosses whole.
+/// Scattered reduction between groups: each group combines its vectors up a tree, the leaders exchange the
+/// sums, and each sends the blocks to its group. A sum crosses whole, since only the receiving group knows
+/// how it is cut.
 pub fn reduce_scatter(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let blocks = groups.local.end - groups.local.start;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All collective algorithms: one file per collective, one function per algorithm, one table of all.
+//! All collective algorithms: one file for each collective, one function for each algorithm, and one table of
+//! all (`table.rs`). A function makes the schedule (the plan) of one rank.
 //!
-//! A plan depends on the rank and on what MPI makes equal on all ranks. The head of each file says how
-//! buffers are cut into blocks. `Schedule::{input_blocks, output_blocks}` hold for that rank (0: the plan
-//! does not name the buffer). Where a vector (bcast, reduce, allreduce) has `size` blocks, the executor cuts
-//! it into near-equal parts between elements; blocks may be empty.
+//! A schedule depends on the rank and on arguments that are equal on all ranks. The head of each file says
+//! how the buffers `Input` and `Output` are cut into blocks. A schedule that names no block of a buffer
+//! states 0 blocks for it. Where a vector has a block for each rank, the executor cuts it into near-equal
+//! parts between elements; blocks may be empty.
 //!
 //! Papers cited by several files: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication
 //! Operations in MPICH"; Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Bruck et al.
@@ -34,10 +35,10 @@ use tree::{Tree, powers_of_two_below};
 use crate::NodeMap;
 use std::sync::Arc;
 
-/// The facts about a call and a rank on which that rank's plan depends.
+/// What one rank's schedule of a collective depends on: facts about the call, and the rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Params {
-    /// The rank that carries out the plan.
+    /// The rank for which the schedule is made.
     pub rank: u32,
     /// The number of ranks in the comm.
     pub size: u32,
@@ -45,12 +46,12 @@ pub struct Params {
     pub root: u32,
     /// Whether MPI_IN_PLACE was passed. Rooted collectives look at it on the root only.
     pub in_place: bool,
-    /// Whether the operator may be applied in any order.
+    /// Whether the operator is commutative, so that contributions may be combined in any order.
     pub commutative: bool,
-    /// How many ranks the first group of an intercommunicator has, which come first. It is 0 on an
-    /// intracommunicator.
+    /// The number of ranks in the first group of an intercommunicator. Their numbers come first. It is 0 on
+    /// an intracommunicator.
     pub first_group: u32,
-    /// On which node each rank is. None if all are on one node, or each is on its own.
+    /// The map of ranks to nodes. None if all ranks are on one node, or each is on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 
@@ -61,32 +62,33 @@ impl Params {
         Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0, nodes: None }
     }
 
-    /// Returns how far this rank comes after the root, cyclically.
+    /// Returns how many ranks after the root this rank comes. After the last rank, rank 0 follows.
     fn relative(&self) -> u32 {
         (self.rank + self.size - self.root) % self.size
     }
 
-    /// Returns all other ranks, from the next one on, so that not all ranks begin with the same.
+    /// Returns all other ranks, from the next rank on. So each rank begins with a different one, which
+    /// spreads the load.
     fn others(&self) -> impl Iterator<Item = u32> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |hop| (rank + hop) % size)
     }
 
-    /// Returns the rank that comes `relative` ranks after the root, cyclically.
+    /// Returns the rank that comes `relative` ranks after the root. After the last rank, rank 0 follows.
     fn absolute(&self, relative: u32) -> u32 {
         (relative + self.root) % self.size
     }
 }
 
-/// Consecutive blocks in a list of blocks: `count` blocks from block `first` on, which are at index `offset`
-/// of the list.
+/// A piece of a list of block numbers in which the numbers are consecutive: `count` numbers from `first` on.
+/// It begins at index `offset` of the list.
 struct Piece {
     offset: u32,
     first: u32,
     count: u32,
 }
 
-/// Divides a list of blocks into pieces of consecutive blocks.
+/// Divides a list of block numbers into pieces in which the numbers are consecutive.
 fn runs(blocks: &[u32]) -> Vec<Piece> {
     let mut pieces = Vec::<Piece>::new();
     for (offset, &block) in (0..).zip(blocks) {
@@ -98,7 +100,8 @@ fn runs(blocks: &[u32]) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the one or two pieces that make up `count` blocks from `first` on, modulo `size`.
+/// Returns the pieces that make up `count` blocks from `first` on: two if they wrap around block `size`, else
+/// one.
 fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
     [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Neighborhood collectives (MPI 5.0, section 8.6): each rank exchanges with all its neighbours at once.
 //!
-//! `Input` is one block for all destinations (the forms of MPI_Neighbor_allgather) or a block for each;
-//! `Output` is a block for each source. The order of several messages between two processes tells them apart.
+//! `Input` is a block for each destination, or one block for all of them (as in MPI_Neighbor_allgather).
+//! `Output` is a block for each source. Several messages between two processes are told apart by their order.
 use crate::build::Builder;
 use crate::{
     BufferId::{Input, Output},
@@ -10,27 +10,27 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// The neighbours of a rank: to whom it sends, and from whom it receives, in the order of its blocks. `None`
-/// is MPI_PROC_NULL.
+/// The neighbours of one rank: the ranks to which it sends and those from which it receives, in the order of
+/// its blocks. None as a neighbour is MPI_PROC_NULL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Neighbors {
     /// The rank whose neighbours these are.
     pub rank: u32,
     /// The number of ranks in the comm.
     pub size: u32,
-    /// The ranks to which the rank sends, one for each block of its input.
+    /// For each block of the rank's input, the rank to which it goes.
     pub to: Vec<Option<u32>>,
-    /// The ranks from which the rank receives, one for each block of its output.
+    /// For each block of the rank's output, the rank from which it comes.
     pub from: Vec<Option<u32>>,
-    /// Whether both lists are one list of pairs, the two neighbours in each dimension of a Cartesian grid. A
-    /// block sent in one direction arrives from the other, also where both neighbours are the same process.
-    /// Otherwise the k-th message to a process is the k-th that it receives from this rank.
+    /// Whether `to` and `from` are one list of pairs: the two neighbours in each dimension of a Cartesian
+    /// grid. A block that is sent in one direction then arrives from the opposite one. If not, messages
+    /// between two processes match in their order.
     pub paired: bool,
 }
 
 impl Neighbors {
-    /// Makes the rank's plan. With `same` all neighbours get the same block, otherwise each gets one of its
-    /// own.
+    /// Makes the rank's schedule. With `same` all neighbours get the same block, otherwise each gets a block
+    /// of its own.
     pub fn plan(&self, same: bool) -> Schedule {
         let (all_to, all_from) = (self.to.len() as u32, self.from.len() as u32);
         let mut plan = Builder::new(self.rank, self.size, if same { 1 } else { all_to }, all_from);
@@ -56,8 +56,8 @@ impl Neighbors {
         plan.finish()
     }
 
-    /// Returns the block that the rank receives as number `at`, so that the messages of each neighbour are
-    /// taken in the order in which it sends them.
+    /// Returns the block that the rank receives as number `at`. In a grid the two blocks of each pair are
+    /// swapped, so that messages of one neighbour are taken in the order in which it sends them.
     fn in_order(&self, at: u32) -> u32 {
         if self.paired { at ^ 1 } else { at }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Reduce: `Input` is the vector; `Output` exists on the root only, cut alike. In place (root only) the
-//! root's vector is `Output`, and its plan names only that.
+//! MPI_Reduce: the buffer `Input` is the vector. `Output` is cut into the same blocks, and only the root has
+//! it. In place (only at the root) the root's vector is `Output`, and the root's schedule names only
+//! `Output`.
 use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::team::{Nodes, Team};
 use super::{Params, Tree};
@@ -18,7 +19,7 @@ fn builder(params: &Params, blocks: u32) -> Builder {
     plan.alias(if in_place && rank == root { Alias::Same } else { Alias::None })
 }
 
-/// All ranks send their whole vectors to the root, which combines them.
+/// Reduction in one round: every rank sends its whole vector to the root, which combines them.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -31,8 +32,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each rank combines its share of all vectors, and sends the sum to the root: a rank sends and receives
-/// about one vector, the root receives two.
+/// Reduction by shares: each rank combines one share of all vectors, and sends the sum to the root. A rank
+/// sends and receives about one vector, and the root receives two.
 pub fn split(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, size);
@@ -52,8 +53,8 @@ pub fn split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A binomial tree: log2(n) rounds of the whole vector. Where order matters, rank 0 is the root of the tree,
-/// and the result takes one more hop to the call's root.
+/// Reduction up a binomial tree: log2(n) rounds of the whole vector. If the operator is not commutative, rank
+/// 0 is the top of the tree, and the result takes one more hop to the root.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
@@ -72,9 +73,9 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Combines `mine`, the whole vector, with the vectors of the children in the tree, in the order of the
-/// tree's members, whose ranks `rank_of` gives. The sum lies in `result`, if that is given and there are
-/// children.
+/// Adds steps that combine the vector `mine` with the vectors of this member's children in a tree, in the
+/// members' order. `rank_of` returns a member's rank. Returns where the sum lies: in `result` if there are
+/// children and it is given.
 pub(super) fn sum_up(
     plan: &mut Builder,
     tree: &Tree,
@@ -101,8 +102,8 @@ pub(super) fn sum_up(
     sum
 }
 
-/// Combines, at `rank`, the blocks `mine` of the vectors of these ranks from left to right (`order.rs`).
-/// Returns where the sum lies: in `result` if there are several ranks and `result` is given.
+/// Adds steps that combine at `rank` the blocks `mine` of the vectors of `ranks`, from left to right
+/// (`order.rs`). Returns where the sum lies: in `result` if it is given and there are several ranks.
 pub(super) fn sum_in_order(
     plan: &mut Builder,
     ranks: impl ExactSizeIterator<Item = u32>,
@@ -131,8 +132,8 @@ pub(super) fn sum_in_order(
     sum.expect("there is a rank")
 }
 
-/// Sums the vectors of this node in shares: each leader of the node sums one, in the order of ranks. Returns
-/// where this rank's sum lies, or None if it is no leader.
+/// Adds steps that sum the vectors of this node by shares: each leader of the node sums one share, in the
+/// order of ranks. Returns where this rank's sum lies; None if the rank is no leader.
 pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart> {
     let vector = VectorPart::whole(Input);
     let mine = (nodes.position < nodes.leaders()).then(|| nodes.share(nodes.position));
@@ -145,8 +146,8 @@ pub(super) fn sum_shares(plan: &mut Builder, nodes: &Nodes) -> Option<VectorPart
     Some(VectorPart { buffer: sum.buffer, offset: sum.first, first: mine.start })
 }
 
-/// Vectors go up a binomial tree in each node, then up a binomial tree of the nodes' leaders. Where order
-/// matters, rank 0 is at the top, as in `binomial`.
+/// Reduction by nodes: vectors go up a binomial tree in each node, then up a binomial tree of the nodes'
+/// leaders. If the operator is not commutative, rank 0 is the top, as in `binomial`.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, commutative, .. } = params;
     let mut plan = builder(params, 1);
@@ -173,9 +174,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Each leader of a node sums a share of the node's vectors, and reduces it with its like on the other nodes
-/// by Rabenseifner's algorithm to the root's node, whose ranks send the shares to the root. It keeps the
-/// order if the nodes do.
+/// Reduction by nodes with several leaders in each. Each leader sums a share of its node's vectors, and
+/// reduces it with its partners on the other nodes (`rabenseifner`). The ranks of the root's node send the
+/// shares to the root. It keeps the order if the ranks of each node are consecutive.
 pub fn nodes_split(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let nodes = Nodes::of(params);
@@ -201,7 +202,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Two pipelined chains that meet at the root: the least traffic. It keeps the order.
+/// Reduction along two chains of ranks that meet at the root, byte by byte. No algorithm moves fewer bytes.
+/// It keeps the order of ranks.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, 1);
@@ -231,8 +233,8 @@ pub fn chain(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Rabenseifner 2004: reduce-scatter by recursive halving, then a binomial gather to the root. It keeps the
-/// order.
+/// Reduction by a reduce-scatter with recursive halving, then a binomial gather to the root, as in
+/// Rabenseifner 2004. It keeps the order of ranks.
 pub fn rabenseifner(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params, size);
@@ -241,7 +243,8 @@ pub fn rabenseifner(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// `rabenseifner` among a team, for blocks `all` of the vector, to its member `root`, which has `result`.
+/// Adds the steps of `rabenseifner` among the members of a team, for the blocks `all` of the vector. The
+/// member `root` gets the sum in `result`.
 fn rabenseifner_among(
     plan: &mut Builder,
     (team, root): (&Team, u32),

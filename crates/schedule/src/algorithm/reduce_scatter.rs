@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Reduce_scatter_block, MPI_Reduce_scatter: `Input` is n blocks, block r for rank r; `Output` is one
-//! block. In place `Output` is the start of `Input`, as long as this rank's block; plans name both, and write
-//! `Output` only after all of `Input` has been read.
+//! MPI_Reduce_scatter_block, MPI_Reduce_scatter: the buffer `Input` is n blocks, block r for rank r. `Output`
+//! is one block. In place, `Output` is the start of `Input`, as long as this rank's block. Schedules then
+//! name both, and write `Output` only after all of `Input` has been read.
 use super::Params;
 use super::halving::{self, Fold, FoldRole, VectorPart};
 use super::reduce::sum_in_order;
@@ -13,10 +13,10 @@ use crate::{
     Schedule,
 };
 
-/// How many rounds of `pairwise` may be under way at once, so that the latency of one hides behind the bytes
-/// of another.
+/// The number of rounds of `pairwise` that may be under way at once. With two, the latency of one passes
+/// while the bytes of the other move.
 const ROUNDS_AT_ONCE: usize = 2;
-/// How many of the sums that a rank makes in `nodes` may be under way at once.
+/// The number of sums in `nodes` that a rank may work on at once.
 const SUMS_AT_ONCE: u32 = 4;
 
 fn builder(params: &Params) -> Builder {
@@ -28,7 +28,8 @@ fn builder(params: &Params) -> Builder {
     })
 }
 
-/// Every rank sends all blocks at once, and combines what it receives from left to right.
+/// Reduce-scatter in one round: every rank sends to each other rank that rank's block, and combines what it
+/// receives from left to right.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -40,9 +41,9 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Pairwise exchange (Thakur et al. 2005): one partner per round, the least traffic. Where order matters,
-/// parts of lower ranks come first, in falling order, and then those of higher ranks; the two sums are
-/// combined at the end.
+/// Reduce-scatter by pairwise exchange (Thakur et al. 2005): one partner in each round. If order matters, a
+/// rank first combines the blocks of lower ranks, in falling order, then those of higher ranks, then the two
+/// sums.
 pub fn pairwise(params: &Params) -> Schedule {
     let &Params { rank, size, commutative, .. } = params;
     let mut plan = builder(params);
@@ -85,8 +86,8 @@ pub fn pairwise(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Recursive halving (Rabenseifner 2004), then every block goes to its rank: log2(n) + 1 rounds. Keeps the
-/// order.
+/// Reduce-scatter in log2(n) + 1 rounds: recursive halving (Rabenseifner 2004), after which every block goes
+/// to its rank. It keeps the order of ranks.
 pub fn halving(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -117,14 +118,13 @@ pub fn halving(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// In each node one rank for each destination sums the blocks that its node has for it, and sends the sum
-/// there: a node sends one block to each rank elsewhere. It keeps the order if the nodes do
-/// (MPI_Reduce_scatter_block).
+/// Reduce-scatter by nodes, for MPI_Reduce_scatter_block. For each destination one rank of each node sums its
+/// node's blocks, and sends the sum there. It keeps the order if the ranks of each node are consecutive.
 pub fn nodes(params: &Params) -> Schedule {
     sums_by_node(params, |plan| plan.scratch(Output, 0, SUMS_AT_ONCE), |number, _| number % SUMS_AT_ONCE)
 }
 
-/// `nodes` for blocks of any lengths (MPI_Reduce_scatter).
+/// Reduce-scatter by nodes (`nodes`) for blocks of different lengths, as in MPI_Reduce_scatter.
 pub fn nodes_unequal(params: &Params) -> Schedule {
     sums_by_node(params, |plan| plan.scratch(Input, 0, params.size), |_, to| to)
 }

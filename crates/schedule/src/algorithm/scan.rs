@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Scan: `Input` and `Output` are the vector as one block. All algorithms keep the order of ranks. In
-//! place plans name only `Output`.
+//! MPI_Scan: the buffers `Input` and `Output` are the vector as one block. All algorithms combine in the
+//! order of ranks. In place, schedules name only `Output`.
 use super::reduce::sum_in_order;
 use super::{Params, powers_of_two_below};
 use crate::build::{Alias, Builder};
@@ -14,7 +14,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if params.in_place { Alias::Same } else { Alias::None })
 }
 
-/// Each rank takes the vectors of all lower ones at once.
+/// Scan in one round: each rank receives the vectors of all lower ranks, and combines them with its own.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -26,8 +26,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the `hop` ranks
-/// that end with itself.
+/// Scan by recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the
+/// `hop` ranks that end with itself.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -50,7 +50,7 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A pipelined chain.
+/// Scan along a chain of ranks, byte by byte.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Scatter, MPI_Scatterv: `Input` is n blocks and exists on the root only; `Output` is one block. In
-//! place (root only) the root's `Output` is its block of `Input`, and its plan names only `Input`.
+//! MPI_Scatter, MPI_Scatterv: the buffer `Input` is n blocks, and only the root has it. `Output` is one
+//! block. In place (only at the root) the root's `Output` is its block of `Input`, and the root's schedule
+//! names only `Input`.
 use super::team::Nodes;
 use super::{Params, Piece, Tree, cyclic, runs};
 use crate::build::{Alias, Builder};
@@ -15,7 +16,7 @@ fn builder(params: &Params) -> Builder {
     plan.alias(if in_place && rank == root { Alias::OutputIsInputBlock(rank) } else { Alias::None })
 }
 
-/// The root sends to all ranks at once.
+/// Scatter in one round: the root sends a block to every other rank.
 pub fn linear(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -30,7 +31,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// A binomial tree: log2(n) messages at the root, two for a subtree that wraps around the last rank.
+/// Scatter down a binomial tree: log2(n) messages at the root. A subtree that wraps around the last rank
+/// takes two messages.
 pub fn binomial(params: &Params) -> Schedule {
     let &Params { rank, size, root, .. } = params;
     let mut plan = builder(params);
@@ -60,8 +62,8 @@ pub fn binomial(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Blocks go down a binomial tree of the nodes' leaders, those of a subtree as one message, then in each node
-/// from its leader to the others.
+/// Scatter by nodes: blocks go down a binomial tree of the nodes' leaders, the blocks of a subtree as one
+/// message. Then each leader sends them to the ranks of its node.
 pub fn nodes(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let mut plan = builder(params);

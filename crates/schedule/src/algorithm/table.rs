@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of all algorithms: names, constraints, growth.
+//! The table of all collective algorithms: their names, what they need, and how they scale.
 use super::*;
 use crate::{CombineOrder, NodeMap, Schedule};
 
-/// A collective operation of MPI; nonblocking and persistent forms are the same operation.
+/// A collective operation of MPI. Nonblocking and persistent forms count as the same operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Collective {
@@ -26,7 +26,7 @@ pub enum Collective {
     Exscan,
 }
 
-/// An algorithm of a collective. The name says which: `AllreduceRing`.
+/// An algorithm for a collective. The name gives both: `AllreduceRing` is a ring for MPI_Allreduce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Algorithm {
@@ -109,45 +109,48 @@ pub enum Algorithm {
     ReduceScatterInter,
 }
 
-/// How the number of steps in the plans of all n ranks together grows with n.
+/// How the number of steps, in the schedules of all n ranks together, grows with n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// There are at most about n log n steps (times the ranks of a node): a million ranks can be simulated.
+    /// There are at most about n log n steps, times the ranks of a node. A million ranks can be simulated.
     Logarithmic,
     /// There are about n squared steps, about n for each rank.
     Linear,
 }
 
-/// How to number peers relative to each rank so that the plans of all ranks become the same, block numbers
-/// aside.
+/// How peers can be numbered relative to each rank so that the schedules of all ranks are equal, apart from
+/// the numbers of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// No such numbering makes the plans the same.
+    /// No numbering makes the schedules equal.
     None,
-    /// A peer's number is how many ranks it comes after the rank, modulo the number of ranks.
+    /// A peer's number is how many ranks after this rank it comes, modulo the number of ranks.
     Cyclic,
-    /// A peer's number is the exclusive or of peer and rank, if the number of ranks is a power of two.
+    /// A peer's number is the exclusive or of the peer's rank and this rank, if the number of ranks is a
+    /// power of two.
     Xor,
 }
 
-/// A row of the table of algorithms.
+/// What is known of one algorithm: a row of the table `ALGORITHMS`.
 #[derive(Clone, Copy, Debug)]
 pub struct AlgorithmFacts {
     /// The algorithm that the row describes.
     pub algorithm: Algorithm,
-    /// The collective that it carries out.
+    /// The collective for which the algorithm makes schedules.
     pub collective: Collective,
-    /// The name in settings, such as `OUTBOARD_ALLREDUCE=ring`.
+    /// The algorithm's name in settings, such as `ring` in `OUTBOARD_ALLREDUCE=ring`.
     pub name: &'static str,
-    /// How the algorithm combines contributions, and so for which operators it is right.
+    /// The order in which the algorithm combines contributions, which says for which operators it is right.
     pub order: CombineOrder,
-    /// Whether it is for the two groups of an intercommunicator, not for an intracommunicator.
+    /// Whether the algorithm is for the two groups of an intercommunicator. If not, it is for an
+    /// intracommunicator.
     pub inter: bool,
     /// How the number of steps grows with the number of ranks.
     pub growth: Growth,
-    /// How the plans of all ranks are alike (for commutative operators, not in place).
+    /// How peers can be numbered so that all ranks have equal schedules, for commutative operators and not in
+    /// place.
     pub symmetry: Symmetry,
-    /// What the algorithm does, in a line that users see.
+    /// One line for users that says what the algorithm does.
     pub summary: &'static str,
     plan: fn(&Params) -> Schedule,
 }
@@ -203,14 +206,14 @@ impl Collective {
         matches!(self, Bcast | Gather | Gatherv | Scatter | Scatterv | Reduce)
     }
 
-    /// Whether the arguments of each member have counts that not all members know.
+    /// Whether each member passes counts of its own, which the other members need not know.
     #[inline]
     pub fn has_counts(self) -> bool {
         use Collective::*;
         matches!(self, Gatherv | Scatterv | Allgatherv | Alltoallv | Alltoallw)
     }
 
-    /// Whether an operator combines contributions.
+    /// Whether the collective combines contributions by an operator.
     pub fn reduces(self) -> bool {
         use Collective::*;
         matches!(self, Reduce | Allreduce | ReduceScatterBlock | ReduceScatter | Scan | Exscan)
@@ -221,20 +224,21 @@ impl Collective {
         !matches!(self, Collective::Barrier | Collective::Bcast)
     }
 
-    /// The algorithms of this collective on an intracommunicator.
+    /// Returns the algorithms for this collective on an intracommunicator.
     pub fn algorithms(self) -> impl Iterator<Item = &'static AlgorithmFacts> {
         ALGORITHMS.iter().filter(move |facts| facts.collective == self && !facts.inter)
     }
 
-    /// The algorithm of this collective on an intercommunicator, or None for scans (MPI 5.0, section 6.2.2).
+    /// Returns the algorithm for this collective on an intercommunicator. None for scans, which have none
+    /// (MPI 5.0, section 6.2.2).
     pub fn between(self) -> Option<Algorithm> {
         ALGORITHMS.iter().find(|facts| facts.collective == self && facts.inter).map(|facts| facts.algorithm)
     }
 }
 
 impl Algorithm {
-    /// Returns the algorithm that has this name in settings, among those of the collective on an
-    /// intracommunicator.
+    /// Returns the algorithm with this name in settings, for the collective on an intracommunicator. None if
+    /// there is none.
     pub fn find(collective: Collective, name: &str) -> Option<Algorithm> {
         collective.algorithms().find(|facts| facts.name == name).map(|facts| facts.algorithm)
     }
@@ -244,7 +248,7 @@ impl Algorithm {
         &ALGORITHMS[self as usize]
     }
 
-    /// The collective that this algorithm carries out.
+    /// Returns the collective for which this algorithm makes schedules.
     pub fn collective(self) -> Collective {
         self.facts().collective
     }
@@ -254,8 +258,8 @@ impl Algorithm {
         self.facts().name
     }
 
-    /// Whether the algorithm gives right results among ranks on these nodes. It always does if the operator
-    /// is commutative.
+    /// Whether the algorithm gives right results on these nodes, for an operator that is `commutative` or
+    /// not. For a commutative operator it always does.
     pub fn is_right(self, commutative: bool, nodes: Option<&NodeMap>) -> bool {
         commutative
             || match self.facts().order {
@@ -265,7 +269,7 @@ impl Algorithm {
             }
     }
 
-    /// Makes one rank's plan. Panics where `params` break the algorithm's constraints.
+    /// Makes the schedule of the rank `params.rank`. Panics if the algorithm cannot be used with `params`.
     pub fn plan(self, params: &Params) -> Schedule {
         let facts = self.facts();
         assert!(params.rank < params.size && params.root < params.size, "{self:?}: {params:?}");
@@ -299,7 +303,7 @@ const fn row(
     }
 }
 
-/// Marks an algorithm as one that combines from left to right in the order of ranks.
+/// Marks the algorithm of a row as one that combines from left to right in the order of ranks.
 const fn in_ranks(facts: AlgorithmFacts) -> AlgorithmFacts {
     AlgorithmFacts { order: CombineOrder::InRanks, ..facts }
 }
@@ -315,7 +319,7 @@ const fn between(
     AlgorithmFacts { inter: true, ..facts }
 }
 
-/// All algorithms, in the order of the enum.
+/// The facts about all algorithms, in the order of the enum `Algorithm`.
 #[rustfmt::skip]
 pub static ALGORITHMS: [AlgorithmFacts; 77] = {
     use Algorithm as A;

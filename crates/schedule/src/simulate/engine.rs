@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The events of a simulation: a step whose conditions are met, at the time of the last condition. All times
-//! of the step are known when it starts, so there are no other events.
+//! The event loop of the simulation. An event is a step all of whose conditions are met, at the time of the
+//! last one. All times of a step are known when it starts, so no other events are needed.
 use super::network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
 use super::template::{StepKind, Template, TemplateStep, Templates};
 use crate::random::{Mix, Random, mix};
@@ -9,43 +9,44 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// The parts of a node that its ranks share: the time in picoseconds until which each is busy.
+/// The parts that the ranks of a node share. Each field is the time in picoseconds until which that part is
+/// busy.
 #[derive(Clone, Copy, Default)]
 struct NodeState {
-    /// The node's port, on the way out.
+    /// The time until which the node's port is busy with what leaves the node.
     out: u64,
-    /// The node's port, on the way in.
+    /// The time until which the node's port is busy with what comes to the node.
     into: u64,
-    /// The memory of the node, to which its processors copy and reduce.
+    /// The time until which the node's memory is busy with copies and reductions.
     memory: u64,
-    /// The memory of the node's DPU.
+    /// The time until which the memory of the node's DPU is busy.
     staging: u64,
 }
 
-/// How many bytes passed ports, processors and DPUs in a simulation.
+/// The bytes that passed ports, processors and DPUs in a simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// The bytes that left nodes through their ports.
     pub out: u64,
     /// The bytes that came to nodes through their ports.
     pub into: u64,
-    /// The bytes that a processor copied within a node.
+    /// The bytes that processors copied within nodes.
     pub within: u64,
     /// The bytes that DPUs read from the memory of their nodes.
     pub fetched: u64,
 }
 
-/// A step that waits: some of its conditions are met.
+/// A step of which some conditions are met: steps have finished, or its message has come.
 struct PendingStep {
-    /// The number of conditions that are not met yet.
+    /// The number of the step's conditions that are not met yet.
     waits: u32,
-    /// The time at which the last condition so far was met, apart for conditions that the host and that the
-    /// DPU met. A 0 means that none was.
+    /// The time at which the last condition was met, apart for conditions met by the host and by the DPU
+    /// (index `Side`); 0 if none was.
     ready: [u64; 2],
-    /// The time at which the last byte of the step arrives after which this one streams; 0 if it streams
-    /// after none.
+    /// The time at which the last byte comes from the step that this step follows byte by byte; 0 if it
+    /// follows none.
     last_byte: u64,
-    /// In a receive, the number of the sender's step.
+    /// For a receive, the number of the sender's step.
     send: u32,
 }
 
@@ -53,16 +54,18 @@ pub struct Engine<'a> {
     templates: &'a Templates,
     network: &'a Network,
     nodes: Option<&'a NodeMap>,
-    /// The time until which each processor is busy: that of each rank, or of each proxy on each node.
+    /// For each processor, the time until which it is busy. A rank has a processor, or a node has one for
+    /// each proxy.
     processors: Vec<u64>,
-    /// Whether each rank has left the call that starts the operation. Without entries no rank computes.
+    /// For each rank, whether it has left the call that starts the operation, and computes. Empty if no rank
+    /// computes.
     has_left: Vec<bool>,
-    /// The time until which each core of each node's DPU is busy.
+    /// For each core of each node's DPU, the time until which it is busy.
     cores: Vec<u64>,
-    /// The parts that the ranks of each node share, by node.
+    /// For each node, the parts that its ranks share.
     shared: Vec<NodeState>,
     pending: HashMap<u64, PendingStep, BuildHasherDefault<Mix>>,
-    /// The events to come, each with time, rank and step. The step `START` is the start of the rank.
+    /// The events to come: time, rank and step. The step `START` is the start of the rank.
     events: BinaryHeap<Reverse<(u64, u32, u32)>>,
     end: u64,
     traffic: Traffic,
@@ -101,8 +104,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Runs the simulation to its end. Returns the time of the end in picoseconds, and the bytes that passed
-    /// meanwhile.
+    /// Runs the simulation to its end. Returns the end's time in picoseconds, and the bytes that passed ports
+    /// and processors.
     pub fn run(mut self) -> (u64, Traffic) {
         while let Some(Reverse((now, rank, step))) = self.events.pop() {
             if step == START {
@@ -123,7 +126,8 @@ impl<'a> Engine<'a> {
         &templates.all[templates.of[rank as usize] as usize]
     }
 
-    /// Starts a rank, and those of its steps that wait for nothing. A receive still waits for its message.
+    /// Starts a rank at the time `now`, and those of its steps that need not wait. A receive always waits for
+    /// its message.
     fn start(&mut self, rank: u32, now: u64) {
         self.end = self.end.max(now);
         self.wait_for_start(rank, now);
@@ -142,15 +146,15 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Makes the rank's processor busy until the rank starts.
+    /// Makes the rank's processor busy until the time `now`, at which the rank starts.
     fn wait_for_start(&mut self, rank: u32, now: u64) {
         if !self.has_left.is_empty() {
             self.processors[rank as usize] = self.processors[rank as usize].max(now);
         }
     }
 
-    /// Has the DPU take the rank's note of the operation, if the DPU carries out any of its steps. Returns
-    /// when the DPU has taken it.
+    /// Makes the DPU handle the note by which the rank gives it the operation, if the DPU has any step.
+    /// Returns the time at which it has.
     fn note(&mut self, rank: u32, now: u64) -> u64 {
         let Some(dpu) = self.dpu() else { return now };
         if !self.template(rank).steps.iter().any(|step| self.side(rank, step, false) == Side::Dpu) {
@@ -161,15 +165,16 @@ impl<'a> Engine<'a> {
         self.cores[at]
     }
 
-    /// Counts the conditions of a step: the steps for which it waits, a receive's message, and the rank's
-    /// start where that can be late and the step waits for no other step.
+    /// Returns how many conditions a step has: one for each step for which it waits, one for a receive's
+    /// message, and one for the rank's start, if a receive waits for no step and ranks start at different
+    /// times.
     fn conditions(&self, step: &TemplateStep) -> u32 {
         let start = step.kind == StepKind::Recv && step.waits == 0 && self.network.skew_ps > 0;
         step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)
     }
 
-    /// Notes that one condition of a step is met at the time `ready`, by `side`. `last_byte` is when the step
-    /// ends after which this one streams, or 0.
+    /// Records that `side` has met a condition of a step at the time `ready`. `last_byte` is the end of the
+    /// step that it follows byte by byte, or 0.
     fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
         self.meet_from(rank, number, (side, ready), last_byte, None);
     }
@@ -202,7 +207,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Carries a step out, all whose conditions are met.
+    /// Carries out a step. All its conditions are met.
     fn step(&mut self, rank: u32, number: u32, now: u64) {
         let step = self.template(rank).steps[number as usize];
         let pending = self.pending.remove(&(u64::from(rank) << 32 | u64::from(number)));
@@ -232,7 +237,7 @@ impl<'a> Engine<'a> {
         step.bytes.min(self.network.chunk_bytes)
     }
 
-    /// Returns the rank at the other end of a message, which is rank 0 if one rank stands for all.
+    /// Returns the rank at the other end of a step's message. It is rank 0 if one rank stands for all.
     fn peer(&self, rank: u32, step: &TemplateStep) -> u32 {
         if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
     }
@@ -241,8 +246,9 @@ impl<'a> Engine<'a> {
         dpu_of(self.network)
     }
 
-    /// Decides who carries out a step, like `Schedule::sides`, except that ranks make all copies.
-    /// `is_of_dpu`: whether a reduction reads what the DPU has received or made.
+    /// Decides whether the host or the DPU carries out a step, like `Schedule::sides`, but copies always
+    /// belong to ranks. `is_of_dpu` says whether a reduction reads bytes that the DPU has received or
+    /// computed.
     fn side(&self, rank: u32, step: &TemplateStep, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
@@ -254,7 +260,7 @@ impl<'a> Engine<'a> {
         if is_dpus { Side::Dpu } else { Side::Host }
     }
 
-    /// Returns the index of the processor on the node itself that carries out a rank's steps.
+    /// Returns the index of the node's own processor that carries out a rank's steps.
     fn processor(&self, rank: u32) -> usize {
         match self.nodes.zip(hosts_proxies(self.network)) {
             None => rank as usize,
@@ -262,8 +268,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Returns when the processor of a rank can start something, at `now` at the earliest. A rank without
-    /// work in the call that starts the operation leaves the call, and computes before it takes up more.
+    /// Returns the time at which the rank's processor can start something, at `now` at the earliest. If the
+    /// rank has had no work for a while, it has left the call that starts the operation, and computes first.
     fn turn(&mut self, rank: u32, now: u64) -> u64 {
         let at = self.processor(rank);
         let idle = self.processors[at] + LINGER_PS;
@@ -274,7 +280,7 @@ impl<'a> Engine<'a> {
         self.processors[at].max(now)
     }
 
-    /// Returns the index of the DPU's core that carries out a rank's steps.
+    /// Returns the index of the core of the node's DPU that carries out a rank's steps.
     fn core(&self, rank: u32, dpu: Dpu) -> usize {
         let (node, position) = self.nodes.map_or((rank, 0), |nodes| (nodes.of(rank), nodes.position(rank)));
         (node * dpu.cores + position % dpu.cores) as usize
@@ -288,7 +294,7 @@ impl<'a> Engine<'a> {
         self.nodes.is_none_or(|nodes| nodes.of(rank) != nodes.of(peer))
     }
 
-    /// Returns the costs of a message to a peer, and whether it passes the ports of nodes.
+    /// Returns the costs of a message from `rank` to `peer`, and whether it passes the ports of two nodes.
     fn link(&self, rank: u32, peer: u32) -> (&'a LinkCosts, bool) {
         let between = self.is_between(rank, peer);
         (if between { &self.network.between } else { &self.network.within }, between)
@@ -316,8 +322,8 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
     }
 
-    /// Carries out a send at the DPU, which fetches the bytes that it does not have, and sends those that are
-    /// already there at the same time.
+    /// Carries out a send by the DPU. It first fetches the bytes that are still in the node's memory
+    /// (`is_fetched`), and sends each as soon as it has it.
     fn send_by_dpu(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
@@ -339,7 +345,7 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Dpu, last), last, Some(number));
     }
 
-    /// Takes bytes through the DPU's memory. Returns when the last byte is through.
+    /// Passes bytes through the memory of the node's DPU. Returns the time at which the last byte is through.
     fn stage(&mut self, node: usize, now: u64, bytes: u64, dpu: Dpu) -> u64 {
         let staging = &mut self.shared[node].staging;
         *staging = (*staging).max(now) + bytes * dpu.staged_per_byte_ps;
@@ -371,7 +377,7 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Host, done, done);
     }
 
-    /// Carries out a receive at the DPU, which writes what arrives into the node's memory.
+    /// Carries out a receive by the DPU, which writes the bytes that come into the node's memory.
     fn recv_by_dpu(
         &mut self,
         rank: u32,
@@ -397,8 +403,8 @@ impl<'a> Engine<'a> {
         self.finish(peer, send, Side::Dpu, done, done);
     }
 
-    /// Returns when a processor that starts at `now` has copied or reduced so many bytes. All processors of a
-    /// node share its memory.
+    /// Returns the time at which a processor that starts at `now` has copied or reduced `bytes` bytes. All
+    /// processors of a node share its memory.
     fn copied(&mut self, rank: u32, now: u64, bytes: u64, per_byte: u64) -> u64 {
         let node = self.node(rank);
         let memory = &mut self.shared[node].memory;
@@ -436,8 +442,8 @@ impl<'a> Engine<'a> {
         self.finish(rank, number, side, turn + chunk_time, whole.max(last_byte + chunk_time));
     }
 
-    /// Tells the steps that wait for this one when its first chunk is there and when it is finished. News
-    /// from the DPU takes half a round trip.
+    /// Tells the steps that wait for this one when its first chunk is there (`first`) and when all is done
+    /// (`done`). What the DPU has done is known half a round trip later.
     fn finish(&mut self, rank: u32, number: u32, side: Side, first: u64, done: u64) {
         let news = self.dpu().filter(|_| side == Side::Dpu).map_or(0, |dpu| dpu.round_trip_ps / 2);
         self.end = self.end.max(done + news);
@@ -455,7 +461,8 @@ fn dpu_of(network: &Network) -> Option<Dpu> {
     }
 }
 
-/// Returns how many proxies on each node carry out the steps of its ranks. None if ranks or the DPU do.
+/// Returns the number of proxies on each node that carry out the steps of its ranks. None if the ranks do
+/// that themselves, or the DPU.
 fn hosts_proxies(network: &Network) -> Option<u32> {
     match network.proxies {
         Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),

@@ -1,86 +1,92 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The model network: two levels, between nodes and within them.
+//! The model network of the simulation: links between nodes, links within a node, and who carries out steps.
 
-/// What a message costs between nodes, or within a node. Times are in picoseconds.
+/// The costs of a message on one kind of link: between nodes, or within a node. Times are in picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkCosts {
-    /// How long a byte takes from one end of the link to the other.
+    /// The time that a byte takes from one end of the link to the other.
     pub latency_ps: u64,
-    /// How long a processor is busy to send or to receive a message, whatever its length.
+    /// The time for which a processor is busy to send or receive a message, whatever its length.
     pub overhead_ps: u64,
     /// The least time between the starts of two messages at a port.
     pub gap_ps: u64,
-    /// How long a port is busy with each byte. Within a node, how long the receiver's processor is.
+    /// The time for which a port is busy with each byte. Within a node, the receiver's processor is.
     pub per_byte_ps: u64,
-    /// Whether bytes pass on before the whole message is there. As with the executor's edges, they do within
-    /// a node, and not between nodes.
+    /// Whether bytes pass on before the whole message has come. In the executor they do within a node, and
+    /// not between nodes.
     pub streams: bool,
 }
 
-/// The model: nodes, the links between and within them, and who carries out steps. Times are in picoseconds.
+/// The model network: its links, its processors and its proxies. Times are in picoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// The costs of a message from node to node.
+    /// The costs of a message from one node to another.
     pub between: LinkCosts,
-    /// The costs of a message between ranks of one node.
+    /// The costs of a message between two ranks of one node.
     pub within: LinkCosts,
-    /// How long a processor takes to copy a byte.
+    /// The time for which a processor is busy to copy a byte.
     pub copy_per_byte_ps: u64,
-    /// How long a processor takes to reduce a byte.
+    /// The time for which a processor is busy to reduce a byte.
     pub reduce_per_byte_ps: u64,
-    /// The bytes that pass between streaming steps at once; not 0.
+    /// The number of bytes that a step must have handled before a step that follows it byte by byte goes on;
+    /// not 0.
     pub chunk_bytes: u64,
-    /// Each rank starts at a random time below this one.
+    /// The bound on each rank's random start time, in picoseconds; 0: all ranks start at once.
     pub skew_ps: u64,
-    /// The least time of a node's memory for each byte that its processors copy and reduce, all together; 0:
-    /// the memory keeps up with them.
+    /// The time for which a node's memory is busy with each byte that its processors copy or reduce. At 0,
+    /// the memory is never the limit.
     pub memory_per_byte_ps: u64,
-    /// The proxies that carry out the steps of a node's ranks; None: each rank carries out its own.
+    /// The proxies that carry out the steps of ranks. None if each rank carries out its own steps.
     pub proxies: Option<Proxies>,
-    /// The computation of each rank between the call that starts the operation and the one that ends it. A
-    /// rank carries out steps inside these two only. It leaves the first when no step of its own has been
-    /// ready for `LINGER_PS`.
+    /// The time for which each rank computes between the call that starts the operation and the call that
+    /// ends it. It carries out steps only inside these calls, and leaves the first after `LINGER_PS` without
+    /// work.
     pub work_ps: u64,
 }
 
-/// The proxies of each node. Of n proxies each serves every n-th rank of its node.
+/// The proxies of each node. If a node has n proxies, each serves every n-th rank of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxies {
-    /// This many proxies on the node itself; not 0.
+    /// The proxies run on the node itself. The number is how many; not 0.
     Host(u32),
-    /// One proxy on each core of a data processing unit, and who carries out the steps between ranks of one
-    /// node.
+    /// A proxy runs on each core of a data processing unit (DPU). `Within` says who carries out the steps
+    /// between ranks of one node.
     Dpu(Dpu, Within),
 }
 
-/// Who carries out the steps within a node that has a DPU.
+/// Who carries out the steps between ranks of one node, if the node has a DPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// The ranks, in shared memory, in the calls that start and end the operation.
+    /// The ranks themselves do, in shared memory, during the calls that start and end the operation.
     Ranks,
-    /// This many proxies on the node itself, in shared memory; not 0.
+    /// Proxies on the node itself do, in shared memory. The number is how many; not 0.
     Proxies(u32),
-    /// The DPU: bytes that stay within the node pass its port, too.
+    /// The DPU does. Bytes that stay within the node then pass its port, too.
     Dpu,
 }
 
 /// A data processing unit: a computer in the node's network adapter. It reads bytes from the node's memory
-/// into its own, sends them on, and writes what arrives into the node's memory.
+/// into its own memory, and sends them on. What arrives it writes into the node's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dpu {
-    /// The number of cores that carry out steps; not 0.
+    /// The number of the DPU's cores that carry out steps; not 0.
     pub cores: u32,
-    /// How long a core takes for a piece of work, as a percentage of what a processor of the node takes.
+    /// The time that a core of the DPU takes for a piece of work, in percent of what a processor of the node
+    /// takes.
     pub slowness_percent: u64,
-    /// How long a note takes from the node to the DPU and an answer back.
+    /// The time in picoseconds that a note (a short message) takes from the node to the DPU and its answer
+    /// takes back.
     pub round_trip_ps: u64,
-    /// The time of its memory for each byte that passes through it one way: written once and read once.
+    /// The time in picoseconds for which the DPU's memory is busy with each byte that passes through it:
+    /// written once, read once.
     pub staged_per_byte_ps: u64,
-    /// How long the DPU's port, which is the node's port, is busy with each byte.
+    /// The time in picoseconds for which the DPU's port, which is the node's port, is busy with each byte.
     pub port_per_byte_ps: u64,
-    /// The work on the note that starts an operation of a rank, as the time of a processor of the node.
+    /// The work for the note by which a rank gives its operation to the DPU: the time in picoseconds that a
+    /// processor of the node would take.
     pub note_ps: u64,
-    /// Up to so many bytes, a rank's values travel in the note, so that the DPU fetches nothing.
+    /// The most bytes of a rank's data that travel in the note by which the rank gives its operation to the
+    /// DPU, so that the DPU need not fetch them.
     pub inline_bytes: u64,
 }
 
@@ -110,31 +116,31 @@ impl Dpu {
         ..Dpu::BLUEFIELD_2
     };
 
-    /// Makes a network of nodes with ports like this DPU's. The memory of each node carries 200 GB/s of
-    /// copies.
+    /// Makes a network of nodes that have ports like this DPU's. The memory of each node copies 200 GB/s.
     pub fn network(&self) -> Network {
         let network = Network::default();
         let between = LinkCosts { per_byte_ps: self.port_per_byte_ps, ..network.between };
         Network { between, memory_per_byte_ps: 5, ..network }
     }
 
-    /// Returns this DPU as it would be if it moved bytes from memory of one host to another's without a copy
-    /// of its own (Cross-GVMI), or if its copies never left its caches.
+    /// Returns this DPU with one change: it moves bytes directly between the memories of two hosts
+    /// (Cross-GVMI), or its copies never leave its caches.
     pub fn direct(self) -> Dpu {
         Dpu { staged_per_byte_ps: 0, ..self }
     }
 
-    /// Returns how long a core of the DPU takes for what takes a processor of the node `time_ps`.
+    /// Returns the time that a core of the DPU takes for work that takes a processor of the node `time_ps`.
     pub(super) fn slowed(&self, time_ps: u64) -> u64 {
         time_ps * self.slowness_percent / 100
     }
 }
 
-/// How long a rank without work stays in the call that starts an operation, in picoseconds.
+/// The time in picoseconds for which a rank without work stays in the call that starts an operation.
 pub const LINGER_PS: u64 = 1_000_000;
 
 impl Default for Network {
-    /// A network about like a cluster of today: between nodes 1 us, 25 GB/s; within a node 150 ns, 20 GB/s.
+    /// Returns a network about like a cluster of today: 1 us and 25 GB/s between nodes, 150 ns and 20 GB/s
+    /// within a node.
     fn default() -> Network {
         let between = LinkCosts {
             latency_ps: 1_000_000,

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Plans for the simulation: lengths in bytes, peers relative to the rank, kept once for all ranks that do
-//! the same.
+//! Schedules in the form that the simulation uses: lengths are in bytes, peers are numbered relative to the
+//! rank, and ranks that do the same share one schedule.
 use crate::random::mix;
 use crate::{Action, Blocks, BufferId, Collective, Partition, Schedule};
 use std::collections::HashMap;
 
-/// How a rank numbers its peers, so that the plans of ranks that do the same are equal.
+/// How a rank numbers its peers, so that ranks that do the same have equal schedules.
 #[derive(Clone, Copy, Debug)]
 pub enum PeerNumbering {
-    /// A peer's number is how many ranks it comes after the rank, modulo this number of ranks.
+    /// A peer's number is how many ranks after this rank it comes, modulo the number of ranks, which is
+    /// given.
     Cyclic(u32),
-    /// A peer's number is the exclusive or of its rank and the rank.
+    /// A peer's number is the exclusive or of the peer's rank and this rank.
     Xor,
 }
 
@@ -31,7 +32,7 @@ impl PeerNumbering {
         }
     }
 
-    /// Returns the number that this rank has at the peer whose number is `relative`.
+    /// Returns the number that this rank has from the view of the peer whose number is `relative`.
     pub fn back(self, relative: u32) -> u32 {
         match self {
             PeerNumbering::Cyclic(ranks) => (ranks - relative) % ranks,
@@ -51,47 +52,47 @@ pub enum StepKind {
 #[derive(Clone, Copy, Debug)]
 pub struct TemplateStep {
     pub kind: StepKind,
-    /// The number of the peer, relative to the rank; 0 for a copy or a reduction.
+    /// The peer's number relative to the rank; 0 for a copy or a reduction.
     pub peer: u32,
     pub edge: u32,
     pub bytes: u64,
-    /// The number of steps for which this one waits.
+    /// The number of steps for which this step waits.
     pub waits: u32,
 }
 
-/// A plan that all ranks have in common which do the same.
+/// The schedule of all ranks that do the same.
 #[derive(Debug)]
 pub struct Template {
     pub steps: Vec<TemplateStep>,
-    /// For each step, one after the other, the steps that wait for it: twice their number, plus 1 if they
-    /// stream.
+    /// For each step, the steps that wait for it, in one list. An entry is twice the waiting step's number,
+    /// plus 1 if it follows byte by byte.
     waiting: Vec<u32>,
-    /// For each step, where its entries in `waiting` begin.
+    /// For each step, the index in `waiting` at which its entries begin.
     waiting_first: Vec<u32>,
-    /// All steps that receive, sorted by peer and edge.
+    /// The steps that receive, sorted by peer and edge number.
     recvs: Vec<u32>,
 }
 
 impl Template {
-    /// Returns the steps that wait for `step`, each with whether it streams after it.
+    /// Returns the steps that wait for `step`. The flag says whether a step follows it byte by byte.
     pub fn waiting(&self, step: u32) -> impl Iterator<Item = (u32, bool)> {
         let (first, end) = (self.waiting_first[step as usize], self.waiting_first[step as usize + 1]);
         self.waiting[first as usize..end as usize].iter().map(|&entry| (entry >> 1, entry & 1 == 1))
     }
 
-    /// Returns the step that receives the message of this peer on this edge.
+    /// Returns the step that receives from the peer `peer` with the edge number `edge`.
     pub fn recv(&self, peer: u32, edge: u32) -> u32 {
         let key = |&step: &u32| (self.steps[step as usize].peer, self.steps[step as usize].edge);
         self.recvs[self.recvs.binary_search_by_key(&(peer, edge), key).expect("every send has its receive")]
     }
 }
 
-/// The plans of all ranks, each kept once, and what was counted while they were made.
+/// The schedules of all ranks, equal ones kept once, with what was counted over all ranks.
 #[derive(Debug)]
 pub struct Templates {
     pub peers: PeerNumbering,
     pub all: Vec<Template>,
-    /// The index in `all` of each rank's plan.
+    /// For each rank, the index of its schedule in `all`.
     pub of: Vec<u32>,
     pub messages: u64,
     pub message_bytes: u64,
@@ -102,8 +103,8 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Makes the plans of the ranks below `built`. `vector`: whether `bytes` are a vector to be cut into
-    /// blocks, not one block.
+    /// Makes the schedules of the ranks below `built`. `vector` says whether `bytes` is the length of a
+    /// vector that is cut into blocks, or of one block.
     pub fn new(
         plan: &dyn Fn(u32) -> Schedule,
         (bytes, vector): (u64, bool),
@@ -150,8 +151,7 @@ impl Templates {
     }
 }
 
-/// Whether `simulate` takes its `bytes` as the length of a vector, which is cut into blocks, and not of one
-/// block.
+/// Whether `simulate` takes `bytes` as the length of a whole vector. If not, it is the length of one block.
 pub fn is_vector(collective: Collective) -> bool {
     use Collective::*;
     matches!(collective, Bcast | Reduce | Allreduce | Scan | Exscan)
@@ -198,7 +198,7 @@ impl Lengths<'_> {
     }
 }
 
-/// Hashes a plan. Ranks that do the same have the same hash.
+/// Hashes a schedule. Ranks that do the same have the same hash.
 fn fingerprint(schedule: &Schedule, steps: &[TemplateStep]) -> u64 {
     let steps = steps.iter().flat_map(|s| {
         [(s.kind as u64) << 32 | u64::from(s.peer), u64::from(s.edge) << 32 | u64::from(s.waits), s.bytes]

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The operation by its definition (MPI 5.0, chapter 6), and the accesses and messages of schedules.
+//! What a collective must do, by its definition (MPI 5.0, chapter 6), and which blocks and messages the steps
+//! of schedules have.
 
 use crate::{Action, Algorithm, Blocks, BufferId, Collective, Neighbors, NodeMap, Params, Schedule};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A collective operation with all arguments of all ranks, which a set of schedules is to carry out.
+/// A call of a collective with the arguments of all ranks. A set of schedules is checked against it.
 #[derive(Clone, Debug)]
 pub struct CollectiveCase {
-    /// Which collective the ranks call.
+    /// The collective that the ranks call.
     pub collective: Collective,
     /// The number of ranks.
     pub size: u32,
     /// The rank of the root; 0 in collectives without a root.
     pub root: u32,
-    /// Whether MPI_IN_PLACE is passed wherever it may be.
+    /// Whether the ranks pass MPI_IN_PLACE, wherever the standard allows it.
     pub in_place: bool,
     /// Whether the operator is commutative.
     pub commutative: bool,
-    /// Whether contributions are to be combined from left to right (`CombineOrder::InRanks`).
+    /// Whether contributions must be combined from left to right in the order of ranks
+    /// (`CombineOrder::InRanks`).
     pub in_ranks: bool,
-    /// How many ranks the first group of an intercommunicator has; 0 on an intracommunicator.
+    /// The number of ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
-    /// The numbers of elements, used cyclically. A vector (bcast, reduce, allreduce, scan, exscan) and a
-    /// block of gather, scatter, allgather, alltoall, reduce_scatter_block have `[0]`; rank r's block in
-    /// gatherv, scatterv, allgatherv, reduce_scatter has `[r]`; in alltoallv and alltoallw rank r sends `[r *
-    /// size + s]` to s (in place: `[min * size + max]` both ways). Between groups, the first sends blocks of
-    /// `[0]` and the second of `[1]` in allgather and alltoall; in scattered reductions blocks are lengthened
-    /// so that both vectors have one length.
+    /// The numbers of elements. `[i]` stands for the entry i modulo the length. Vectors and blocks of equal
+    /// length have `[0]` elements. Rank r's block in v-collectives and reduce_scatter has `[r]`. In alltoallv
+    /// and alltoallw rank r sends `[r * size + s]` elements to s (in place `[min * size + max]` both ways).
+    /// Between groups, the first group sends blocks of `[0]` and the second of `[1]` in allgather and
+    /// alltoall; a scattered reduction lengthens blocks so that both vectors have one length.
     pub counts: Vec<u32>,
-    /// The neighbours of every rank in a neighborhood collective, where `collective` is the one among
-    /// neighbours; otherwise empty. In the forms of alltoall with unequal blocks rank r sends `[7 * r + k]`
-    /// to neighbour k.
+    /// For each rank, its neighbours, if this is a neighborhood collective; else empty. `collective` is then
+    /// the form among neighbours. With unequal blocks, rank r sends `counts[7 * r + k]` elements to neighbour
+    /// k.
     pub neighbors: Vec<Neighbors>,
-    /// On which node each rank is. None if all are on one node, or each is on its own.
+    /// The map of ranks to nodes. None if all ranks are on one node, or each is on its own.
     pub nodes: Option<Arc<NodeMap>>,
 }
 
@@ -47,14 +48,14 @@ impl CollectiveCase {
         (0..size).map(|rank| algorithm.plan(&params(rank))).collect()
     }
 
-    /// Whether MPI_IN_PLACE has an effect on this rank.
+    /// Whether this rank passes MPI_IN_PLACE and the standard gives it a meaning there.
     pub(super) fn in_place_on(&self, rank: u32) -> bool {
         self.in_place
             && self.collective.may_be_in_place()
             && (!self.collective.is_rooted() || rank == self.root)
     }
 
-    /// Returns the ranks of a rank's own group, and those with which it exchanges data. On an
+    /// Returns the ranks of this rank's own group, and the ranks with which it exchanges data. On an
     /// intracommunicator both are all ranks.
     pub(super) fn groups(&self, rank: u32) -> (Range<u32>, Range<u32>) {
         let (first, second) = (0..self.first_group, self.first_group..self.size);
@@ -69,13 +70,13 @@ impl CollectiveCase {
         if self.counts.is_empty() { 0 } else { self.counts[index as usize % self.counts.len()] }
     }
 
-    /// Returns how many elements `from` sends to `to` in an all-to-all with a count for each pair.
+    /// Returns how many elements `from` sends to `to` in MPI_Alltoallv or MPI_Alltoallw.
     pub(super) fn pair(&self, from: u32, to: u32) -> u32 {
         let (from, to) = if self.in_place { (from.min(to), from.max(to)) } else { (from, to) };
         self.count(from * self.size + to)
     }
 
-    /// Returns how many elements of the sum a scattered reduction leaves with a rank.
+    /// Returns how many elements of the sum a reduce-scatter leaves with a rank.
     pub(super) fn scattered(&self, rank: u32) -> u32 {
         let (local, remote) = self.groups(rank);
         let sum = |group: Range<u32>| group.map(|rank| self.count(rank)).sum::<u32>();
@@ -92,8 +93,8 @@ impl CollectiveCase {
         matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
     }
 
-    /// Returns the neighbour that sends the block with which this block of a rank's output is filled, and the
-    /// number of that block there. None for MPI_PROC_NULL (MPI 5.0, section 8.6).
+    /// Returns which neighbour sends the block `block` of a rank's output, and the block's number in that
+    /// neighbour's input. None for MPI_PROC_NULL (MPI 5.0, section 8.6).
     pub(super) fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
         let here = &self.neighbors[rank as usize];
         let from = here.from[block as usize]?;
@@ -103,7 +104,7 @@ impl CollectiveCase {
         Some((from, if self.same_for_neighbors() { 0 } else { at }))
     }
 
-    /// Returns what `block` returns in a neighborhood collective: the number of elements in a block.
+    /// Returns the number of elements in a block of a rank's user buffer in a neighborhood collective.
     pub(super) fn neighbor_block(&self, buffer: BufferId, rank: u32, block: u32) -> u32 {
         match self.collective {
             Collective::Allgather | Collective::Alltoall => self.count(0),
@@ -112,8 +113,8 @@ impl CollectiveCase {
         }
     }
 
-    /// Returns how many elements block `block` of a rank's user buffer has, if the buffer is cut into
-    /// `blocks` blocks. The rank need not have that buffer.
+    /// Returns the number of elements in the block `block` of a rank's user buffer, if the buffer is cut into
+    /// `blocks` blocks. The rank need not have the buffer.
     pub(super) fn block(&self, buffer: BufferId, rank: u32, block: u32, blocks: u32) -> u32 {
         use Collective::*;
         if !self.neighbors.is_empty() {
@@ -139,8 +140,8 @@ impl CollectiveCase {
         }
     }
 
-    /// Returns how many blocks MPI gives a rank's user buffer: 1 for a vector, 0 if the rank has no such
-    /// buffer.
+    /// Returns how many blocks a rank's user buffer has by the standard: 1 for a vector, 0 if the rank has no
+    /// such buffer.
     pub(super) fn blocks(&self, buffer: BufferId, rank: u32) -> u32 {
         use Collective::*;
         if let Some(neighbors) = self.neighbors.get(rank as usize) {
@@ -163,8 +164,8 @@ impl CollectiveCase {
         }
     }
 
-    /// Returns at which element each block of a user buffer begins that is cut into `blocks`, and last where
-    /// the buffer ends.
+    /// Returns for each of the `blocks` blocks of a rank's user buffer the element at which it begins, and
+    /// last the buffer's end.
     pub(super) fn offsets(&self, buffer: BufferId, rank: u32, blocks: u32) -> Vec<u32> {
         let mut offsets = vec![0];
         for block in 0..blocks {
@@ -173,12 +174,13 @@ impl CollectiveCase {
         offsets
     }
 
-    /// Returns how many elements a rank's user buffer has.
+    /// Returns the number of elements in a rank's user buffer.
     pub(super) fn elements(&self, buffer: BufferId, rank: u32) -> u32 {
         *self.offsets(buffer, rank, self.blocks(buffer, rank)).last().expect("starts with 0")
     }
 
-    /// Returns at which elements of a rank's memory its input and its output begin. In place they overlap.
+    /// Returns the elements of a rank's memory at which its input and its output begin. In place the two
+    /// overlap.
     pub(super) fn bases(&self, rank: u32) -> (u32, u32) {
         use Collective::*;
         let block = |buffer| self.offsets(buffer, rank, self.size)[rank as usize];
@@ -190,8 +192,8 @@ impl CollectiveCase {
         }
     }
 
-    /// Returns the right output of a rank: for each element, the contributions (rank, element of its input)
-    /// of which it consists. An element that the standard leaves open has none.
+    /// Returns what must be in a rank's output: for each element, the contributions (rank, element of its
+    /// input) that it combines. The list is empty where the standard leaves the element open.
     pub(super) fn definition(&self, rank: u32) -> Vec<Vec<(u32, u32)>> {
         use Collective::*;
         let all = self.elements(BufferId::Output, rank);
@@ -247,7 +249,8 @@ pub(super) fn accesses(action: &Action) -> ([Option<Blocks>; 2], Option<Blocks>)
     }
 }
 
-/// The messages of all schedules: for each (sender, receiver, edge) the sending and the receiving step.
+/// The messages of all schedules: for each (sender, receiver, edge number), the sending step and the
+/// receiving step.
 pub(super) type Messages = std::collections::HashMap<(u32, u32, u32), (Option<u32>, Option<u32>)>;
 
 pub(super) fn messages(schedules: &[Schedule]) -> Messages {

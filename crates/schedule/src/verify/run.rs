@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Carries an operation out on symbols, in a random legal order.
+//! Carries a collective out on symbols, which stand for values, in a random legal order of steps.
 use super::operation::{CollectiveCase, accesses, messages};
 use crate::random::{Random, mix};
 use crate::{Action, Blocks, BufferId, Partition, Schedule};
 
-/// A stand-in for the value of an element: a hash of the contributions of which it consists.
+/// Stands for the value of an element: a hash of the contributions that the value combines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Symbol {
     contributions: u64,
-    /// The factor for contributions that are combined with this symbol from the left, where order matters.
+    /// The factor by which contributions on the left are multiplied when this symbol is combined on the
+    /// right, so that order matters.
     weight: u64,
-    /// A hash of the expression that made the value: equal expressions give equal bits.
+    /// A hash of the expression that computes the value. Equal expressions give equal bits.
     bits: u64,
 }
 
-/// The content of memory that no step has written, or that a dying executor has left behind.
+/// The content of memory that no step has written, or that an executor left behind when it died.
 const GARBAGE: Symbol = Symbol { contributions: 0, weight: 0, bits: 0 };
 
 fn leaf((rank, element): (u32, u32)) -> Symbol {
@@ -32,19 +33,19 @@ fn combine(left: Symbol, right: Symbol, commutative: bool) -> Symbol {
     Symbol { contributions, weight: left.weight.wrapping_mul(right.weight), bits }
 }
 
-/// A step of a rank as it is carried out: where it reads and writes, and how far it is.
+/// A step of a rank while it is carried out: where it reads and writes, and how far it is.
 struct StepTask {
     rank: u32,
     step: u32,
     elements: u32,
-    /// The element of its rank's memory at which each operand begins.
+    /// For each operand that the step reads, the element of the rank's memory at which it begins.
     reads: [u32; 2],
-    /// The element of that memory at which the result begins.
+    /// The element of the rank's memory at which the step's result begins.
     write: u32,
-    /// The index of the task at the other end of the message, if the step sends or receives.
+    /// For a send or receive, the index of the task at the other end of its message.
     partner: usize,
     done: u32,
-    /// In a send, how many elements its receiver may take, and whether these are all. None before the send
+    /// For a send, how many elements its receiver may take, and whether these are all. None before the send
     /// has started.
     published: Option<(u32, bool)>,
     complete: bool,
@@ -60,7 +61,7 @@ struct Replay<'a> {
     /// For each task, the tasks that wait for it.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
-    /// The tasks that may be able to go on.
+    /// The tasks that may be able to go on. The next one is drawn at random.
     queue: Vec<usize>,
     random: Random,
 }
@@ -145,8 +146,8 @@ impl<'a> Replay<'a> {
         &schedules[rank as usize].steps[step as usize].action
     }
 
-    /// Returns on how many elements a task may work so far, and whether these are all. None if it may not
-    /// start.
+    /// Returns on how many elements a task may have worked so far, and whether these are all its elements.
+    /// None if it may not start.
     fn allowed(&self, task: usize) -> Option<(u32, bool)> {
         let StepTask { rank, step, elements, .. } = self.tasks[task];
         let schedule = &self.schedules[rank as usize];
@@ -163,7 +164,7 @@ impl<'a> Replay<'a> {
         Some((limit, all))
     }
 
-    /// Advances a task by a random amount.
+    /// Carries out a task on a random number of further elements.
     fn advance(&mut self, task: usize) -> Result<(), String> {
         let Some((mut limit, mut all)) = self.allowed(task) else { return Ok(()) };
         let partner = self.tasks[task].partner;
@@ -209,8 +210,8 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Makes the executor die in the middle of a task: what the task was writing becomes garbage, and it is
-    /// run again.
+    /// Simulates that the executor dies during a task: what the task has not finished becomes garbage, and is
+    /// written again.
     fn die(&mut self, task: usize) {
         let StepTask { rank, done, elements, write, .. } = self.tasks[task];
         let (first, end) = ((write + done) as usize, (write + elements) as usize);
@@ -237,7 +238,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Compares a rank's output with the definition, and its input with what it was.
+    /// Checks that a rank's output is what the definition says, and that its input has not changed.
     fn compare(&self, rank: u32, initial: &[Symbol]) -> Result<(), String> {
         let operation = self.operation;
         let fail = |what: String| {
@@ -281,8 +282,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Where the blocks of a rank's buffers begin in its memory: those of the input, the output, then each
-/// scratch buffer. Each list ends with the end of its buffer.
+/// For each buffer of a rank, the elements of the rank's memory at which its blocks begin, and last its end.
+/// The buffers are the input, the output, then the scratch buffers.
 struct Addresses(Vec<Vec<u32>>);
 
 impl Addresses {
@@ -334,7 +335,7 @@ impl Addresses {
         memory
     }
 
-    /// Returns at which element of the rank's memory these blocks begin, and how many elements they have.
+    /// Returns the element of the rank's memory at which these blocks begin, and how many elements they have.
     fn address_of(&self, blocks: Blocks) -> (u32, u32) {
         if blocks.count == 0 {
             return (0, 0);

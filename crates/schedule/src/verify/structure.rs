@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks of schedules without lengths and without running them.
+//! Checks what can be checked of schedules without lengths of blocks, and without carrying them out.
 use super::operation::{CollectiveCase, Messages, accesses, messages};
 use crate::{Action, Blocks, BufferId, Collective, Schedule};
 
@@ -53,8 +53,8 @@ fn match_messages(schedules: &[Schedule]) -> Result<Messages, String> {
     Ok(messages)
 }
 
-/// Checks that no rank leaves a barrier before all have entered: a chain of waits leads from each rank's
-/// start to each rank's end.
+/// Checks that no rank leaves a barrier before all ranks have entered: from each rank's start, a chain of
+/// waits leads to each rank's end.
 fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     let size = schedules.len();
     let mut reached: Vec<Vec<Vec<bool>>> = Vec::new();
@@ -88,7 +88,7 @@ fn barrier(schedules: &[Schedule], messages: &Messages) -> Result<(), String> {
     Ok(())
 }
 
-/// One rank's schedule, and how the user's buffers overlap.
+/// One rank's schedule, and whether the user's buffers overlap.
 struct Rank<'a> {
     schedule: &'a Schedule,
     in_place: bool,
@@ -101,8 +101,8 @@ impl<'a> Rank<'a> {
         Rank { schedule, in_place, collective: operation.collective }
     }
 
-    /// Checks that in place each byte has one name, except in reduce_scatter, where any two blocks of the
-    /// user may overlap.
+    /// Checks that with MPI_IN_PLACE the schedule uses only one name for each byte. Reduce-scatter is
+    /// excepted: its two buffers overlap in unknown ways.
     fn names(&self) -> Result<(), String> {
         use Collective::*;
         let hidden = match self.collective {
@@ -134,8 +134,8 @@ impl<'a> Rank<'a> {
         two_names || (a.buffer == b.buffer && a.first < b.end() && b.first < a.end())
     }
 
-    /// The pairs of steps that touch the same memory, one writing, where the later one does not wait for the
-    /// whole earlier one. Streaming is enough for a step that reads exactly what the other writes.
+    /// Returns the pairs of steps that touch the same memory, where one writes and the later step does not
+    /// wait for the earlier one. A step that reads exactly what another writes may follow it byte by byte.
     fn unordered(&self) -> Result<Vec<(u32, u32)>, String> {
         let steps = &self.schedule.steps;
         let mut unordered = Vec::new();
@@ -172,8 +172,7 @@ impl<'a> Rank<'a> {
     }
 }
 
-/// For each step of a rank, which other steps have certainly ended when it starts, by the waits of that rank
-/// alone.
+/// For each step of a rank, the rank's other steps that have certainly ended when it starts.
 struct Done {
     words: usize,
     before_start: Vec<u64>,
@@ -212,8 +211,7 @@ impl Done {
     }
 }
 
-/// The order of all steps of all ranks, as a graph with a node for the start and one for the end of each
-/// step.
+/// The order of all steps of all ranks as a graph. Each step has a node for its start and a node for its end.
 struct StepOrder {
     first: Vec<usize>,
     next: Vec<Vec<usize>>,
