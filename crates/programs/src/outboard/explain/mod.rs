@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard explain`: which process carried out the collectives and messages of each call site, why, and
-//! what overlapped. It reads what ranks record while OUTBOARD_TRACE is set, from the file at the end or from
-//! the running processes.
+//! what ran at the same time as the program's computation. It reads what ranks record while OUTBOARD_TRACE is
+//! set: from the file, once the job has ended, or from the running processes.
 //!
 //! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
 
