@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The results of `outboard bench`: medians, spreads, ratios and goals, as a table for the terminal and as
-//! JSON.
+//! The results of `outboard bench`: medians, spreads, ratios and goals, as text for the terminal and as JSON.
 //!
 //! Read next: `page.rs` (the same results as an HTML page).
 
@@ -38,8 +37,7 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
 }
 
 impl BenchRow {
-    /// Returns the index of the peer that is best compared with Outboard, and Outboard's value divided by
-    /// that peer's.
+    /// Returns the index of the best peer, and Outboard's value divided by that peer's.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -97,8 +95,7 @@ impl BenchRow {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether Outboard meets the goal; a failed run misses it. None if there is no goal, no peer, or no
-    /// verdict.
+    /// Whether Outboard meets the goal; a failed run misses it. None if there is no goal, peer or verdict.
     pub fn is_met(&self) -> Option<bool> {
         self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.has_verdict)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
@@ -127,8 +124,7 @@ impl BenchRow {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// Returns what part of the best limit Outboard reaches, as text. "beaten" if Outboard is better by more
-    /// than a tenth.
+    /// Returns `reached` as text; "beaten" if Outboard is better than the limit by more than a tenth.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -358,8 +354,7 @@ pub fn conditions(table: &BenchTable) -> String {
     text
 }
 
-/// Returns the conditions before anything is measured. `device` is the kind of device memory to be used, if
-/// any.
+/// Returns the conditions before measuring; `device` is the kind of device memory to be used, if any.
 pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
