@@ -79,8 +79,8 @@ pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
 }
 
-/// Returns a table of the first player's times beside those of two players whose choice is forced, and beside
-/// the better of both.
+/// Returns a table of the first player's times, beside the times of two players whose choice is forced. The
+/// last column compares the first player with the better of these two.
 pub(super) fn beside(times: &Times, forced: [&str; 2]) -> String {
     let mut text = format!(
         "{:<20} {:>8} {:>10} {:>10} {:>10}  auto/best\n",
