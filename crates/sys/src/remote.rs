@@ -150,7 +150,7 @@ impl Cursor {
         (list, count)
     }
 
-    /// Moves this position on by `bytes` bytes.
+    /// Moves this position on by `bytes` bytes. `piece` returns the range with a given index.
     fn advance(&mut self, bytes: usize, piece: impl Fn(usize) -> Option<Piece>) {
         self.done += bytes;
         while let Some((_, bytes)) = piece(self.index)
