@@ -2,11 +2,10 @@
 //! A rank of a job that a launcher other than `mpirun` started (Hydra, Slurm, PRRTE, Flux). Such ranks do
 //! themselves what `mpirun` does for its ranks, through that launcher's store (crate `pmi`).
 //!
-//! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number.
-//! The other ranks open the memory under /proc. The lowest rank also starts the proxies. Threads pass the
-//! names of endpoints, and the arrivals at MPI_Init and MPI_Finalize, between hosts by fences. Each rank
-//! watches the launcher and the lowest rank of its host, and the lowest rank watches all ranks and proxies of
-//! the host.
+//! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
+//! the other ranks open the memory under /proc. It also starts the proxies. Threads pass the names of
+//! endpoints, and the arrivals at MPI_Init and MPI_Finalize, between hosts by fences. Each rank watches the
+//! launcher and the lowest rank of its host, which watches all ranks and proxies there.
 //!
 //! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
 //! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].

@@ -22,8 +22,8 @@ pub struct Pool {
     pub alloc: extern "C" fn(usize) -> *mut c_void,
     /// Frees memory that `alloc` has returned. Does not change errno.
     pub free: extern "C" fn(*mut c_void),
-    /// Returns how many bytes may be used of the allocation at an address. Returns 0 if no allocation begins
-    /// there.
+    /// Returns how many bytes may be used of the allocation at an address. Returns 0 if there is no
+    /// allocation at the address.
     pub usable: extern "C" fn(*mut c_void) -> usize,
 }
 

@@ -15,8 +15,8 @@ use crate::mpirun::command::say::Refusal;
 /// How often the root and an agent in another process send each other the frame `Alive`, which says that the
 /// sender lives.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// A process that looks at the clock after more than this time concludes that it stood still itself, as on a
-/// suspended machine.
+/// The time between two readings of the clock from which on a process concludes that it stood still itself in
+/// between, as on a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// A connection over which an agent sends frames to the root.

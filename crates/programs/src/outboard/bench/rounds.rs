@@ -98,7 +98,7 @@ struct Runner<'a> {
     name: &'a str,
     player: &'a Player,
     command: &'a str,
-    /// The field of the JSON lines which the command prints that holds the result.
+    /// The field that holds the result in the JSON lines that the command prints.
     column: &'a str,
     /// The index of this runner in the values of a measure: first the MPIs, then the limits.
     place: usize,

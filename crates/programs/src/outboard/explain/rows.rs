@@ -71,8 +71,8 @@ impl SiteRow {
     }
 }
 
-/// Returns how the calls that `by` carried out went: their mean time in ns, and how many they are. It takes
-/// all calls of the row's function, comm and size class, at any call site. None if there is no such call.
+/// Returns the mean time in ns of the calls that `by` carried out, and how many they are. It takes all calls
+/// of the row's function, comm and size class, at any call site. None if there is no such call.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);

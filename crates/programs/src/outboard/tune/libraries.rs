@@ -78,7 +78,8 @@ fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
 }
 
 /// Returns the length from which on the second player was clearly faster than the first at all lengths. None
-/// if it was not at the longest. It counts as `Call::bytes` does; bench/ prints the block of one rank.
+/// if it was not at the longest. The length counts as `Call::bytes` does; bench/ prints the block of one
+/// rank.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));
