@@ -21,7 +21,7 @@ use error::Result;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-/// Calls the function of this name of the connection, which is one by PMI-1 or one by PMIx.
+/// Calls the function `$name` of the client's connection to the launcher, by PMI-1 or by PMIx.
 macro_rules! ask {
     ($client:ident.$name:ident($($argument:expr),*)) => {
         match &$client.protocol {
@@ -49,8 +49,9 @@ enum Protocol {
 }
 
 impl Client {
-    /// Registers with the launcher. None if environment variables name no launcher. Called once per process.
-    /// Errors (MPI_ERR_OTHER): the launcher cannot be reached, or its data make no sense.
+    /// Registers with the launcher, and returns the connection. None if environment variables name no
+    /// launcher. Called once per process. Errors (MPI_ERR_OTHER): the launcher cannot be reached, or its data
+    /// make no sense.
     pub fn connect() -> Result<Option<Client>> {
         let protocol = match pmi1::Connection::open()? {
             Some(connection) => Some(Protocol::Pmi1(connection)),

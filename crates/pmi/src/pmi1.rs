@@ -34,7 +34,8 @@ impl Connection {
         settings::launcher_variables::variable("PMI_FD").is_some()
     }
 
-    /// Registers with the launcher. None if environment variables name no launcher that speaks PMI-1.
+    /// Registers with the launcher, and returns the connection. None if environment variables name no
+    /// launcher that speaks PMI-1.
     pub fn open() -> Result<Option<Connection>> {
         let number = |name: &str| settings::launcher_variables::variable(name)?.to_str()?.parse::<u32>().ok();
         let (Some(fd), Some(rank), Some(size)) = (number("PMI_FD"), number("PMI_RANK"), number("PMI_SIZE"))

@@ -126,7 +126,8 @@ impl Connection {
             && settings::launcher_variables::variable("PMIX_RANK").is_some()
     }
 
-    /// Registers with the PMIx server. None if environment variables name no server.
+    /// Registers with the PMIx server, and returns the connection. None if environment variables name no
+    /// server.
     pub fn open() -> Result<Option<Connection>> {
         if !Connection::is_offered() {
             return Ok(None);

@@ -2,12 +2,14 @@
 //! Clocks, in nanoseconds. They call the C library and not rustix: rustix itself reads the page of code that
 //! the kernel provides (vDSO), and valgrind hides that page.
 
-/// Returns the ns of a clock that never goes back and that all processes of a host share (CLOCK_MONOTONIC).
+/// Returns the time in ns of a clock that never goes back and that all processes of a host share
+/// (CLOCK_MONOTONIC).
 pub fn now() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
-/// Returns the ns since 1970 (CLOCK_REALTIME). Use it only to show a time to people, never for differences.
+/// Returns the time in ns since 1970 (CLOCK_REALTIME). Use it only to show a time to people, never for
+/// differences.
 pub fn wall() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }

@@ -18,12 +18,13 @@ pub struct Pool {
     /// The length in bytes of the shortest allocation that the pool serves. glibc's malloc serves shorter
     /// ones.
     pub bytes_min: usize,
-    /// Allocates this number of bytes. Returns null if the pool has no room. Does not change errno.
+    /// The function that allocates memory; its argument is the number of bytes. Returns null if the pool has
+    /// no room. Does not change errno.
     pub alloc: extern "C" fn(usize) -> *mut c_void,
-    /// Frees memory that `alloc` has returned. Does not change errno.
+    /// The function that frees memory which `alloc` has returned. Does not change errno.
     pub free: extern "C" fn(*mut c_void),
-    /// Returns how many bytes may be used of the allocation at an address. Returns 0 if there is no
-    /// allocation at the address.
+    /// The function that returns how many bytes of the allocation at an address may be used. Returns 0 if
+    /// there is no allocation at the address.
     pub usable: extern "C" fn(*mut c_void) -> usize,
 }
 

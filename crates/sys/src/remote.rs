@@ -6,8 +6,8 @@ use crate::Span;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A range of another process's memory: its address there, and its length in bytes. It may be wrong: the
-/// kernel checks that it is mapped.
+/// A range of another process's memory: its address there, and its length in bytes. The kernel checks that
+/// the range is mapped.
 pub type Piece = (usize, usize);
 
 /// Copies the bytes of the ranges `remote` of process `pid` to the spans `local`, both in order; the sums of
@@ -24,21 +24,21 @@ pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Write)
 }
 
-/// The number of bytes from which on a transfer fails with EFAULT, as for memory of a device. Only tests set
-/// it.
+/// The number of bytes from which on a transfer fails with EFAULT, as it does for the memory of a GPU. Only
+/// tests set it.
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
 /// The buffers that `attachable` could read before: each entry is a hash of address and length, or 0.
 static KNOWN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Makes each transfer of at least `bytes` bytes fail with EFAULT from now on, as for memory of a device. For
-/// tests only.
+/// Makes each transfer of at least `bytes` bytes fail with EFAULT from now on, as it does for the memory of a
+/// GPU. For tests only.
 pub fn refuse_from(bytes: usize) {
     REFUSED_FROM.store(bytes, Ordering::Relaxed);
 }
 
 /// Whether other processes can read a buffer of this one, which begins with `first`, ends with `last`, and
-/// has `bytes` bytes. They cannot read memory of a device or of memfd_secret. Tries to read both ends (5 us),
-/// and remembers buffers that it could read.
+/// has `bytes` bytes. They cannot read the memory of a GPU or of memfd_secret. Tries to read both ends (5
+/// us), and remembers buffers that it could read.
 pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     if bytes == 0 || bytes >= REFUSED_FROM.load(Ordering::Relaxed) {
         return bytes == 0;

@@ -286,7 +286,7 @@ impl SimulatedCall {
     }
 
     /// Returns the fastest algorithm for proxies, and its time in ps beside a computation of `work_ps`. Tries
-    /// `algorithm` and, on a DPU, also the linear algorithms and the ones over nodes.
+    /// `algorithm` and, on a DPU, also the algorithms named `linear` or `nodes...`.
     fn beside(
         &self,
         algorithm: Option<Algorithm>,

@@ -104,7 +104,7 @@ impl Sample {
         Sample { at, pages: ranks.chain(proxies).collect() }
     }
 
-    /// Returns the sum of some counters of process number `page`.
+    /// Returns the sum of some counters of the process with the index `page` in `pages`.
     fn sum(&self, page: usize, counters: &[Counter]) -> u64 {
         counters.iter().map(|counter| self.pages[page].values[*counter as usize]).sum()
     }

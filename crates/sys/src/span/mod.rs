@@ -23,7 +23,7 @@ impl Span {
     /// A span of no bytes.
     pub const EMPTY: Span = Span { address: 0, bytes: 0 };
 
-    /// Claims memory.
+    /// Makes a span of the `bytes` bytes at `address`: claims that they stay mapped.
     ///
     /// # Safety
     /// The bytes must stay mapped (readable, and writable if the span is ever copied into) until the last use
@@ -33,7 +33,7 @@ impl Span {
         Span { address, bytes }
     }
 
-    /// Returns the span of memory that is never freed, such as `Box::leak` returns.
+    /// Returns the span of `bytes`, which is memory that is never freed, such as `Box::leak` returns.
     pub fn of(bytes: &'static mut [u8]) -> Span {
         Span { address: bytes.as_mut_ptr() as usize, bytes: bytes.len() }
     }

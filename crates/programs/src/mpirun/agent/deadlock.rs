@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! On SIGUSR1 `mpirun` prints what every rank waits for: the user's first question when a program hangs.
 //!
-//! The agent asks each rank that waits in an MPI call, and the rank answers in full. A rank that computes or
-//! is stopped cannot answer; its page in shared memory says what it last waited for.
+//! The agent (the `mpirun` process on each host) asks each rank that waits in an MPI call, and the rank
+//! answers in full. A rank that computes or is stopped cannot answer; its page in shared memory says what it
+//! last waited for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

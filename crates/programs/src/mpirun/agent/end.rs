@@ -2,11 +2,11 @@
 //! How a job ends on a host: what follows when a rank or proxy has ended, and how the remaining processes are
 //! ended.
 //!
-//! The first failure decides the exit code. To end a world and the worlds connected with it, the agent sends
-//! their ranks SIGTERM and, half a second later, SIGKILL. Processes that ranks started and left behind become
-//! children of the agent (a subreaper), so the agent never guesses a pid. After a failure the agent ends
-//! these processes; otherwise they go on. The agent leaves the children alone that a shell had before it
-//! became `mpirun` (`exec mpirun`).
+//! The first failure decides the exit code. To end a world (an MPI_COMM_WORLD) and the worlds connected with
+//! it, the agent (the `mpirun` process on the host) sends their ranks SIGTERM and, half a second later,
+//! SIGKILL. Processes that ranks started and left behind become children of the agent (a subreaper): it never
+//! guesses a pid. After a failure the agent ends these processes; otherwise they go on. Children that a shell
+//! had before it became `mpirun` (`exec mpirun`) are left alone.
 //!
 //! Read next: `job.rs`.
 
@@ -24,19 +24,19 @@ use super::guardian::{Guardian, carries};
 use super::job::{AgentJob, JobProcess, LocalWorld};
 use crate::mpirun::wire::frame::ToRoot;
 
-/// How long after SIGTERM the ranks of a failed world get SIGKILL.
+/// How long after SIGTERM the ranks of a failed world (an MPI_COMM_WORLD) get SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 /// How long proxies may go on after the last rank has ended, to write their traces. Then they get SIGKILL.
 const PROXY_GRACE: Duration = Duration::from_millis(1000);
 
-/// How long after SIGTERM the processes get SIGKILL that ranks had started and left behind.
+/// How long after SIGTERM processes that ranks had started and left behind get SIGKILL.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
 /// How the process of a rank ended, as the system call `wait` says.
 struct RankExit {
-    /// The exit code. None if a signal killed the process, or if the process is not a child of ours.
+    /// The exit code. None if a signal killed the process, or if it is not a child of this process.
     code: Option<i32>,
-    /// The signal that killed the process. None if the process exited, or is not a child of ours.
+    /// The signal that killed the process. None if the process exited, or is not a child of this process.
     signal: Option<i32>,
 }
 
@@ -63,8 +63,8 @@ impl AgentJob {
         }
     }
 
-    /// Returns the world to which process number `rank` belongs, or None if this agent has forgotten the
-    /// world.
+    /// Returns the world to which process number `rank` belongs, or None if this agent (`mpirun` on a host)
+    /// has forgotten the world.
     fn world_of(&mut self, rank: u32) -> Option<&mut LocalWorld> {
         let first = self.page(rank).first.load(Ordering::Relaxed);
         self.worlds.iter_mut().find(|world| world.first == first)
@@ -137,7 +137,7 @@ impl AgentJob {
     }
 
     /// Marks an ended proxy as dead, and wakes all ranks here: each continues by itself the collectives that
-    /// the proxy had.
+    /// the proxy was carrying out for it.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
         if self.segment.has_remote_servers() {
@@ -184,8 +184,9 @@ impl AgentJob {
         self.report(first, sentence, code);
     }
 
-    /// Reports to the root that the world whose first process number is `first`, and all worlds connected
-    /// with it, must end. `sentence` says why. Also ends the ranks of these worlds on this host.
+    /// Reports to the job's root (`mpirun`) that the world whose first process number is `first`, and all
+    /// worlds connected with it, must end. `sentence` says why. Also ends the ranks of these worlds on this
+    /// host.
     pub(super) fn report(&mut self, first: u32, sentence: String, code: u8) {
         let connected = self.segment.connected(first);
         let ending = |world: &LocalWorld| connected.contains(&world.first) && world.kill_at.is_some();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job as the agent of one host sees it: its processes there, its worlds (each an MPI_COMM_WORLD), and its
-//! shared memory.
+//! A job as the agent of one host (the `mpirun` process there) sees it: its processes on the host, its worlds
+//! (each an MPI_COMM_WORLD), and its shared memory.
 //!
 //! Read next: `watch.rs`.
 
@@ -41,8 +41,8 @@ pub(super) enum JobProcess {
     Proxy(u32),
 }
 
-/// What this agent knows of one MPI_COMM_WORLD. It is kept until another world gets the process numbers of
-/// this one.
+/// What this agent (`mpirun` on a host) knows of one MPI_COMM_WORLD. It is kept until another world gets the
+/// process numbers of this one.
 pub(super) struct LocalWorld {
     /// The process number of the world's rank 0 in the segment. It also names the world.
     pub first: u32,
@@ -77,7 +77,7 @@ impl LocalWorld {
     }
 }
 
-/// The part of a job that runs on this host, with all that its agent knows.
+/// The part of a job that runs on this host, as the agent (the `mpirun` process on the host) sees it.
 pub struct AgentJob {
     /// How the lines that ranks print are shown: with the rank or the time in front, or written to files.
     pub(super) style: Style,
@@ -85,8 +85,8 @@ pub struct AgentJob {
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<LocalWorld>,
-    /// The spawned worlds that have ranks here which have not come to MPI_Init yet. Each is named by its
-    /// first process number.
+    /// The spawned worlds of which some rank on this host has not come to MPI_Init yet. Each world is named
+    /// by its first process number.
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
     pub(super) host: String,
@@ -119,8 +119,8 @@ pub struct AgentJob {
 }
 
 impl AgentJob {
-    /// Returns a job of which no process runs yet. `here`: the process numbers of its first world that are to
-    /// run on this host.
+    /// Returns a job of which no process runs yet. `here`: the process numbers of the ranks of its first
+    /// world that are to run on this host.
     pub fn new(
         segment: Segment,
         signals: Arc<Signals>,
@@ -152,12 +152,12 @@ impl AgentJob {
         }
     }
 
-    /// Sends a frame, a message between `mpirun` and an agent, to the root.
+    /// Sends a frame (a message between an agent and the root) to the job's root (`mpirun`).
     pub(super) fn send(&self, frame: ToRoot) {
         self.upstream.uplink.send(frame);
     }
 
-    /// Has the root print `sentence` as a line of its own for the user.
+    /// Has the job's root (`mpirun`) print `sentence` as a line of its own for the user.
     pub(super) fn say(&self, sentence: &str) {
         self.upstream.uplink.say(sentence);
     }

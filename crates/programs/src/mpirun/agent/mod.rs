@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards their
-//! input and output, and reports to the root. If the job has one host only, the agent runs in the root's
-//! process.
+//! input and output, and reports to the job's root (`mpirun`). If the job has one host only, the agent runs
+//! in the root's process.
 //!
 //! On any other host the agent starts in two steps. The first step reads the frame `Start` from the root. It
 //! then runs `mpirun` again by `exec`, as the second step, with the environment and the working folder of the
 //! root.
 //!
-//! Invariants: an agent that has lost the root ends its ranks; an agent writes only frames to its standard
-//! output.
+//! Invariants: an agent that has lost the root ends its ranks; an agent writes only frames (messages) to its
+//! standard output.
 //!
 //! Read next: `watch.rs`, `receive.rs`, `wire/frame.rs` (the frames), `root/mod.rs` (the other side).
 
@@ -46,7 +46,7 @@ use upstream::Upstream;
 /// the agent reads a [`Start`].
 const AGAIN: &str = "--agent-with";
 /// Environment variables that belong to a host or a login. An agent keeps its own values of these; all other
-/// variables come from the root.
+/// variables come from the job's root (`mpirun`).
 const LOCAL_VARIABLES: [&str; 8] = [
     "HOSTNAME",
     "HOST",
@@ -58,8 +58,8 @@ const LOCAL_VARIABLES: [&str; 8] = [
     "SLURMD_NODENAME",
 ];
 
-/// Runs an agent if the first word of the command line asks for one, and returns its exit code. Otherwise
-/// returns None at once.
+/// Runs an agent (`mpirun` on a host) if the first word of the command line asks for one, and returns its
+/// exit code. Otherwise returns None at once.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     let step: fn(&str, &Arc<PipeUplink>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
         WORD => |_, pipe| begin(pipe),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How an agent obeys the frames from the root, and which changes on its host it reports to the root.
+//! How an agent (the `mpirun` process on one host) carries out the frames (messages) from the root (the
+//! `mpirun` process that decides), and which changes on its host it reports to the root.
 //!
 //! Read next: `wire/frame.rs`.
 
@@ -13,7 +14,8 @@ use crate::mpirun::wire::frame::{Arrivals, NewWorld, ToAgent, ToRoot};
 use crate::mpirun::wire::statistics::Counted;
 
 impl AgentJob {
-    /// Takes all frames that have come from the root, and carries them out. Returns whether there were any.
+    /// Takes all frames (messages) that have come from the job's root (`mpirun`), and carries them out.
+    /// Returns whether there were any.
     pub(super) fn receive_frames(&mut self) -> bool {
         let (frames, is_lost) = self.upstream.receive();
         let has_received = !frames.is_empty();
@@ -71,8 +73,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Writes into shared memory with which worlds the world `first` is connected on other hosts, and wakes
-    /// all ranks and proxies here.
+    /// Writes into shared memory with which worlds (`to`) the world whose first process number is `first` is
+    /// connected on other hosts, and wakes all ranks and proxies here.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
@@ -123,8 +125,9 @@ impl AgentJob {
         }
     }
 
-    /// Reports to the root what has changed on this host since the last call: names of network endpoints,
-    /// ports of MPI_Open_port that were closed, and how many ranks of each world have arrived or ended.
+    /// Reports to the job's root (`mpirun`) what has changed on this host since the last call: names of
+    /// network endpoints, ports of MPI_Open_port that were closed, and how many ranks of each world have
+    /// arrived or ended.
     pub(super) fn report_changes(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));

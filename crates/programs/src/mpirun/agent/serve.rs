@@ -3,8 +3,9 @@
 //! or unpublish names of ports (section 11.9.4).
 //!
 //! A rank writes its request into its arena, its part of the segment, and sends SIGCHLD to wake the agent.
-//! The agent passes the request on to the root, which has all agents start the new world. The root answers a
-//! spawn when all new processes have come to MPI_Init, or when one of them has ended before that.
+//! The agent passes the request on to the job's root (`mpirun`), which has all agents start the new world.
+//! The root answers a spawn when all new processes have come to MPI_Init, or when one of them has ended
+//! before that.
 //!
 //! Read next: `root/worlds.rs`.
 
@@ -27,8 +28,8 @@ use crate::mpirun::place::cpus;
 use crate::mpirun::wire::frame::{NewWorld, ToRoot};
 
 impl AgentJob {
-    /// Takes the waiting requests of all living ranks here, and passes them on to the root. Also reports
-    /// spawned worlds that have started.
+    /// Takes the waiting requests of all living ranks here, and passes them on to the job's root (`mpirun`).
+    /// Also reports spawned worlds that have started.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
             let state = &self.page(rank).ask.state;
@@ -159,7 +160,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Reports to the root each spawned world whose processes on this host have all come to MPI_Init.
+    /// Reports to the job's root (`mpirun`) each spawned world whose processes on this host have all come to
+    /// MPI_Init.
     fn report_births(&mut self) {
         let segment = self.segment.clone();
         let has_come =
@@ -168,8 +170,8 @@ impl AgentJob {
         come.into_iter().for_each(|first| self.send(ToRoot::Born { first }));
     }
 
-    /// Reports to the root that the spawned world `first` has failed, because one of its processes ended
-    /// before MPI_Init. Ends the world's ranks on this host.
+    /// Reports to the job's root (`mpirun`) that the spawned world whose first process number is `first` has
+    /// failed, because one of its processes ended before MPI_Init. Ends the world's ranks on this host.
     pub(super) fn spawn_failed(&mut self, first: u32, sentence: String) {
         self.undo(first);
         if self.births.contains(&first) {
@@ -178,7 +180,8 @@ impl AgentJob {
         }
     }
 
-    /// Ends the ranks on this host of the spawned world `first`, which has failed to start.
+    /// Ends the ranks on this host of the spawned world whose first process number is `first`, because it has
+    /// failed to start.
     pub(super) fn undo(&mut self, first: u32) {
         // No rank waits for this world in MPI_Finalize any more.
         self.segment.disconnect(first);

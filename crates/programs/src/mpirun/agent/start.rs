@@ -43,7 +43,8 @@ pub struct Setup {
     pub id: String,
     /// The command-line options that hold for the whole job.
     pub global: Global,
-    /// Whether a rank may inherit the standard input of this process. True if the root is in this process.
+    /// Whether a rank may inherit the standard input of this process. True if the job's root (`mpirun`) is in
+    /// this process.
     pub reads_ours: bool,
     /// The value of MPI_UNIVERSE_SIZE, or None if the attribute is to be the number of ranks.
     pub universe: Option<u32>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The loop of an agent: it starts processes, obeys frames from the root, and sees which processes have
-//! ended.
+//! The loop of an agent (the `mpirun` process on one host): it starts processes, obeys frames (messages) from
+//! the job's root (`mpirun`), and sees which processes have ended.
 //!
 //! The loop runs in one thread. It wakes for a signal (SIGCHLD: a child has ended, or a rank has a request),
 //! for a frame, and a few times a second. If the root is in the same process, the root's loop calls `step`.
@@ -34,8 +34,8 @@ use crate::mpirun::wire::trace;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl AgentJob {
-    /// Starts the ranks and proxies of this host. If one of them cannot be started, reports that to the root,
-    /// and ends the job.
+    /// Starts the ranks and proxies of this host. If one of them cannot be started, reports that to the job's
+    /// root (`mpirun`), and ends the job.
     pub fn start(&mut self, programs: &[RankProgram], plan: &CorePlan) -> Result<(), Refusal> {
         self.open()?;
         if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
@@ -78,8 +78,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Runs the agent's loop if the root is in another process. Ends when no rank lives here and the root has
-    /// said that the job ends. Returns the exit code of this host.
+    /// Runs the agent's loop if the job's root (`mpirun`) is in another process. The loop ends when no rank
+    /// lives here and the root has said that the job ends. Returns the exit code of this host.
     pub fn watch(mut self) -> u8 {
         while !self.is_over() {
             let mut list = vec![PollFd::new(&*self.signals, PollFlags::IN)];
@@ -94,7 +94,7 @@ impl AgentJob {
         self.finish()
     }
 
-    /// Whether no rank lives on this host, and the root has said that no more will start.
+    /// Whether no rank lives on this host, and the job's root (`mpirun`) has said that no more will start.
     pub fn is_over(&self) -> bool {
         self.upstream.is_closed && !self.lives(|member| matches!(member, JobProcess::Rank(_)))
     }
@@ -105,8 +105,8 @@ impl AgentJob {
         self.adopted.as_ref().map(|(_, process)| process)
     }
 
-    /// Makes one round of the agent's loop: handles what has happened on this host, then the frames from the
-    /// root. Returns whether there were frames.
+    /// Makes one round of the agent's loop: handles what has happened on this host, then the frames
+    /// (messages) from the job's root (`mpirun`). Returns whether there were frames.
     pub fn step(&mut self) -> bool {
         self.reap();
         // First, so that the root knows which ranks have ended when it looks for free ranks.
@@ -241,8 +241,8 @@ impl AgentJob {
         }
     }
 
-    /// Carries out what a signal asks for: one that this process got, or one that the root passed on by a
-    /// frame.
+    /// Carries out what a signal asks for: one that this process got, or one that the job's root (`mpirun`)
+    /// passed on by a frame (message).
     pub(super) fn obey(&mut self, signal: i32) {
         match signal {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT

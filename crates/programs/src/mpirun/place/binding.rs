@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The kind of hardware (core, socket, cache, ...) to one unit of which each rank is bound, as a name of
-    /// [`sys::topology::KINDS`]. None if ranks are not bound.
+    /// The kind of hardware (core, socket, cache, ...) around its cores to which each rank is bound, as a
+    /// name of [`sys::topology::KINDS`]. None if ranks are not bound.
     pub to: Option<&'static str>,
     /// How many cores of its own each rank gets.
     pub cores: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root knows of each agent, and how it sends frames to an agent.
+//! What the root (the `mpirun` process that decides) knows of each agent (the `mpirun` process on a host),
+//! and how it sends frames (messages) to an agent.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -7,39 +8,40 @@ use std::time::Instant;
 use crate::mpirun::wire::clock::Clock;
 use crate::mpirun::wire::frame::ToAgent;
 
-/// An agent, as the root sees it: the command that started it, the connection to it, and what it has
-/// reported.
+/// An agent, as the job's root (`mpirun`) sees it: the command that started it, the connection to it, and
+/// what it has reported.
 pub(super) struct Agent {
     pub(super) name: String,
-    /// The command line that started the agent, as text for the user.
+    /// The command line that started the agent (`mpirun` on a host), as text for the user.
     pub(super) command: String,
-    /// The index in `Root::links` of the connection to the agent. None for the agent in this process.
+    /// The index in `Root::links` of the connection to the agent (`mpirun` on a host). None for the agent in
+    /// this process.
     pub(super) link: Option<usize>,
-    /// The queue from which frames go to the agent.
+    /// The queue from which frames (messages) go to the agent (`mpirun` on a host).
     pub(super) frames: FrameSender,
-    /// Frames for an agent that has not started yet. `open` sends them.
+    /// Frames (messages) for an agent (`mpirun` on a host) that has not started yet. `open` sends them.
     waiting: Vec<ToAgent>,
     /// Whether the agent has greeted (its first bytes) and is of the same build as this `mpirun`.
     pub(super) has_started: bool,
     /// When `mpirun` started the command that starts the agent.
     pub(super) started: Instant,
-    /// Whether the user has been told that this agent starts slowly.
+    /// Whether the user has been told that this agent (`mpirun` on a host) starts slowly.
     pub(super) is_called_slow: bool,
-    /// Whether `send` puts frames into the queue at once. Until `open` is called it keeps them in `waiting`
-    /// instead. The first frame is `Start`.
+    /// Whether `send` puts frames (messages) into the queue at once. Until `open` is called it keeps them in
+    /// `waiting` instead. The first frame is `Start`.
     is_open: bool,
-    /// Whether the agent has reported that its ranks are stopped (Ctrl-Z).
+    /// Whether the agent (`mpirun` on a host) has reported that its ranks are stopped (Ctrl-Z).
     pub(super) is_stopped: bool,
-    /// The exit code that the agent reported with its last frame, when no process of the job was left on its
-    /// node. None before that.
+    /// The exit code that the agent (`mpirun` on a host) reported with its last frame (message), when no
+    /// process of the job was left on its node. None before that.
     pub(super) done: Option<u8>,
-    /// Whether the connection to the agent has ended, or the root has given the agent up.
+    /// Whether the connection to the agent has ended, or the job's root (`mpirun`) has given the agent up.
     pub(super) is_closed: bool,
-    /// When the agent's latest frame, greeting or line came. A time in which the root stood still itself is
-    /// added.
+    /// When the agent's latest frame (message), greeting or line came. A time in which the job's root
+    /// (`mpirun`) was stopped itself is added.
     pub(super) received: Instant,
-    /// How far the clock of the agent's host differs from the root's. It is measured only if the user wants a
-    /// trace.
+    /// How far the clock of the agent's host differs from the clock of the job's root (`mpirun`). It is
+    /// measured only if the user wants a trace.
     pub(super) clock: Clock,
     /// The latest lines that the agent's command (such as ssh) wrote to standard error before the agent
     /// started. They tell the user why it did not start.
@@ -48,8 +50,8 @@ pub(super) struct Agent {
     pub(super) lines_ended: bool,
 }
 
-/// A queue of frames for the agent of one node. Each frame carries the node's number, because several agents
-/// may share the queue.
+/// A queue of frames (messages) for the agent of one node. Each frame carries the node's number, because
+/// several agents may share the queue.
 #[derive(Clone)]
 pub(super) struct FrameSender {
     node: u32,
@@ -57,8 +59,8 @@ pub(super) struct FrameSender {
 }
 
 impl FrameSender {
-    /// Puts a frame into the queue. If the thread that empties the queue has ended, the frame is lost: the
-    /// root learns of the lost connection by an event.
+    /// Puts a frame (message) into the queue. If the thread that empties the queue has ended, the frame is
+    /// lost: the job's root (`mpirun`) learns of the lost connection by an event.
     pub(super) fn send(&self, frame: ToAgent) {
         let _ = self.queue.send((self.node, frame));
     }
@@ -66,7 +68,7 @@ impl FrameSender {
 
 impl Agent {
     /// Returns the agent of node `node`, which has not started yet. The thread that empties `queue` sends the
-    /// frames to the agent.
+    /// frames (messages) to the agent.
     pub(super) fn new(name: String, node: u32, command: String, queue: Sender<(u32, ToAgent)>) -> Agent {
         let now = Instant::now();
         Agent {
@@ -97,16 +99,16 @@ impl Agent {
         }
     }
 
-    /// Sends the frames that have waited for the agent's start. From now on `send` puts frames into the queue
-    /// at once.
+    /// Sends the frames (messages) that have waited for the agent's start. From now on `send` puts frames
+    /// into the queue at once.
     pub(super) fn open(&mut self) {
         (self.is_open, self.received) = (true, Instant::now());
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|frame| self.frames.send(frame));
     }
 
-    /// Asks the agent what time its clock has. This begins a row of such questions, because only the fastest
-    /// answer counts.
+    /// Asks the agent (`mpirun` on a host) what time its clock has. This begins a row of such questions,
+    /// because only the fastest answer counts.
     pub(super) fn ask_clock(&mut self) {
         self.clock.start();
         self.send(ToAgent::Clock { sent: 0 });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root does as time passes: it sends the frame `Alive` to its agents, ends the job if an agent is
-//! silent for too long, and ends the job after --timeout.
+//! What the root (the `mpirun` process that decides) does as time passes: it sends the frame `Alive` to its
+//! agents, one on each host, ends the job if an agent is silent for too long, and ends the job after
+//! --timeout.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -11,9 +12,11 @@ use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::ToAgent;
 use crate::mpirun::wire::uplink::{PULSE, STANDSTILL};
 
-/// How long after the start of its command an agent may take to greet. After this time the job fails.
+/// How long after the start of its command an agent (`mpirun` on a host) may take to greet. After this time
+/// the job fails.
 const START: Duration = Duration::from_secs(60);
-/// How long an agent may take to greet before the user is told which host the job waits for.
+/// How long an agent (`mpirun` on a host) may take to greet before the user is told which host the job waits
+/// for.
 const SLOW: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -29,7 +32,8 @@ impl Root {
         }
     }
 
-    /// Asks all agents for their clocks, if the user wants a trace: its times must fit together.
+    /// Asks all agents (`mpirun` on each host) for their clocks, if the user wants a trace: its times must
+    /// fit together.
     pub(super) fn ask_clocks(&mut self) {
         if self.trace.is_some() && self.job_has_started {
             self.agents.iter_mut().for_each(Agent::ask_clock);

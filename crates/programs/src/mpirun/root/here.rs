@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agent in the root's own process, for a job on this machine only. The root's loop also runs the agent's
-//! steps.
+//! The agent (`mpirun` on a host) in the same process as the job's root, for a job on this machine only. The
+//! root's loop also runs the agent's steps.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -14,7 +14,8 @@ use crate::mpirun::wire::frame::{JobNode, ToRoot};
 use crate::mpirun::wire::uplink::QueueUplink;
 
 impl Root {
-    /// Starts a job on this machine only: its agent and the root are both in this process.
+    /// Starts a job on this machine only: its root and its agent (both parts of `mpirun`) are in this
+    /// process.
     pub(super) fn start_here(&mut self) -> Result<(), Refusal> {
         let upstream = self.open_here();
         let prepared = AgentJob::prepare(&self.start, upstream, self.signals.clone());
@@ -26,8 +27,8 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the two queues of frames between the root and the agent in the same process. Returns the agent's
-    /// ends.
+    /// Makes the two queues of frames (messages) between the job's root (`mpirun`) and the agent in the same
+    /// process. Returns the agent's ends.
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
         let name = self.placement.nodes[0].clone();
@@ -40,8 +41,8 @@ impl Root {
         Upstream::here(Arc::new(QueueUplink { listener: self.listener.clone(), node: 0 }), inbox)
     }
 
-    /// Lets the agent in this process make a step and receives its frames, until neither brings anything new.
-    /// Removes the agent when it has ended.
+    /// Lets the agent in this process make a step and receives its frames (messages), until neither brings
+    /// anything new. Removes the agent when it has ended.
     pub(super) fn step_here(&mut self) {
         while let Some(job) = &mut self.here {
             let has_obeyed = job.step();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How the root reaches the hosts of a job: it finds their addresses, and starts an agent on each.
+//! How the root (the `mpirun` process that decides) reaches the hosts of a job: it finds their addresses, and
+//! starts an agent on each.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::sync::mpsc::channel;
@@ -19,7 +20,7 @@ use crate::mpirun::wire::link::AgentLink;
 const LOOKUP: Duration = Duration::from_secs(10);
 
 impl Root {
-    /// Starts an agent on each node of the placement that has none yet.
+    /// Starts an agent (`mpirun` on a host) on each node of the placement that has none yet.
     pub(super) fn start_agents(&mut self) -> error::Result<()> {
         let before = self.agents.len();
         let started = self.find_addresses(before).and_then(|()| self.start_links(before));
@@ -128,8 +129,8 @@ fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, 
     Ok(Ok(address.to_string()))
 }
 
-/// Returns the addresses of a host. Fails after [`LOOKUP`]: meanwhile the root sends no frames, and its
-/// agents would take it for dead.
+/// Returns the addresses of a host. Fails after [`LOOKUP`]: meanwhile the job's root (`mpirun`) sends no
+/// frames (messages), and its agents would take it for dead.
 fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
     let (sender, found) = channel();
     let host = host.to_owned();

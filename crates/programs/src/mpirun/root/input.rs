@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How the root passes the standard input of a job on several hosts on to the agents whose ranks read it.
+//! How the job's root (`mpirun`) passes the standard input of a job on several hosts on to the agents whose
+//! ranks read it.
 
 use super::Root;
 use super::agents::FrameSender;
@@ -8,8 +9,8 @@ use crate::mpirun::streams::input;
 use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
-    /// Starts a thread that passes our standard input on to the agents whose ranks read it. No other thread
-    /// waits for the end of this thread.
+    /// Starts a thread that passes our standard input on to the agents (`mpirun` on each host) whose ranks
+    /// read it. No other thread waits for the end of this thread.
     pub(super) fn read_input(&self) -> Result<(), Refusal> {
         let reads = |node: u32| {
             let mut ranks = (0..).zip(&self.start.node_of);

@@ -52,10 +52,10 @@ use agents::Agent;
 use world::SpreadWorld;
 
 /// How long agents have to end their ranks, the processes that ranks left behind, and themselves. Then the
-/// root gives the agents up.
+/// job's root (`mpirun`) gives the agents up.
 const END: Duration = Duration::from_secs(12);
-/// How long the root waits for last lines on the standard error of an agent's command, such as ssh, that has
-/// ended.
+/// How long the job's root (`mpirun`) waits for last lines on the standard error of an agent's command, such
+/// as ssh, that has ended.
 const LAST_LINES: Duration = Duration::from_secs(2);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// How many of the latest lines are kept that an agent's command, such as ssh, wrote to standard error.
@@ -65,12 +65,14 @@ struct Root {
     agents: Vec<Agent>,
     links: Vec<AgentLink>,
     launch: AgentCommand,
-    /// The frame that tells an agent what to start. Each agent gets a copy with its own node number.
+    /// The frame (message) that tells an agent (`mpirun` on a host) what to start. Each agent gets a copy
+    /// with its own node number.
     start: Start,
-    /// Whether all agents of the first world have started. No rank starts before that, because a host may be
-    /// missing.
+    /// Whether all agents (`mpirun` on each host) of the first world have started. No rank starts before
+    /// that, because a host may be missing.
     job_has_started: bool,
-    /// The host of each rank of the first world. Spawned ranks are placed by it, too.
+    /// The hosts of the job, and the host of each rank of the first world. It also chooses the hosts of
+    /// spawned ranks.
     placement: Placement,
     numbers: ProcessNumbers,
     worlds: Vec<SpreadWorld>,
@@ -93,19 +95,21 @@ struct Root {
     parts: Vec<(usize, TracePart)>,
     /// The seconds that the user gave with `--timeout`, and when they are over. None without the option.
     timeout: Option<(f64, Instant)>,
-    /// When the root last looked for silent agents. A long time since then means that this process was
-    /// stopped itself.
+    /// When the job's root (`mpirun`) last looked for silent agents. A long time since then means that this
+    /// process was stopped itself.
     looked: Instant,
-    /// When the root last sent the frame `Alive` to all agents.
+    /// When the job's root (`mpirun`) last sent the frame `Alive` to all agents.
     pulse: Instant,
-    /// How long an agent may send nothing before the root takes its host for lost
+    /// How long an agent may send nothing before the job's root (`mpirun`) takes its host for lost
     /// (OUTBOARD_LAUNCH_SILENCE_MS).
     silence: Duration,
     /// The exit code of the job's first failure, or None if there has been no failure.
     failed: Option<u8>,
-    /// When the root gives up the agents that have not ended by then. None unless the job is being ended.
+    /// When the job's root (`mpirun`) gives up the agents that have not ended by then. None unless the job is
+    /// being ended.
     end_at: Option<Instant>,
-    /// How much standard input has been sent to the agents and not yet been taken by ranks.
+    /// How much standard input has been sent to the agents (`mpirun` on each host) and not yet been taken by
+    /// ranks.
     credit: Credit,
 }
 
@@ -215,7 +219,8 @@ impl Root {
         self.failed.unwrap_or(0)
     }
 
-    /// Waits until a signal has come, an agent has sent something, or the time [`TICK`] is over.
+    /// Waits until a signal has come, an agent (`mpirun` on a host) has sent something, or the time [`TICK`]
+    /// is over.
     fn wait(&self) {
         let mut list =
             vec![PollFd::new(&*self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
@@ -282,8 +287,8 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents. Does nothing before the job has started, because an agent's first frame
-    /// must be `Start`.
+    /// Sends a frame (message) to all agents (`mpirun` on each host). Does nothing before the job has
+    /// started, because an agent's first frame must be `Start`.
     fn send_all(&mut self, frame: &ToAgent) {
         if self.job_has_started {
             self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
@@ -322,7 +327,7 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents except agent number `index`.
+    /// Sends a frame (message) to all agents (`mpirun` on each host) except agent number `index`.
     fn send_others(&mut self, index: usize, frame: &ToAgent) {
         let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
         others.for_each(|(_, agent)| agent.send(frame.clone()));
@@ -337,8 +342,8 @@ impl Root {
         }
     }
 
-    /// Acts on the last frame of agent number `index`: no process of the job is left on its node. An exit
-    /// code other than 0 ends the job, unless all worlds are over or the node only ran proxies.
+    /// Acts on the last frame (message) of agent number `index`: no process of the job is left on its node.
+    /// An exit code other than 0 ends the job, unless all worlds are over or the node only ran proxies.
     fn agent_done(&mut self, index: usize, code: u8) {
         self.agents[index].done = Some(code);
         let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root knows of one world: the nodes that its ranks run on, and what the agents there have
-//! reported.
+//! What the root (the `mpirun` process that decides) knows of one world (an MPI_COMM_WORLD): the nodes that
+//! its ranks run on, and what the agents there have reported.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use crate::mpirun::wire::statistics::Counted;
 #[derive(Default)]
 pub(super) struct SpreadWorld {
     pub first: u32,
-    /// The frame that told agents to start this world. None for the first world.
+    /// The frame (message) that told agents to start this world. None for the first world.
     pub(super) spawned: Option<NewWorld>,
     /// The nodes that have not reported yet that their ranks of this world have all come to MPI_Init. A node
     /// without ranks of the world reports, too.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The worlds of a job, as the root sees them: which nodes have ranks of a world, which rank waits for its
-//! start, and with which other worlds it is connected (MPI 5.0, sections 11.8 and 11.10.4).
+//! The worlds of a job, as the job's root (`mpirun`) sees them: which nodes have ranks of a world, which rank
+//! waits for its start, and with which other worlds it is connected (MPI 5.0, sections 11.8 and 11.10.4).
 //!
 //! All nodes learn of a spawned world at the same time, so that all give its ranks the same process numbers.
 //! The nodes that are to run these ranks start them. The root answers the spawn when all nodes have reported
@@ -203,8 +203,8 @@ impl Root {
         }
     }
 
-    /// Acts on a report that no rank of world `first` lives on node `node` any more. When no rank of any
-    /// world lives, ends the job.
+    /// Acts on a report that no rank of the world whose first process number is `first` lives on node `node`
+    /// any more. When no rank of any world lives, ends the job.
     pub(super) fn over(&mut self, node: usize, first: u32, is_broken: bool) {
         let Some(world) = self.world(first) else { return };
         world.living.remove(&node);
@@ -251,8 +251,8 @@ impl Root {
         true
     }
 
-    /// Sends the agent of node `node`, which has just started, the frames that tell it what the other agents
-    /// know already.
+    /// Sends the agent of node `node`, which has just started, the frames (messages) that tell it what the
+    /// other agents know already.
     pub(super) fn catch_up(&mut self, node: usize) {
         let agent = &mut self.agents[node];
         for world in &self.worlds {

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
 
-/// How many bytes of standard input may have been sent to the agents and not yet taken by the ranks.
+/// How many bytes of standard input may have been sent to the agents (`mpirun` on each host) and not yet
+/// taken by the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
 /// Returns the standard input of rank `rank`: an empty file if the rank is not in `readers`; ours if

@@ -95,7 +95,8 @@ fn name(world: u64, rank: u32) -> String {
 /// Where the lines that ranks print are written.
 enum OutputEnd {
     File(File),
-    /// A standard stream of the root, which is in another process. The lines go there in frames.
+    /// A standard stream of the job's root (`mpirun`), which is in another process. The lines go there in
+    /// frames (messages).
     Upward(Arc<dyn Uplink>, OutputStream),
 }
 
@@ -158,7 +159,8 @@ struct ForwarderShared {
 
 impl Forwarder {
     /// Starts the thread that passes output on; pipes of ranks come later (`add`). Lines go to the standard
-    /// streams of this process if these are the job's (`is_ours`), else in frames to the root.
+    /// streams of this process if these are the job's (`is_ours`), else in frames (messages) to the job's
+    /// root (`mpirun`).
     pub fn start(uplink: Arc<dyn Uplink>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let own = |to: OutputStream| {

@@ -21,7 +21,7 @@ use super::statistics::Counted;
 use super::trace::TracePart;
 use crate::mpirun::command::arguments::{Global, RankProgram};
 
-/// The most bytes of a frame after its length. A reader refuses longer frames.
+/// The most bytes of a frame (message) after its length. A reader refuses longer frames.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// The first bytes of an agent's greeting; the number of the agent's build follows.
 const MAGIC: [u8; 16] = *b"\0outboard-agent\n";
@@ -44,10 +44,11 @@ pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     Some((at, u64::from_le_bytes(build)))
 }
 
-/// What an agent needs to know to start its part of the job. It is the content of the first frame.
+/// What an agent (`mpirun` on a host) needs to know to start its part of the job. It is the content of the
+/// first frame (message).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// The number of the node (host) whose agent gets this frame.
+    /// The number of the node (host) whose agent gets this frame (message).
     pub node: u32,
     /// The hosts of the job, indexed by node number.
     pub nodes: Vec<JobNode>,
@@ -69,8 +70,8 @@ pub struct Start {
     pub programs: Vec<RankProgram>,
     /// The job's random number, the same on all hosts, or None if the job has this machine only.
     pub job: Option<u64>,
-    /// The root's tuning of collective libraries (`Tuning::libraries`). All hosts must use the same. None if
-    /// the job has this machine only.
+    /// The tuning of collective libraries (`Tuning::libraries`) that the job's root (`mpirun`) has. All hosts
+    /// must use the same. None if the job has this machine only.
     pub libraries: Option<Vec<u64>>,
     /// The value of MPI_UNIVERSE_SIZE, or None if it is to be the number of ranks.
     pub universe: Option<u32>,
@@ -94,12 +95,12 @@ impl Start {
 pub struct JobNode {
     /// The host's name, as the user wrote it.
     pub name: String,
-    /// The host's address, empty if the job has this machine only. None if the root cannot find it: the
-    /// host's agent then finds it itself.
+    /// The host's address, empty if the job has this machine only. None if the job's root (`mpirun`) cannot
+    /// find it: the host's agent then finds it itself.
     pub address: Option<String>,
 }
 
-/// A world that MPI_Comm_spawn starts, as the root describes it to all agents.
+/// A world that MPI_Comm_spawn starts, as the job's root (`mpirun`) describes it to all agents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewWorld {
     /// The world's id: 0 is the first world, 1 the world spawned first, and so on.
@@ -151,10 +152,10 @@ impl OutputStream {
 /// gone because its proxy has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
-/// A frame from the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the
-/// segment, `rank` is a process number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and
-/// exit codes are the system's. An agent that starts later first gets the present state by these frames
-/// (`Root::catch_up`).
+/// A frame: a message from the job's root (`mpirun`) to an agent, the `mpirun` process on a host
+/// (`agent/receive.rs`). `first` is the first process number of a world, `rank` is a process number in the
+/// segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit codes are the system's. An agent that
+/// starts later first gets the present state by these frames (`Root::catch_up`).
 ///
 /// | frame | when the root sends it | what the agent answers |
 /// |---|---|---|
@@ -174,7 +175,7 @@ pub type EndpointName = (u32, Vec<u8>);
 /// | `Alive` | every 2 s | nothing |
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// Start your ranks. This is the first frame that an agent gets.
+    /// Start your ranks. This is the first frame (message) that an agent gets.
     Start(Box<Start>),
     /// The network names of endpoints on other nodes.
     Names(Vec<EndpointName>),
@@ -188,8 +189,8 @@ pub enum ToAgent {
     Answer { rank: u32, bytes: Vec<u8> },
     /// The spawned world whose first process number is `first` has failed to start: end your ranks of it.
     UndoWorld { first: u32 },
-    /// `to` are the worlds with which the world `first` is connected on other nodes. Each is named by its
-    /// first process number.
+    /// `to` are the worlds with which the world whose first process number is `first` is connected on other
+    /// nodes. Each is named by its first process number.
     Connected { first: u32, to: Vec<u32> },
     /// The numbers of ports (MPI_Open_port) that were closed on other nodes.
     PortsClosed(Vec<u64>),
@@ -210,13 +211,14 @@ pub enum ToAgent {
     /// End your ranks that still live by the signal `signal`, then yourself. The signal is 0 if no rank
     /// lives.
     EndJob { signal: i32, code: u8 },
-    /// Answer at once with your clock. `sent` is the root's time of asking, in ns.
+    /// Answer at once with your clock. `sent` is the time at which the job's root (`mpirun`) asked, in ns.
     Clock { sent: u64 },
-    /// The root lives. This frame shows it when there is no other frame to send.
+    /// The job's root (`mpirun`) lives. This frame (message) shows it when there is no other frame to send.
     Alive,
 }
 
-/// A frame from an agent to the root (`root/mod.rs`). Numbers and units are those of [`ToAgent`].
+/// A frame: a message from an agent, the `mpirun` process on a host, to the job's root (`root/mod.rs`).
+/// Numbers and units are those of [`ToAgent`].
 ///
 /// | frame | when the agent sends it | what the root answers |
 /// |---|---|---|
@@ -248,12 +250,13 @@ pub enum ToRoot {
     /// The spawned world whose first process number is `first` cannot start on this node. `sentence` says
     /// why.
     FailedToStart { first: u32, sentence: String },
-    /// `to` are the worlds with which the world `first` is connected on this node. Each is named by its first
-    /// process number.
+    /// `to` are the worlds with which the world whose first process number is `first` is connected on this
+    /// node. Each is named by its first process number.
     Connected { first: u32, to: Vec<u32> },
     /// The numbers of ports (MPI_Open_port) that were closed on this node.
     PortsClosed(Vec<u64>),
-    /// The counters of this node's processes when the world `first` ends, if the user wants counters.
+    /// The counters of this node's processes when the world whose first process number is `first` ends, if
+    /// the user wants counters.
     Counted { first: u32, counted: Counted },
     /// The events of one process of this node for the trace, if the user wants a trace.
     Traced(TracePart),
@@ -263,9 +266,9 @@ pub enum ToRoot {
     /// Bytes that ranks have printed, mostly whole lines, and the stream of `mpirun` on which the root prints
     /// them.
     Output(OutputStream, Vec<u8>),
-    /// A sentence from the agent itself, which the root prints for the user.
+    /// A sentence from the agent itself, which the job's root (`mpirun`) prints for the user.
     Print(String),
-    /// All ranks and proxies of this node are stopped now, as the root's frame `Stop` asked.
+    /// All ranks and proxies of this node are stopped now, as the frame (message) `ToAgent::Stop` asked.
     Stopped,
     /// How many bytes of standard input the ranks of this node have taken.
     Taken(u32),
@@ -273,26 +276,27 @@ pub enum ToRoot {
     /// `sentence` says why; `code` is the exit code. The agent already ends the ranks of these worlds on its
     /// node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// The agent's last frame: no process of the job is left on this node. `code` is the exit code of the
-    /// node's first failure, or 0.
+    /// The agent's last frame (message): no process of the job is left on this node. `code` is the exit code
+    /// of the node's first failure, or 0.
     Done { code: u8 },
     /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time, in ns. The agent
-    /// sends 0 as `back`; the thread in the root's process that reads this frame sets `back` to its own time.
+    /// sends 0 as `back`; the thread that reads this frame for the job's root (`mpirun`) sets `back` to its
+    /// own time.
     Clock { sent: u64, there: u64, back: u64 },
-    /// The agent lives. This frame shows it when there is no other frame to send.
+    /// The agent lives. This frame (message) shows it when there is no other frame to send.
     Alive,
 }
 
 impl ToRoot {
-    /// Returns the frame that ends the job because output of ranks could not be written to the file or stream
-    /// `what`.
+    /// Returns the frame (message) that ends the job because output of ranks could not be written to the file
+    /// or stream `what`.
     pub fn not_written(what: &str, error: &io::Error) -> ToRoot {
         let sentence = format!("cannot write {what}: {error}; ending the job");
         ToRoot::Failed { worlds: Vec::new(), sentence, code: 1 }
     }
 }
 
-/// Writes a frame to a stream: its length in 4 bytes, then its content.
+/// Writes a frame (message) to a stream: its length in 4 bytes, then its content.
 pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
@@ -301,7 +305,7 @@ pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads a frame from a stream. Returns None if the stream has ended.
+/// Reads a frame (message) from a stream. Returns None if the stream has ended.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {

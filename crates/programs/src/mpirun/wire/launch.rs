@@ -23,7 +23,7 @@ pub const AGENT: &str = "--agent";
 /// number.
 const FANOUT: usize = 32;
 
-/// A host on which an agent is to be started.
+/// A host on which an agent (an `mpirun` process for that host) is to be started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentHost {
     /// The host's node number.
@@ -53,7 +53,7 @@ pub struct AgentCommand {
     prefix: String,
     /// The path of `mpirun` on the other host, quoted if the command passes it to a shell.
     program: OsString,
-    /// Whether an agent on this host is started directly, without the command.
+    /// Whether an agent (`mpirun`) on this host is started directly, without the command.
     has_shortcut: bool,
     /// The most commands that one process starts at the same time.
     pub fanout: usize,

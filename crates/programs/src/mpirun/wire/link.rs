@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The root's connections to its agents: the standard streams of the commands that start the agents.
+//! The connections of the root (the `mpirun` process that decides) to its agents, one on each host: the
+//! standard streams of the commands that start the agents.
 //!
 //! Each event names the node that it is about, so the root does not see whether a relay lies between.
 //!
@@ -25,28 +26,30 @@ use crate::mpirun::command::say::Refusal;
 /// the user why no agent started.
 const NOISE_BYTES_KEPT: usize = 4 << 10;
 
-/// What has happened to an agent. The threads that read from agents report these events.
+/// What has happened to an agent (`mpirun` on a host). The threads that read from agents report these events.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum AgentEvent {
-    /// The agent has started, and is of the build with this number.
+    /// The agent (`mpirun` on a host) has started, and is of the build with this number.
     Greeted(u64),
-    /// A frame has come from the agent.
+    /// A frame (message) has come from the agent (`mpirun` on a host).
     Frame(ToRoot),
     /// The command that started the agent (such as ssh) has written this line to standard error.
     Line(String),
     /// The standard error of the agent's command has ended.
     LinesEnded,
-    /// The connection to the agent has ended. The text says how its command ended, such as "ended with code
-    /// 1".
+    /// The connection to the agent (`mpirun` on a host) has ended. The text says how its command ended, such
+    /// as "ended with code 1".
     Closed(String),
 }
 
 /// The receiver of the events that the threads which read from agents report.
 #[derive(Clone)]
 pub enum Listener {
-    /// The root, in this process: its thread takes the events from a queue, and a pipe wakes it.
+    /// The job's root (`mpirun`), in this process: its thread takes the events from a queue, and a pipe wakes
+    /// it.
     Root { events: Sender<(usize, AgentEvent)>, wake: Arc<OwnedFd> },
-    /// The root in another process: this process is a relay, and writes the events to its standard output.
+    /// The job's root (`mpirun`) in another process: this process is a relay, and writes the events to its
+    /// standard output.
     Upward(Arc<Mutex<File>>),
 }
 
@@ -67,15 +70,15 @@ impl Listener {
     }
 }
 
-/// A running command, such as ssh, that leads to the agent of one host, or to a relay and the agents behind
-/// the relay.
+/// A running command, such as ssh, that leads to the agent (`mpirun`) on one host, or to a relay and the
+/// agents behind the relay.
 pub struct AgentLink {
     pub nodes: Vec<u32>,
     child: Arc<Mutex<Child>>,
     pub queue: Sender<(u32, ToAgent)>,
     has_greeted: Arc<AtomicBool>,
-    /// Whether the root is printing output from this link now. A slow reader of our output can delay that, so
-    /// the link's agents do not count as silent then.
+    /// Whether the job's root (`mpirun`) is printing output from this link now. A slow reader of our output
+    /// can delay that, so the link's agents do not count as silent then.
     pub is_printing: Arc<AtomicBool>,
 }
 
@@ -149,8 +152,8 @@ impl AgentLink {
         let _ = self.queue.send((node, frame));
     }
 
-    /// Whether the agent or relay at the other end has greeted. If so, it runs, and will notice when we close
-    /// the link.
+    /// Whether the agent (`mpirun` on a host) or relay at the other end has greeted. If so, it runs, and will
+    /// notice when we close the link.
     pub fn has_greeted(&self) -> bool {
         self.has_greeted.load(Ordering::Relaxed)
     }
@@ -182,8 +185,8 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal
     started.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
 }
 
-/// Writes the frames of the queue `frames` to the standard input of a command (ssh or the like), until the
-/// queue or the command has ended. For a relay it first writes what the relay has to do.
+/// Writes the frames (messages) of the queue `frames` to the standard input of a command (ssh or the like),
+/// until the queue or the command has ended. For a relay it first writes what the relay has to do.
 fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, ToAgent)>) {
     let is_relay = relay.is_some();
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
@@ -204,7 +207,8 @@ fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u3
     }
 }
 
-/// The state of the thread that reads what an agent or relay writes to its standard output.
+/// The state of the thread that reads what an agent (`mpirun` on a host) or relay writes to its standard
+/// output.
 struct LinkReader {
     nodes: Vec<u32>,
     is_relay: bool,
@@ -215,8 +219,8 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Reads the greeting and then frames until the output ends. Reports each of them, and the end, to the
-    /// listener.
+    /// Reads the greeting and then frames (messages) until the output ends. Reports each of them, and the
+    /// end, to the listener.
     fn receive_all(self, output: ChildStdout) {
         let mut output = BufReader::new(output);
         let (greeting, noise) = read_greeting(&mut output);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A relay is an `mpirun` on another host. It starts the agents of several hosts, its own among them, or
-//! further relays, and passes frames on between them and the root. So no process starts more than
-//! OUTBOARD_LAUNCH_FANOUT commands.
+//! further relays, and passes frames (messages) on between them and the job's root (`mpirun`). So no process
+//! starts more than OUTBOARD_LAUNCH_FANOUT commands.
 //!
 //! A relay does not look into frames: it only adds or removes the number of a node. It has no buffer of its
 //! own: if no one reads its output, the agents behind it stall, too.
@@ -59,7 +59,7 @@ fn run() -> Result<(), Refusal> {
 }
 
 /// Starts an agent on the relay's own host, and the commands that reach all other hosts. Returns the links to
-/// these commands. Reports to the root why a command could not be started.
+/// these commands. Reports to the job's root (`mpirun`) why a command could not be started.
 fn start(relay: &Relay, listener: &Listener) -> Vec<AgentLink> {
     let mut links = Vec::new();
     let Some((own, others)) = relay.members.split_first() else { return links };

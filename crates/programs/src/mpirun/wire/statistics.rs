@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The counters of a world whose ranks run on several hosts: each agent sends the counters of its processes,
-//! and the root makes one table of them.
+//! and the job's root (`mpirun`) makes one table of them.
 //!
 //! Read next: `telemetry/summary.rs`.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An agent's connection to the root: the pipe to the process that started the agent, or the root's own queue
-//! if both are in one process.
+//! An agent's connection to the job's root (`mpirun`): the pipe to the process that started the agent, or the
+//! root's own queue if both are in one process.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,26 +12,26 @@ use super::frame::{self, ToRoot};
 use super::link::{AgentEvent, Listener};
 use crate::mpirun::command::say::Refusal;
 
-/// How often the root and an agent in another process send each other the frame `Alive`, which says that the
-/// sender lives.
+/// How often the job's root (`mpirun`) and an agent in another process send each other the frame `Alive`,
+/// which says that the sender lives.
 pub const PULSE: Duration = Duration::from_secs(2);
 /// The time between two readings of the clock from which on a process concludes that it stood still itself in
 /// between, as on a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
-/// A connection over which an agent sends frames to the root.
+/// A connection over which an agent sends frames (messages) to the job's root (`mpirun`).
 pub trait Uplink: Send + Sync {
-    /// Sends a frame to the root. If the root has ended the frame is lost; the agent learns of that when it
-    /// receives.
+    /// Sends a frame (message) to the job's root (`mpirun`). If the root has ended the frame is lost; the
+    /// agent learns of that when it receives.
     fn send(&self, frame: ToRoot);
 
-    /// Sends a sentence from the agent itself to the root, which prints it as a line.
+    /// Sends a sentence from the agent itself to the job's root (`mpirun`), which prints it as a line.
     fn say(&self, sentence: &str) {
         self.send(ToRoot::Print(sentence.to_owned()));
     }
 }
 
-/// The connection to a root in another process: the standard output of this process.
+/// The connection to the job's root (`mpirun`) in another process: the standard output of this process.
 pub struct PipeUplink(Mutex<File>);
 
 impl PipeUplink {
@@ -41,7 +41,7 @@ impl PipeUplink {
         Ok(PipeUplink(Mutex::new(output.into())))
     }
 
-    /// Sends the agent's greeting, after which the root expects frames.
+    /// Sends the agent's greeting, after which the job's root (`mpirun`) expects frames (messages).
     pub fn greet(&self) -> std::io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame::greeting())
     }
@@ -53,7 +53,7 @@ impl Uplink for PipeUplink {
     }
 }
 
-/// The connection to a root in the same process: the root's queue of events.
+/// The connection to the job's root (`mpirun`) in the same process: the root's queue of events.
 pub struct QueueUplink {
     pub listener: Listener,
     /// The number of the agent's node.
@@ -66,8 +66,8 @@ impl Uplink for QueueUplink {
     }
 }
 
-/// Opens our standard input without a buffer. The agent's first step reads only one frame from it, and the
-/// second step reads all others.
+/// Opens our standard input without a buffer. The agent's first step reads only one frame (message) from it,
+/// and the second step reads all others.
 pub fn input() -> Result<File, Refusal> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))

@@ -25,15 +25,15 @@ pub struct Measure {
     #[serde(default)]
     pub higher: bool,
     /// The goals by message size in bytes (as text): the value of Outboard divided by the value of the best
-    /// peer.
+    /// peer (the best other MPI).
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
     /// Lower bounds for any MPI, by name: the command lines of loops of bench/limits.c that print the same
     /// unit. For device memory it is the same test with buffers in host memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// The names of those `limits` that are shown but do not count: they need memory that both processes have
-    /// mapped, which the memory of an MPI program is not.
+    /// The names of those `limits` (lower bounds) that are shown but do not count: they need memory that both
+    /// processes have mapped, and the memory of an MPI program is not mapped so.
     #[serde(default)]
     pub beside: Vec<String>,
     /// What differs between the rows of this measure's table, as a noun. Empty if it is the message size.
@@ -72,8 +72,8 @@ impl Measure {
         if self.by.is_empty() { "size" } else { &self.by }
     }
 
-    /// Returns the names of the limits as headings of columns. A limit that does not count (`beside`) is in
-    /// brackets.
+    /// Returns the names of the limits (lower bounds for any MPI) as headings of columns. A limit that does
+    /// not count (`beside`) is in brackets.
     pub fn limit_names(&self) -> impl Iterator<Item = String> {
         self.limits
             .keys()

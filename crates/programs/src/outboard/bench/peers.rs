@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPIs that `outboard bench` measures: this Outboard, other versions of Outboard, and other MPIs from
-//! their wheels on PyPI.
+//! The MPIs that `outboard bench` measures: this Outboard, other versions of Outboard, and other MPIs, whose
+//! wheels come from PyPI.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

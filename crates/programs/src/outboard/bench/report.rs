@@ -37,7 +37,7 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
 }
 
 impl BenchRow {
-    /// Returns the index of the best peer, and Outboard's value divided by that peer's.
+    /// Returns the index of the best peer (other MPI), and Outboard's value divided by that peer's.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -52,7 +52,7 @@ impl BenchRow {
         Some(self.hardest()?.1)
     }
 
-    /// Returns the values of the limits that count, which are the limits without brackets.
+    /// Returns the values of the limits (lower bounds) that count, which have no brackets in the table.
     fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
         let limits = self.measure.limits.keys().zip(&self.limits);
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
@@ -77,7 +77,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns what part of the best limit Outboard reaches, where 1 is all of it. None without a limit.
+    /// Returns what part of the best limit Outboard reaches; 1 is all of it. None without a limit.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs the benchmarks. In each round of a measure every MPI runs once, then each loop that bounds them
-//! (limit).
+//! Runs the benchmarks. In each round of a measure (a benchmark with its arguments) every MPI runs once, then
+//! each loop that is a limit: a lower bound for any MPI.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -18,7 +18,7 @@ use super::peers::Player;
 pub struct BenchTable {
     /// The name and version of each MPI, first Outboard's.
     pub players: Vec<(String, String)>,
-    /// The rows of results: one for each measure and message size.
+    /// The rows of results: one for each measure (benchmark) and message size.
     pub rows: Vec<BenchRow>,
     /// The name of each failed run, with the last lines that it printed.
     pub failures: Vec<(String, String)>,
@@ -67,7 +67,8 @@ const LOAD_OF_NOTHING: f64 = 0.3;
 const ROUNDS_FOR_VERDICT: u32 = 5;
 
 impl BenchTable {
-    /// Returns why this table can have no verdict on any goal. None if it can have verdicts.
+    /// Returns why this table can have no verdict (goal met or missed) on any goal. None if it can have
+    /// verdicts.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_FOR_VERDICT {
             let are = if self.rounds == 1 { "round is" } else { "rounds are" };
@@ -79,16 +80,17 @@ impl BenchTable {
     }
 }
 
-/// A row of results: one measure at one message size.
+/// A row of results: one measure (a benchmark) at one message size.
 pub struct BenchRow {
     pub measure: Measure,
     pub bytes: u64,
-    /// The value of each MPI in each round; None where the run failed.
+    /// The value of each MPI in each round of the measurement; None where the run failed.
     pub values: Vec<Vec<Option<f64>>>,
-    /// The value of each limit of the measure in each round; None where the run failed.
+    /// The value of each limit (a lower bound for any MPI) in each round of the measurement; None where the
+    /// run failed.
     pub limits: Vec<Vec<Option<f64>>>,
-    /// Whether this row may have a verdict on its goal. It may if enough cores were idle and enough rounds
-    /// ran.
+    /// Whether this row may have a verdict on its goal (met or missed). It may if enough cores were idle and
+    /// enough rounds ran.
     pub has_verdict: bool,
 }
 

@@ -51,9 +51,9 @@ pub struct FunctionRow {
     pub us: f64,
     pub longest_us: f64,
     pub waited_us: f64,
-    /// How many us the rank spent in these calls that spent the least time in them.
+    /// The least time, in us, that a rank spent in these calls, among the ranks that made them.
     pub least_us: f64,
-    /// How many us the rank spent in these calls that spent the most time in them.
+    /// The most time, in us, that a rank spent in these calls, among the ranks that made them.
     pub most_us: f64,
 }
 
@@ -74,7 +74,8 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// The waits of one kind in which a call site of rank `rank` waited for a call site of rank `late`.
+/// The waits of one kind (`why`) of a call site of rank `rank` for a call site of the late rank `late`, added
+/// up.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,

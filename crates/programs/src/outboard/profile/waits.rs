@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::calls::{Span, Thread, TraceParts, base};
 use super::trace::TraceEvent;
 
-/// Why a rank had to wait: what the late rank was for it.
+/// Why a rank had to wait: the part that the late rank had in the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
@@ -23,9 +23,9 @@ pub enum Why {
     Receiver,
     /// The late rank was the last to enter a collective, among the ranks that the waiting rank needs.
     Collective,
-    /// The late rank is the target of a window, and had not called MPI_Win_post.
+    /// The late rank is the target of a window, and had not called MPI_Win_post yet.
     Target,
-    /// The late rank is an origin of a window, and had not called MPI_Win_complete.
+    /// The late rank is an origin of a window, and had not called MPI_Win_complete yet.
     Origin,
     /// The late rank held the lock of a window that the waiting rank requested.
     Holder,
@@ -121,7 +121,7 @@ struct WaitSearch<'s, 'a> {
 
 impl<'a> WaitSearch<'_, 'a> {
     /// Enters a wait, if there was one: a call of `thread` completed an operation at `until` that needed
-    /// `partner`. `why` says what the partner was for it.
+    /// `partner`. `why` is the kind of wait.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
         // A part that completed before its partner started did not need it.

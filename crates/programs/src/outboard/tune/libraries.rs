@@ -39,8 +39,8 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// Returns a table for each number of ranks: the times of jobs that choose by the tuning of now, without the
-/// library, and always with it.
+/// Returns a table for each number of ranks: the times of jobs that choose by the present tuning, that never
+/// use the library, and that always use it.
 pub(super) fn compare(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     (ranks, only): (&[u32], &[String]),

@@ -194,7 +194,7 @@ fn faster(times: &Times, name: &str) -> Sizes {
     Sizes::of_bits(bits.fold(0, |all, ((_, bytes), _)| all | 1 << class_of(*bytes)))
 }
 
-/// Returns a table of the times of jobs that choose by the tuning of now, and of jobs with either choice
+/// Returns a table of the times of jobs that choose by the present tuning, and of jobs with either choice
 /// forced.
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];

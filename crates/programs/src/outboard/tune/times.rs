@@ -67,7 +67,7 @@ pub(super) fn measured(
     Ok(times)
 }
 
-/// Returns the median of some times. Returns infinity if there is none.
+/// Returns the median of some times. Returns infinity if `times` is empty.
 pub(super) fn median(times: impl Iterator<Item = f64>) -> f64 {
     let mut times: Vec<f64> = times.collect();
     times.sort_unstable_by(f64::total_cmp);
