@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard man` writes the manual pages. `make install` calls it.
+//! `outboard man` writes the manual pages, which an installation has below share/man.
 
 use std::io::Write as _;
 use std::path::PathBuf;

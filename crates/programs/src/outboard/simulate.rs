@@ -59,10 +59,10 @@ pub struct Simulate {
 /// A data processing unit whose figures the simulator has.
 #[derive(Clone, Copy, ValueEnum)]
 enum KnownDpu {
-    /// 8 Cortex-A72, 12.5 GB/s, DDR4-3200 on one channel.
+    /// 8 Cortex-A72 cores, a port of 12.5 GB/s, DDR4-3200 memory on one channel.
     #[value(name = "bluefield-2")]
     BlueField2,
-    /// 16 Cortex-A78, 25 GB/s, DDR5-5600 of 128 bits.
+    /// 16 Cortex-A78 cores, a port of 25 GB/s, DDR5-5600 memory of 128 bits.
     #[value(name = "bluefield-3")]
     BlueField3,
 }

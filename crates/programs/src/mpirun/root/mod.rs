@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The root of a job decides what happens where: the hosts and numbers of ranks, spawned worlds, published
-//! names, what follows the first failure, and --timeout. It starts an agent on each host, and passes frames
-//! on between agents. When all agents have ended, it ends.
+//! The root of a job is the `mpirun` process that decides what happens where: the hosts and numbers of ranks,
+//! spawned worlds, published names, what follows the first failure, and --timeout. It starts an agent on each
+//! host, and passes frames on between agents. When all agents have ended, it ends.
 //!
 //! The root reaches an agent by the standard input and output of the command that started the agent, so no
 //! process listens on a port. If the job has this machine only, its agent is in this process (`here.rs`), and
@@ -127,7 +127,7 @@ pub fn launch(arguments: &CommandLine, signals: Signals) -> Result<u8, Refusal> 
 }
 
 impl Root {
-    /// Returns the root of a job in which no process runs yet.
+    /// Returns the root (the part of `mpirun` that decides) of a job in which no process runs yet.
     fn new(arguments: &CommandLine, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;

@@ -279,8 +279,8 @@ impl Pump {
         }
     }
 
-    /// Reads once from the pipe of stream `index`. At the end of the pipe it removes the stream from the
-    /// list, so the caller goes through the list backwards.
+    /// Reads once from the pipe of stream `index`. At the end of the pipe it removes the stream from
+    /// `streams`, so the caller takes the streams in descending order of their indices.
     fn read(&mut self, index: usize, buffer: &mut [u8]) {
         let bytes = match rustix::io::read(&self.streams[index].pipe, &mut *buffer) {
             Ok(bytes) => bytes,

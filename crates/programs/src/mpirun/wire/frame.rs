@@ -177,7 +177,7 @@ pub type EndpointName = (u32, Vec<u8>);
 pub enum ToAgent {
     /// Start your ranks. This is the first frame (message) that an agent gets.
     Start(Box<Start>),
-    /// The network names of endpoints on other nodes.
+    /// The network names of the endpoints (one of each rank and proxy) on other nodes.
     Names(Vec<EndpointName>),
     /// How many ranks of the world whose first process number is `first` have come to MPI_Init and
     /// MPI_Finalize on all other nodes so far.
@@ -237,7 +237,7 @@ pub enum ToAgent {
 /// | `Alive` | every 2 s, if the root is another process | nothing |
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRoot {
-    /// The network names of endpoints on this node.
+    /// The network names of the endpoints (one of each rank and proxy) on this node.
     Names(Vec<EndpointName>),
     /// How many ranks of the world whose first process number is `first` have come to MPI_Init and
     /// MPI_Finalize on this node so far.
@@ -283,7 +283,8 @@ pub enum ToRoot {
     /// sends 0 as `back`; the thread that reads this frame for the job's root (`mpirun`) sets `back` to its
     /// own time.
     Clock { sent: u64, there: u64, back: u64 },
-    /// The agent lives. This frame (message) shows it when there is no other frame to send.
+    /// This agent (`mpirun` on a host) lives. The frame (message) shows it when there is no other frame to
+    /// send.
     Alive,
 }
 

@@ -163,8 +163,8 @@ impl AgentLink {
         let _ = lock(&self.child).kill();
     }
 
-    /// Closes our ends of the command's pipes, and waits for the command's end. Kills the command if it does
-    /// not end within a second.
+    /// Closes our ends of the pipes to the link's command (ssh or the like), and waits for the command's end.
+    /// Kills the command if it does not end within a second.
     pub fn close(self) {
         drop(self.queue);
         let mut child = lock(&self.child);

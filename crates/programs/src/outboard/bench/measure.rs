@@ -29,7 +29,8 @@ pub struct Measure {
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
     /// Lower bounds for any MPI, by name: the command lines of loops of bench/limits.c that print the same
-    /// unit. For device memory it is the same test with buffers in host memory.
+    /// unit. If `run` has its buffers in device memory, the bound is the same test with buffers in host
+    /// memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
     /// The names of those `limits` (lower bounds) that are shown but do not count: they need memory that both

@@ -45,7 +45,8 @@ pub struct CarrierCalls {
     /// How many operations were carried out in this way: a collective counts once for each rank that did it
     /// so.
     pub operations: u64,
-    /// The times from start to completion of these operations, added up, in ns.
+    /// The times from start to completion of all operations that were carried out in this way, added up, in
+    /// ns.
     lasted: f64,
     /// The part of `lasted` in which the operation's thread was in MPI calls, in ns.
     inside: f64,

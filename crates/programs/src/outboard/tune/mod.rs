@@ -28,8 +28,8 @@ pub struct Tune {
     /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing. Compare what jobs choose now with both forced choices. Also count the jobs without a
-    /// table whose first messages show the faster way.
+    /// Write nothing. Compare jobs that choose as they do now with jobs that are forced to either choice.
+    /// Also count the jobs without a table whose first messages show the faster way.
     #[arg(long)]
     compare: bool,
     /// With --compare: only run this many jobs, and print how many of them use the faster way. Default: 20,
@@ -147,8 +147,8 @@ fn messages(
     Ok(values)
 }
 
-/// Returns the longest block that a receiver should not read from the sender's memory, if `read` has all
-/// longer lengths. Returns the default of `row` if reading is never faster.
+/// Returns the longest block that a receiver should not read from the sender's memory. `read`: the lengths at
+/// which reading is faster. Returns the default of `row` if reading is never faster.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
     match read.below(MOST) {
