@@ -34,7 +34,7 @@ const PATIENCE_S: i64 = 5;
 const FRAMES_MAX: usize = 16;
 
 struct Watch {
-    /// The rank's name in the report: "rank 1 (pid 4711 on host)".
+    /// The rank's name in the crash report: "rank 1 (pid 4711 on host)".
     who: String,
     pid: i32,
     wait: bool,
@@ -121,7 +121,8 @@ fn set(signal: c_int, handler: usize, flags: c_int) {
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
-/// Handles a signal that would end the process: prints the report, then ends the process by the same signal.
+/// Handles a signal that would end the process: prints the crash report, then ends the process by the same
+/// signal.
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let thread = thread();
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid record.

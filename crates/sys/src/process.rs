@@ -74,9 +74,9 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
 /// Which processes and streams have ended, as [`first_ends`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndsFound {
-    /// The processes that have ended, as indices into the list of `first_ends`.
+    /// The processes that have ended, as indices into the list that `first_ends` was given.
     pub processes: Vec<usize>,
-    /// Whether the other end of the stream has been closed.
+    /// Whether the other end of the stream that `first_ends` was given has been closed.
     pub stream: bool,
 }
 

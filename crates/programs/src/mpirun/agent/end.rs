@@ -199,7 +199,7 @@ impl AgentJob {
     }
 
     /// Sends `signal` to the ranks of these worlds on this host, which get SIGKILL [`GRACE`] later. `code`
-    /// becomes the exit code of this host unless there is one.
+    /// becomes the exit code of this host unless the host has one already.
     pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();

@@ -78,7 +78,7 @@ impl AgentJob {
 }
 
 /// Makes the job's memory on this host. Returns the segment, its descriptor for child processes, and a
-/// warning if the file with this machine's tuning has a fault.
+/// warning for the user if the file with this machine's tuning has a fault.
 fn memory(
     start: &Start,
     settings: &Settings,

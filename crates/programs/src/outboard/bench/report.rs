@@ -58,8 +58,7 @@ impl BenchRow {
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
     }
 
-    /// Returns `ratio` as a speed-up: 2 if Outboard takes half the time, or moves twice as much in the same
-    /// time.
+    /// Returns `ratio` as a speed-up: 2 if Outboard takes half the time, or moves twice the bytes per second.
     pub fn times(&self) -> Option<Summary> {
         let ratio = self.ratio()?;
         Some(Summary { median: self.as_times(ratio.median), ..ratio })
