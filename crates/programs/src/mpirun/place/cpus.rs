@@ -70,10 +70,9 @@ impl Want<'_> {
     }
 }
 
-/// Distributes ranks and proxies over `cores`. By default ranks are bound if all processes together fill the
-/// cores that we were given and each has a cpu: the kernel places fewer processes better. Proxies take
-/// `proxy_cores`, else the last cores. Ranks keep off these as long as any other core is left: a polling
-/// proxy takes half of a shared core.
+/// Distributes ranks and proxies over `cores`. By default binds ranks if all processes fill the cores given
+/// to us and each has a cpu: the kernel places fewer processes better. Proxies take `proxy_cores`, else the
+/// last cores. Ranks keep off these while others are left: a polling proxy takes half of a shared core.
 pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
