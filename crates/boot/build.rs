@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Names this build of the library by the sources of all crates whose records lie in the job's memory.
+//! Computes a number that names this build of the library, from the sources of all crates that keep records
+//! in the job's shared memory.
 use std::path::{Path, PathBuf};
 
-/// The crates whose records all processes that share a job's memory must read alike.
+/// The crates whose records in shared memory all processes of a job must read in the same way.
 const CRATES: [&str; 13] = [
     "abi",
     "boot",

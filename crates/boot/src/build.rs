@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The build of the library. Processes of different builds would misread each other's records.
+//! The build of the library, checked when a process attaches the job's memory: processes of different builds
+//! would misread each other's records.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -8,8 +9,8 @@ use error::{Class, Result, fail};
 use settings::Settings;
 use transport::shm::{Segment, Shape};
 
-/// The name of this build, made from the sources whose records lie in shared memory (`build.rs` beside
-/// `src`).
+/// The number that names this build. `build.rs`, beside the folder `src`, computes it from the sources of the
+/// crates that keep records in shared memory.
 pub const BUILD: u64 = {
     match u64::from_str_radix(env!("OUTBOARD_BUILD"), 10) {
         Ok(build) => build,
@@ -17,8 +18,9 @@ pub const BUILD: u64 = {
     }
 };
 
-/// Chooses the sizes of a new job's memory on this host. Prints a line if its ranks may allocate less than
-/// the machine has, unless OUTBOARD_ARENA_BYTES asks for that.
+/// Returns the sizes of a new job's memory on this host. Prints a warning if `ulimit -f` leaves ranks less
+/// memory than the machine has, unless OUTBOARD_ARENA_BYTES sets the size. `spawned`: how many ranks may be
+/// spawned.
 pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Shape {
     let sparse = Shape::sparse(ranks, spawned, proxies);
     if let Some(arena_bytes) = settings.arena_bytes {
@@ -33,7 +35,7 @@ pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Sha
     sparse
 }
 
-/// Makes the memory of a new job, and stores the name of this build and `settings` in it: the text of the
+/// Makes the memory of a new job, and writes the number of this build and the text `settings` into it: the
 /// caller's settings of the scopes `settings::agree::LAUNCHER`.
 pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     let (segment, fd) = Segment::create(shape)?;
@@ -42,8 +44,7 @@ pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     Ok((segment, fd))
 }
 
-/// Attaches the memory of a job that another process has made. Errors: a library of another build has made
-/// it.
+/// Attaches the memory of a job that another process has made. Fails if that process is of another build.
 pub fn attach(fd: OwnedFd) -> Result<Segment> {
     let segment = Segment::attach(fd)?;
     let theirs = segment.job().build.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a process finds the segment, and becomes a rank or a proxy of it.
+//! How a process finds the job's segment, and becomes a rank or a proxy of the job.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -10,16 +10,17 @@ use sys::process::ProcessHandle;
 use telemetry::ProcessName;
 use transport::shm::{LocalRank, Segment};
 
-/// What this process turns out to be, by the environment variables that it has.
+/// What this process is, according to its environment variables.
 pub(crate) enum Claim {
-    /// The process is a rank of a job that `mpirun` started.
+    /// The process is this rank of a job that `mpirun` started.
     Rank(&'static Segment, LocalRank),
-    /// The process belongs to no job, or a rank of the job started it, so that the rank's number is taken.
+    /// The process belongs to no job. Or a rank of the job started it: then it is a job of its own, because
+    /// the rank's number is taken.
     Alone,
 }
 
-/// Enters this process's pid in the page of the rank that OUTBOARD_RANK names, if no other process has done
-/// so.
+/// Claims the rank that OUTBOARD_RANK names: enters this process's pid into the rank's page if no process has
+/// done so before. Fails if the rank is taken by a process that did not start this one.
 pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     let (Some(fd), Some(rank)) = (settings.job_fd, settings.rank) else { return Ok(Claim::Alone) };
     let Some(segment) = segment(settings, fd)? else { return Ok(Claim::Alone) };
@@ -37,21 +38,21 @@ pub(crate) fn rank(settings: &Settings) -> Result<Claim> {
     }
 }
 
-/// A proxy's membership in its job.
+/// What a proxy knows after it has joined its job.
 pub struct ProxyMembership {
-    /// The job's memory.
+    /// The job's segment on this host.
     pub segment: &'static Segment,
-    /// The number of the proxy that this process is.
+    /// The number of this proxy on its host.
     pub proxy: u32,
-    /// The process that started the proxy, `mpirun` or a rank. The proxy ends with it.
+    /// The process that started this proxy: `mpirun` or a rank. The proxy ends when that process ends.
     pub parent: ProcessHandle,
-    /// The tuning values of this process: those of the job's table, unless a setting overrides them.
+    /// The tuning of this process: the values of the job's table, except where a setting overrides a value.
     pub tuning: &'static tuning::Tuning,
 }
 
-/// Enters the job as the proxy that the environment names: publishes the process, counts into the proxy's
-/// page, and records events if a setting says so. Errors: neither `mpirun` nor a rank has started this
-/// process.
+/// Joins the job as the proxy that OUTBOARD_PROXY names: enters the pid into the proxy's page, and starts to
+/// count there and to record events if a setting asks for that. Fails if neither `mpirun` nor a rank has
+/// started this process.
 pub fn join_proxy() -> Result<ProxyMembership> {
     let settings = settings::load()?;
     simulate(settings);
@@ -83,8 +84,8 @@ pub fn join_proxy() -> Result<ProxyMembership> {
     Ok(ProxyMembership { segment, proxy, parent, tuning: crate::tuning::of_process(segment, settings) })
 }
 
-/// Makes a proxy that a rank started as if `mpirun` had: pins the process to the proxy's cpu and forks, so
-/// that it is not the rank's child. `announce` gets the pid of the fork.
+/// Separates a proxy from the rank that started it: binds the process to the proxy's cpu, and forks, so that
+/// the proxy is not the rank's child. `announce` gets the pid of the forked child.
 fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Result<()> {
     if let Some(cpus) = &settings.proxy_cores
         && let Some(cpu) = cpus.iter().cycle().nth(proxy as usize)
@@ -95,14 +96,15 @@ fn leave_rank(settings: &Settings, proxy: u32, announce: impl FnOnce(u32)) -> Re
     sys::child::detach(announce).map_err(|error| Error::new(Class::Other, format!("cannot fork: {error}")))
 }
 
-/// Makes large reads of another process's memory fail from a length on, if a test's setting says so.
+/// Makes reads of other processes' memory fail from a certain length on, if a test's setting asks for that.
 pub(crate) fn simulate(settings: &Settings) {
     if let Some(bytes) = settings.cma_refused_bytes_min {
         sys::remote::refuse_from(bytes as usize);
     }
 }
 
-/// Starts to record events in a trace and to measure durations, if the settings ask for that.
+/// Starts to record events for a trace, and to measure durations, if the settings ask for that. `alone`:
+/// whether the process is a job of its own.
 pub(crate) fn time(settings: &Settings, who: ProcessName, alone: bool) {
     if let Some(file) = &settings.trace
         && let Err(error) = telemetry::event::trace(who, file, alone, settings.trace_events_max as usize)
@@ -117,14 +119,14 @@ pub(crate) fn time(settings: &Settings, who: ProcessName, alone: bool) {
     }
 }
 
-/// Keeps the segment mapped as long as the process lives, since counters and doorbells are used until the
-/// very end.
+/// Keeps the segment mapped until the process ends, because counters and doorbells are used to the very end.
 pub(crate) fn keep(segment: Segment) -> &'static Segment {
     Box::leak(Box::new(segment))
 }
 
-/// Opens the job's segment by the inherited descriptor `fd`, or, if a program in between has closed that, by
-/// the same descriptor of the launcher. Returns None if neither exists, as in a program that a rank started.
+/// Opens the job's segment by the inherited descriptor `fd`. If a program in between has closed that, opens
+/// it by `mpirun`'s descriptor with the same number. Returns None if neither is open, as in a program that a
+/// rank started.
 fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
     let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {
@@ -149,8 +151,8 @@ fn is_ancestor(pid: u32) -> bool {
     sys::process::ancestors().any(|ancestor| ancestor == pid)
 }
 
-/// Whether an ancestor of this process is a rank. Processes of other users count as no ranks, since this
-/// process cannot look into them.
+/// Whether some ancestor of this process is a rank. A process of another user does not count as one, because
+/// this process cannot see its descriptors.
 pub(crate) fn has_rank_ancestor() -> bool {
     let holds_job = |pid: u32| {
         let open = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();

@@ -2,15 +2,15 @@
 //! The report that a rank prints when a signal ends it: rank, signal, place in the program, and how to look
 //! closer.
 //!
-//! The handler must not make things worse. It is set only where there is no other handler: a program, a
-//! sanitizer, a Java machine, Python's faulthandler keep theirs. It has a stack of its own, since the
-//! program's may have overflowed. A fault happens again once the handler has returned, so the process ends by
-//! the signal itself, and exit code and core dump stay.
+//! The signal handler must not make things worse. It is set only where there is no other handler: a program,
+//! a sanitizer, a Java machine, Python's faulthandler keep theirs. It has a stack of its own, since the
+//! program's stack may have overflowed. After the handler has returned, the fault happens again and ends the
+//! process by the signal itself, so exit code and core dump stay the same.
 //!
-//! Names of functions are found with allocations and locks, which the crashed thread may hold. So the part of
-//! the report that needs neither is printed first, and a timer sends the signal again after some seconds. A
-//! second entry, by the timer or by a fault of the handler, leaves the names out; a third ends the process at
-//! once.
+//! To find names of functions takes allocations and locks, which the crashed thread may hold. So the report
+//! without names is printed first, and a timer sends the signal again after some seconds. If the handler is
+//! entered a second time, by the timer or by a fault of its own, it leaves the names out. A third time ends
+//! the process at once.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -26,32 +26,32 @@ const SIGNALS: [(c_int, &str); 5] = [
     (libc::SIGILL, "SIGILL"),
     (libc::SIGABRT, "SIGABRT"),
 ];
-/// The length of the stack on which the signal handler runs. On a smaller stack the search for the names of
-/// functions would overflow.
+/// The length in bytes of the stack on which the signal handler runs. To find the names of functions takes
+/// this much.
 const STACK_BYTES: usize = 512 << 10;
-/// After so many seconds in the signal handler, a timer sends the signal again.
+/// After this many seconds in the signal handler, a timer sends the signal again.
 const PATIENCE_S: i64 = 5;
 const FRAMES_MAX: usize = 16;
 
 struct Watch {
-    /// The rank as the report names it: "rank 1 (pid 4711 on host)".
+    /// The rank's name in the crash report: "rank 1 (pid 4711 on host)".
     who: String,
     pid: i32,
     wait: bool,
 }
 
 static WATCH: OnceLock<Watch> = OnceLock::new();
-/// The id of the thread whose crash is being reported; 0 if there is none.
+/// The id of the thread whose crash is being reported. 0 before a crash.
 static CRASHED: AtomicI32 = AtomicI32::new(0);
-/// How many more times that thread has entered the signal handler.
+/// How many times the crashed thread has entered the signal handler again.
 static AGAIN: AtomicI32 = AtomicI32::new(0);
-/// The addresses at which the crashed thread stood, innermost first; null ends the list.
+/// The return addresses on the crashed thread's stack, the innermost first. Null ends the list.
 static FRAMES: [AtomicPtr<c_void>; FRAMES_MAX] = [const { AtomicPtr::new(std::ptr::null_mut()) }; FRAMES_MAX];
-/// How many of these addresses have been printed.
+/// How many addresses of `FRAMES` have been printed.
 static PRINTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Installs the signal handler that reports a crash of this process under the name `rank`. Called once, by
-/// the thread that joins the job.
+/// Installs the signal handler that reports a crash of this process. `rank` is the name that it prints. The
+/// thread that joins the job calls this once.
 pub(crate) fn watch(crash: Crash, rank: &str) {
     if crash == Crash::Off {
         return;
@@ -76,7 +76,7 @@ pub(crate) fn watch(crash: Crash, rank: &str) {
     }
 }
 
-/// Gives the calling thread a stack for signal handlers, if it has none.
+/// Gives the calling thread a stack for signal handlers, if it has no such stack.
 fn own_stack() {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut old: libc::stack_t = unsafe { std::mem::zeroed() };
@@ -96,7 +96,7 @@ fn own_stack() {
     }
 }
 
-/// Whether the stack on which the signal handler runs is large enough to look up names of functions.
+/// Whether the stack on which the signal handler runs is large enough to find the names of functions.
 fn is_roomy() -> bool {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut stack: libc::stack_t = unsafe { std::mem::zeroed() };
@@ -121,7 +121,8 @@ fn set(signal: c_int, handler: usize, flags: c_int) {
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
-/// Handles a signal that ends the process: prints the report, and ends the process by the same signal.
+/// Handles a signal that would end the process: prints the crash report, then ends the process by the same
+/// signal.
 extern "C" fn on_signal(signal: c_int, info: *mut siginfo_t, _context: *mut c_void) {
     let thread = thread();
     // SAFETY: the kernel gives a handler with SA_SIGINFO a valid record.
@@ -189,7 +190,7 @@ fn print_hint(watch: &Watch) {
     });
 }
 
-/// Stores the addresses at which this thread stood when the signal came.
+/// Stores the return addresses on this thread's stack in `FRAMES`, from the place where the signal came.
 fn find_frames() {
     let handler: extern "C" fn(c_int, *mut siginfo_t, *mut c_void) = on_signal;
     // Unwinding begins with our own frames: the handler, and the kernel's call of it.
@@ -212,8 +213,8 @@ fn find_frames() {
     unsafe { backtrace::trace_unsynchronized(&mut keep) };
 }
 
-/// Prints the stored addresses that have not been printed yet, each with the name of its function if
-/// `with_names` is set.
+/// Prints the addresses of `FRAMES` that have not been printed yet. `with_names` says whether to find the
+/// name of each function.
 fn print_frames(with_names: bool) {
     loop {
         let number = PRINTED.load(Ordering::Relaxed);
@@ -247,7 +248,7 @@ fn print_frames(with_names: bool) {
     }
 }
 
-/// Writes where the address `ip` lies, in the form for addr2line: the file and the offset in the file.
+/// Writes where the address `ip` lies, in the form for addr2line: a file, and the offset in that file.
 fn write_location(line: &mut CrashLine, ip: *mut c_void) -> std::fmt::Result {
     // SAFETY: all bytes zero is a valid value of this plain struct.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -261,7 +262,7 @@ fn write_location(line: &mut CrashLine, ip: *mut c_void) -> std::fmt::Result {
     write!(line, "({}+{:#x})", file.to_string_lossy(), ip as usize - info.dli_fbase as usize)
 }
 
-/// A line of the report, as bytes on the stack: the handler must not allocate.
+/// A line of the crash report, as bytes on the stack: the signal handler must not allocate memory.
 struct CrashLine {
     bytes: [u8; 512],
     used: usize,
@@ -292,8 +293,7 @@ fn thread() -> i32 {
     unsafe { libc::syscall(libc::SYS_gettid) as i32 }
 }
 
-/// Has the kernel send `signal` to `thread` in `seconds` seconds; 0 stops an earlier timer. The timer lasts
-/// as long as the process.
+/// Makes the kernel send `signal` to `thread` in `seconds` seconds, once. 0 seconds stops the timer.
 fn send_after(seconds: i64, signal: c_int, thread: i32) {
     static TIMER: AtomicI32 = AtomicI32::new(-1);
     if TIMER.load(Ordering::Relaxed) < 0 {
@@ -321,7 +321,7 @@ fn send_after(seconds: i64, signal: c_int, thread: i32) {
     };
 }
 
-/// Ends the process by `signal`, as if the handler had not been installed.
+/// Ends this process by `signal`, as if there were no handler for it.
 fn end_by(signal: c_int) {
     set(signal, libc::SIG_DFL, 0);
     let pid = sys::process::id() as i32;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank's life in its job: joining, leaving, aborting.
+//! A rank's life in its job: it joins, leaves or aborts the job.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -14,28 +14,28 @@ use crate::claim::{self, Claim};
 use crate::crash;
 use crate::site::Site;
 
-/// This process's membership in its job.
+/// What a rank knows after it has joined its job.
 #[derive(Clone, Copy, Debug)]
 pub struct Membership {
-    /// The job's memory, mapped until the process ends.
+    /// The job's segment on this host, mapped until the process ends.
     pub segment: &'static Segment,
-    /// This process's number in the segment. MPI_COMM_WORLD numbers its ranks from `first` on.
+    /// This rank's process number in the segment. Its rank in MPI_COMM_WORLD is this number minus `first`.
     pub rank: LocalRank,
-    /// The first rank of this process's world: 0, except for processes that were spawned.
+    /// The process number of rank 0 of this rank's MPI_COMM_WORLD. It is 0 except in a spawned world.
     pub first: u32,
-    /// The number of ranks in MPI_COMM_WORLD.
+    /// How many ranks MPI_COMM_WORLD has.
     pub size: u32,
-    /// The tuning values of this process: those of the job's table, unless a setting overrides them.
+    /// The tuning of this process: the values of the job's table, except where a setting overrides a value.
     pub tuning: &'static Tuning,
-    /// Whether this is a job of one process that no `mpirun` started.
+    /// Whether this process was started without any launcher, and is a job of one rank.
     pub alone: bool,
-    /// The connection to another launcher than `mpirun`; None if `mpirun`, or no launcher, started the
+    /// The connection to a launcher other than `mpirun`. None if `mpirun` or no launcher has started the
     /// process.
     site: Option<&'static Site>,
 }
 
-/// Enters the job: finds the rank and publishes the process. Waits for no other process. A second call in a
-/// process is an error if `mpirun` started the process, because its rank is taken.
+/// Joins the job: finds out which rank this process is, and publishes its state in the rank's page. Waits for
+/// no other process. A second call in a process that `mpirun` started fails, because the rank is taken.
 pub fn join() -> Result<Membership> {
     let settings = settings::load()?;
     claim::simulate(settings);
@@ -92,22 +92,23 @@ fn alone(settings: &Settings) -> Result<Membership> {
 }
 
 impl Membership {
-    /// Whether the calling process is the rank itself; a child of fork is not.
+    /// Whether the calling process is the rank itself. False in a child that the rank has forked.
     pub fn is_here(&self) -> bool {
         self.segment.rank(self.rank).pid.load(Ordering::Relaxed) == sys::process::id()
     }
 
-    /// The record that the processes of MPI_COMM_WORLD share.
+    /// Returns the record in the segment about this rank's MPI_COMM_WORLD.
     pub fn world(&self) -> &'static World {
         self.segment.world(self.first)
     }
 
-    /// The process numbers of all ranks of MPI_COMM_WORLD, on all hosts.
+    /// Returns the process numbers of all ranks of MPI_COMM_WORLD, on all hosts.
     pub fn members(&self) -> Range<u32> {
         self.first..self.first + self.size
     }
 
-    /// Refuses settings that do not fit those of the job's other processes.
+    /// Fails if settings of this rank differ from those of other ranks or of `mpirun`, where all must have
+    /// the same.
     fn agree(&self) -> Result<()> {
         let (job, ours) = (self.segment.job(), text_of_settings(RANKS));
         let own = self.segment.name(self.rank.peer());
@@ -159,13 +160,15 @@ impl Membership {
         self.nudge_launcher(self.first != 0);
     }
 
-    /// Makes the hosts learn each other's endpoints, where no `mpirun` does that. Called in the process's
-    /// first MPI_Init or MPI_Session_init, once it has its endpoint. Waits for no other process.
+    /// Makes the hosts of the job learn each other's endpoints if the launcher is not `mpirun`, which does
+    /// that itself. The first MPI_Init or MPI_Session_init calls it, once the process has its endpoint. Waits
+    /// for no other process.
     pub fn wire_up(&self) -> Result<()> {
         self.site.map_or(Ok(()), Site::wire_up)
     }
 
-    /// Counts this rank at MPI_Init, which all processes of its world call. The last one wakes the others.
+    /// Counts this rank as arrived at MPI_Init, which all ranks of its world call. The last one wakes the
+    /// others on this host.
     pub fn arrive_at_init(&self) {
         self.world().born.arrive();
         self.nudge_launcher(false);
@@ -174,8 +177,8 @@ impl Membership {
         }
     }
 
-    /// Makes `mpirun`, or its agent on this host, look now for news in the job's memory, and report it to the
-    /// other hosts. In a job on one host this does nothing unless `always` is set.
+    /// Makes `mpirun`, or its agent on this host, look at once for changes in the segment, and report them to
+    /// the other hosts. In a job on one host it does this only if `always` is set.
     pub fn nudge_launcher(&self, always: bool) {
         let launcher = self.segment.job().launcher.load(Ordering::Relaxed);
         if launcher != 0 && (always || self.segment.has_nodes()) {
@@ -184,12 +187,12 @@ impl Membership {
         }
     }
 
-    /// Whether all ranks of this world have reached MPI_Init.
+    /// Whether all ranks of this rank's world have arrived at MPI_Init.
     pub fn all_have_arrived(&self) -> bool {
         self.world().born.count() >= self.size
     }
 
-    /// Sleeps until all ranks of this world have reached MPI_Init.
+    /// Sleeps until all ranks of this rank's world have arrived at MPI_Init. Fails if the job ends before.
     pub fn wait_for_all(&self) -> Result<()> {
         let world = self.world();
         if !world.born.wait(self.size, || world.aborted().is_some()) {
@@ -200,8 +203,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Reports that this rank has reached MPI_Finalize with all its operations done. The caller makes
-    /// progress for others until [`Membership::may_leave`], then calls [`Membership::leave`].
+    /// Counts this rank as arrived at MPI_Finalize; all its own operations are done. The caller goes on with
+    /// progress for other ranks until [`Membership::may_leave`], then calls [`Membership::leave`].
     pub fn arrive_at_finalize(&self) {
         self.world().leaving.arrive();
         self.nudge_launcher(false);
@@ -218,7 +221,7 @@ impl Membership {
     }
 
     /// Whether all connected processes have arrived at MPI_Finalize (MPI 5.0, section 11.2.2), so that no
-    /// process needs this one's memory any more. Also true when the job is being ended, since then no more
+    /// process needs this rank's memory any more. Also true if the job is being ended, because then no more
     /// processes arrive.
     pub fn may_leave(&self) -> bool {
         let arrived = |first: u32| self.segment.world(first).has_arrived();
@@ -226,9 +229,9 @@ impl Membership {
             || self.world().aborted().is_some()
     }
 
-    /// Ends membership after [`Membership::may_leave`], and sleeps until then if need be. The first rank
-    /// prints the counters if OUTBOARD_STATS is set, the trace is written, and the rank is marked as
-    /// finalized. From then on the process may exit.
+    /// Leaves the job, and sleeps before if [`Membership::may_leave`] does not hold yet. Prints the counters
+    /// if OUTBOARD_STATS is set (rank 0 only), writes the trace, and marks the rank as finalized. Then the
+    /// process may exit.
     pub fn leave(&self) {
         let world = self.world();
         // A process that has only sessions need not wait for a rank that has not called MPI, and perhaps
@@ -255,7 +258,7 @@ impl Membership {
         }
     }
 
-    /// Prints the statistics and writes the trace of a program without `mpirun`.
+    /// Prints the counters and writes the trace of a program without any launcher.
     fn finish_alone(&self) {
         if self.alone {
             print_statistics(self.segment, self.first);
@@ -263,9 +266,9 @@ impl Membership {
         }
     }
 
-    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes the code, wakes all processes, and
-    /// exits. `mpirun` prints the line and ends the other ranks. Without it, this function prints the line
-    /// and has the launcher end them.
+    /// Ends the whole job (MPI 5.0, section 9.9, MPI_Abort): publishes `code`, wakes all processes, and
+    /// exits. `mpirun` prints a line and ends the other ranks. Under another launcher this function prints
+    /// the line and asks the launcher to end them.
     pub fn abort(&self, code: i32) -> ! {
         let pid = sys::process::id();
         if self.alone {
@@ -282,13 +285,13 @@ impl Membership {
         self.end(code, EndCause::Abort)
     }
 
-    /// Ends the whole job because of an error, which the caller has printed.
+    /// Ends the whole job because of an error, which the caller has already printed.
     pub fn fail(&self, code: i32) -> ! {
         self.site.into_iter().for_each(|site| site.abort(code));
         self.end(code, EndCause::Error)
     }
 
-    /// Ends the whole job with a code that may mean success, as OpenSHMEM's shmem_global_exit does.
+    /// Ends the whole job with an exit code, which may mean success: OpenSHMEM's shmem_global_exit.
     pub fn exit(&self, code: i32) -> ! {
         // This comes before the launcher learns of it and ends this process, too.
         flush();
@@ -303,7 +306,8 @@ impl Membership {
     }
 }
 
-/// Prints the statistics of the world that begins with rank `first`, once, if OUTBOARD_STATS is set.
+/// Prints the counters of the world whose first process number is `first`, if OUTBOARD_STATS is set. A second
+/// call prints nothing.
 pub fn print_statistics(segment: &Segment, first: u32) {
     if segment.world(first).statistics.swap(0, Ordering::Relaxed) != 0 {
         // The table is printed in one piece, since others may be printing.
@@ -311,7 +315,8 @@ pub fn print_statistics(segment: &Segment, first: u32) {
     }
 }
 
-/// A table of the counters of a world's ranks and of the proxies, and a sentence for each function and comm.
+/// Returns a table of the counters of a world's ranks and of the proxies, and a sentence for each function
+/// and comm.
 fn statistics(segment: &Segment, first: u32) -> String {
     let members = || segment.members(first).map(|rank| segment.rank(rank));
     let ranks: Vec<_> = members().map(|page| &*page.counters).collect();
@@ -320,19 +325,19 @@ fn statistics(segment: &Segment, first: u32) -> String {
     telemetry::summary::all(age(segment), &ranks, &operations, &proxies)
 }
 
-/// The age of a job in nanoseconds.
+/// Returns for how many ns a job has run.
 pub fn age(segment: &Segment) -> u64 {
     sys::clock::now().saturating_sub(segment.job().start.load(Ordering::Relaxed))
 }
 
-/// Writes the program's buffered output.
+/// Writes what the program has in its output buffers (C streams).
 fn flush() {
     // SAFETY: a null stream means all streams; none is a Rust object.
     unsafe { libc::fflush(std::ptr::null_mut()) };
 }
 
-/// Writes the program's buffered output and exits. Exit handlers do not run, because they could wait for
-/// other ranks.
+/// Writes what the program has in its output buffers, and exits. Exit handlers do not run, because they could
+/// wait for other ranks.
 fn exit(code: u8) -> ! {
     flush();
     // SAFETY: ends the process; nothing runs after it.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Proxies of a job that the site's launcher started: the lowest rank of each host starts the proxies of its
-//! host.
+//! How ranks start proxies if a launcher other than `mpirun` started the job: the lowest rank of each host
+//! starts the proxies of its host.
 //!
-//! A rank is the program's process, which may wait for any child, so a proxy must not be its child. The rank
-//! starts a process that ends at once, and the proxy continues in a child of that. The proxy ends when the
-//! rank does.
+//! A rank is the MPI program's process, which may wait for any of its children, so a proxy must not be its
+//! child. The rank starts a process that forks and ends at once; the forked child is the proxy. It ends when
+//! the rank ends.
 
 use std::os::fd::RawFd;
 use std::process::{Command, Stdio};
@@ -14,8 +14,8 @@ use error::{Class, Result, fail};
 use settings::Settings;
 use transport::shm::Segment;
 
-/// Starts the proxies of this host. When this returns, their pids are in their pages. `fd` is the segment's
-/// descriptor in this process.
+/// Starts the proxies of this host. When it returns, their pids are in their pages. `fd` is this process's
+/// descriptor of the segment, and `ranks` the number of ranks on this host.
 pub(crate) fn start(segment: &Segment, fd: RawFd, settings: &Settings, ranks: u32) -> Result<()> {
     let proxies = segment.shape().proxies;
     let cpus = sys::cpu::allowed().unwrap_or_default().len();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank of a job that the site's launcher started (Hydra, Slurm, PRRTE, Flux). Such ranks do themselves
-//! what `mpirun` does for its ranks, through the launcher's store (crate `pmi`).
+//! A rank of a job that a launcher other than `mpirun` started (Hydra, Slurm, PRRTE, Flux). Such ranks do
+//! themselves what `mpirun` does for its ranks, through that launcher's store (crate `pmi`).
 //!
 //! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
-//! the others open that under /proc. It also starts the proxies. Fences pass the names of endpoints, and the
-//! arrivals at MPI_Init and MPI_Finalize, between hosts, in threads of their own. Each rank watches the
-//! launcher and the lowest rank of its host, and the lowest rank watches all ranks and proxies of the host.
+//! the other ranks open the memory under /proc. It also starts the proxies. Threads pass the names of
+//! endpoints, and the arrivals at MPI_Init and MPI_Finalize, between hosts by fences. Each rank watches the
+//! launcher and the lowest rank of its host, which watches all ranks and proxies there.
 //!
 //! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
 //! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].
@@ -28,27 +28,30 @@ use transport::shm::{EndCause, LocalRank, Segment, State, proxy_endpoint};
 
 use crate::{claim, proxies};
 
-/// The keys of the launcher's store: what rank 0 publishes (the job's secret, 8 bytes, and the settings on
-/// which ranks must agree), the location of the host's memory, and the names of the host's endpoints.
+/// The key in the launcher's store under which rank 0 stores the job's secret (8 bytes), followed by the
+/// settings on which all ranks must agree.
 const JOB: &str = "job";
+/// The key under which the lowest rank of a host stores where the host's memory is: its pid, the descriptor's
+/// number and the job's id.
 const MEMORY: &str = "memory";
+/// The key under which the lowest rank of a host stores the network names of the host's endpoints.
 const NAMES: &str = "names";
-/// How often a state is checked that no process announces.
+/// How often a thread looks for a change that no process announces.
 const TICK: Duration = Duration::from_millis(2);
-/// How long a rank that ends the job waits first, so that the launcher can read the rank's last lines.
+/// How long a rank that ends the job waits before, so that the launcher can read the rank's last lines.
 const FLUSH: Duration = Duration::from_millis(50);
-/// How long a process waits for the launcher to end it, after it has asked the launcher to end the job.
+/// How long a process that has asked the launcher to end the job waits to be ended. Then it exits by itself.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// A process of this host whose end a rank watches for.
+/// A process of this host that a rank watches, to learn when it ends.
 #[derive(Clone, Copy)]
 enum Watched {
     Rank(u32),
     Proxy(u32),
 }
 
-/// What a rank of a job that another launcher started keeps until the process ends: the connection to the
-/// launcher, and the job's segment.
+/// What a rank keeps until the process ends if a launcher other than `mpirun` started the job: the connection
+/// to that launcher, and the job's segment.
 #[derive(Debug)]
 pub(crate) struct Site {
     client: &'static pmi::Client,
@@ -56,15 +59,15 @@ pub(crate) struct Site {
     pub rank: LocalRank,
     /// For each rank of the job, the number of its host.
     nodes: Vec<u32>,
-    /// Whether this process has reported to the launcher that it may end.
+    /// Whether this process has told the launcher that it may end.
     has_left: AtomicBool,
 }
 
-/// The connection to the launcher of a process that could not enter its job; unset otherwise.
+/// The connection to the launcher, if this process could not enter its job. Unset otherwise.
 static FAILED: OnceLock<&pmi::Client> = OnceLock::new();
 
-/// Makes the launcher end a job that this process could not enter, since the other ranks wait for it. Waits
-/// for `FLUSH` first, so that the launcher can read what was printed.
+/// Makes the launcher end the job if this process could not enter it, because the other ranks wait for this
+/// one. Waits for `FLUSH` before, so that the launcher can read what was printed.
 pub fn give_up_entering(code: i32) {
     if let Some(client) = FAILED.get() {
         std::thread::sleep(FLUSH);
@@ -73,8 +76,8 @@ pub fn give_up_entering(code: i32) {
 }
 
 impl Site {
-    /// Enters the job of a launcher other than `mpirun`. Returns None if no such launcher has made this
-    /// process one rank of several.
+    /// Enters the job of a launcher other than `mpirun`, if such a launcher has made this process one rank of
+    /// several. Otherwise returns None.
     pub fn find(settings: &Settings) -> Result<Option<&'static Site>> {
         let launcher = settings::launcher_variables::launcher();
         // A program that a rank starts has the rank's variables, too.
@@ -150,8 +153,8 @@ impl Site {
         Ok(Site { client, segment, rank: local, nodes, has_left: AtomicBool::new(false) })
     }
 
-    /// Starts a thread that publishes the names of this host's endpoints, learns those of the other hosts,
-    /// and then counts the ranks of other hosts as arrived at MPI_Init. Does not wait for the thread.
+    /// Starts a thread that stores the names of this host's endpoints and learns those of all other hosts.
+    /// Then it counts the ranks of other hosts as arrived at MPI_Init. Does not wait for the thread.
     pub fn wire_up(&'static self) -> Result<()> {
         let spin = self.has_cpu_for_each();
         self.segment.job().spin_allowed.store(u32::from(spin), Ordering::Relaxed);
@@ -162,7 +165,7 @@ impl Site {
         }
     }
 
-    /// Starts a thread that waits until all hosts have arrived at MPI_Finalize, and then counts the ranks of
+    /// Starts a thread that waits until all hosts have arrived at MPI_Finalize. Then it counts the ranks of
     /// other hosts as arrived there. Does not wait for the thread.
     pub fn arrive(&'static self) -> Result<()> {
         if self.segment.has_nodes() {
@@ -172,8 +175,8 @@ impl Site {
         }
     }
 
-    /// Takes part in a fence of all ranks: the lowest rank of the host by `of_leader`, which works for the
-    /// host around the fence, the others by the bare fence.
+    /// Takes part in a fence of all ranks. The lowest rank of a host calls `of_leader`, which makes the fence
+    /// and works for its host before and after. The other ranks only make the fence.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
         let done = if self.is_leader() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {
@@ -231,8 +234,8 @@ impl Site {
         Ok(())
     }
 
-    /// Waits until `rank` of this host has an endpoint, and returns the endpoint's name. If the rank ends
-    /// before, `watch` ends the job.
+    /// Waits until rank `rank` of this host has an endpoint, and returns the endpoint's network name. If the
+    /// rank ends before, `watch` ends the job.
     fn await_endpoint(&self, rank: u32) -> Vec<u8> {
         loop {
             match self.segment.endpoint(rank) {
@@ -242,8 +245,8 @@ impl Site {
         }
     }
 
-    /// Waits until `proxy` of this host has an endpoint, and returns the endpoint's name; empty if the proxy
-    /// has ended.
+    /// Waits until proxy `proxy` of this host has an endpoint, and returns the endpoint's network name.
+    /// Returns an empty name if the proxy has ended.
     fn await_proxy(&self, proxy: u32) -> Vec<u8> {
         let endpoint = self.segment.proxy_endpoint(proxy);
         loop {
@@ -255,7 +258,7 @@ impl Site {
         }
     }
 
-    /// Reports to the launcher that this process may end. The lowest rank of the host also lets the proxies
+    /// Tells the launcher that this process may end. The lowest rank of the host also lets the host's proxies
     /// end.
     pub fn leave(&self) {
         if self.is_leader() {
@@ -266,15 +269,15 @@ impl Site {
         self.client.finalize();
     }
 
-    /// Makes the launcher end the job. Waits for `FLUSH` first: a launcher that ends a job may leave unread
-    /// what is still in the pipes of its ranks.
+    /// Makes the launcher end the job. Waits for `FLUSH` before: a launcher that ends a job may not read what
+    /// is still in the pipes of its ranks.
     pub fn abort(&self, code: i32) {
         std::thread::sleep(FLUSH);
         self.client.abort(code);
     }
 
-    /// Watches the launcher and the processes of this host on which this one depends, in a thread that lasts
-    /// as long as the process, and ends the job if one of them has ended.
+    /// Watches the launcher, and the processes of this host that this one depends on, in a thread that lasts
+    /// as long as the process. Ends the job if the launcher or a rank has ended.
     fn watch(&self) {
         let others = self.here().filter(|rank| *rank != self.rank.peer()).map(Watched::Rank);
         let mut not_started: Vec<Watched> = match self.is_leader() {
@@ -319,7 +322,7 @@ impl Site {
         }
     }
 
-    /// Ends the job after `rank` of this host has ended without MPI_Finalize.
+    /// Ends the job if rank `rank` of this host, with the pid `pid`, has ended without MPI_Finalize.
     fn rank_ended(&self, rank: u32, pid: u32) {
         let Some(page) = self.page(rank).filter(|page| page.state() != State::Finalized) else { return };
         page.set_state(State::Dead);
@@ -329,8 +332,8 @@ impl Site {
         }
     }
 
-    /// Notes that a proxy of this host has ended, and wakes the ranks. That only costs speed: the ranks
-    /// continue the proxy's operations.
+    /// Marks a proxy of this host, which has ended, as dead, and wakes the ranks: they continue the proxy's
+    /// collectives themselves, only slower.
     fn proxy_ended(&self, proxy: u32, pid: u32) {
         let page = self.segment.proxy(proxy);
         self.segment.set_endpoint(self.segment.proxy_endpoint(proxy), &[]);
@@ -349,7 +352,7 @@ impl Site {
         }
     }
 
-    /// Prints `sentence` as the reason, and ends the job.
+    /// Prints `sentence` as the reason, ends the job, and exits.
     fn give_up(&self, sentence: &str) -> ! {
         eprintln!("outboard: {}: {sentence}; ending the job", self.segment.name(self.rank.peer()));
         // This comes before this rank's other threads learn of it, which end the process.
@@ -360,8 +363,8 @@ impl Site {
         unsafe { libc::_exit(1) }
     }
 
-    /// Whether each rank and proxy of this host can have a cpu of its own. False until all ranks of the host
-    /// have published their cpus, so the last rank that asks gets the final answer.
+    /// Whether each rank and proxy of this host can have a cpu of its own. False as long as some rank of the
+    /// host has not published its cpus; so the last rank that asks gets the final answer.
     fn has_cpu_for_each(&self) -> bool {
         let here: Vec<_> = self.here().filter_map(|rank| self.page(rank)).collect();
         let mut first: Vec<u32> = here.iter().map(|page| page.cpu.load(Ordering::Relaxed)).collect();
@@ -373,7 +376,7 @@ impl Site {
                 || here.iter().all(|page| page.cpus.load(Ordering::Relaxed) as usize >= all))
     }
 
-    /// The pid of a watched rank or proxy; 0 before the process has published it.
+    /// Returns the pid of a watched rank or proxy. Returns 0 before that process has published its pid.
     fn pid(&self, one: Watched) -> u32 {
         match one {
             Watched::Rank(rank) => self.page(rank).map_or(0, |page| page.pid.load(Ordering::Acquire)),
@@ -381,7 +384,7 @@ impl Site {
         }
     }
 
-    /// The numbers of the proxies of a host, which are the same on every host.
+    /// Returns the numbers of the proxies of a host, which are the same on every host.
     fn proxies(&self) -> Range<u32> {
         0..self.segment.shape().proxies
     }
@@ -402,7 +405,7 @@ impl Site {
         leader(&self.nodes, self.node()) == self.rank.peer()
     }
 
-    /// The number of the job's ranks that are on other hosts.
+    /// Returns how many of the job's ranks are on other hosts.
     fn elsewhere(&self) -> u32 {
         self.nodes.iter().filter(|node| **node != self.node()).count() as u32
     }
@@ -412,18 +415,18 @@ impl Site {
     }
 }
 
-/// The ranks on host number `node`, ascending. `nodes` has the host of each rank.
+/// Returns the ranks on host number `node`, in ascending order. `nodes` has the host of each rank.
 fn ranks_of(nodes: &[u32], node: u32) -> impl Iterator<Item = u32> {
     (0..).zip(nodes).filter(move |(_, of)| **of == node).map(|(rank, _)| rank)
 }
 
-/// The lowest rank on host number `node`. `nodes` has the host of each rank.
+/// Returns the lowest rank on host number `node`. `nodes` has the host of each rank.
 fn leader(nodes: &[u32], node: u32) -> u32 {
     ranks_of(nodes, node).next().unwrap_or(0)
 }
 
-/// Makes the memory that the ranks of this host share, and publishes in the launcher's store how they can
-/// open it. Called by the lowest rank of the host.
+/// Makes the memory that the ranks of this host share, and stores with the launcher how they can open it. The
+/// lowest rank of the host calls it. Returns the memory's descriptor.
 fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<OwnedFd> {
     let node = nodes[client.rank() as usize];
     let (here, ranks) = (ranks_of(nodes, node).count(), nodes.len() as u32);
@@ -444,7 +447,7 @@ fn make(client: &pmi::Client, nodes: &[u32], settings: &Settings) -> Result<Owne
     Ok(fd)
 }
 
-/// Opens the memory that `leader`, the lowest rank of this host, has made.
+/// Opens the memory of this host, which `leader`, the host's lowest rank, has made.
 fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
     let place = client.get(leader, MEMORY)?;
     let mut words = place.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()));
@@ -471,15 +474,15 @@ fn open(client: &pmi::Client, leader: u32) -> Result<Segment> {
     }
 }
 
-/// A text that distinguishes this host from all others, and one pid namespace from another.
+/// Returns a text that is different on each host, and in each pid namespace of a host.
 fn identity() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let pids = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {}", boot.trim(), pids.display())
 }
 
-/// The address by which other hosts reach this host: that of the launcher's name for the host, or else of the
-/// host's own name. Empty if neither name has such an address.
+/// Returns the address at which other hosts reach this one: the address of the launcher's name for this host,
+/// else of the host's own name. Empty if neither name has an address other than loopback.
 fn address() -> String {
     let named = ["PMI_HOSTNAME", "PMIX_HOSTNAME", "SLURMD_NODENAME"];
     let names =

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The measured values that this process uses: those of the job's table, unless a setting overrides them.
+//! The tuning that this process uses: the values of the job's table, except where a setting overrides a
+//! value.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -11,14 +12,14 @@ use tuning::{
     read_row,
 };
 
-/// Stores the tuning table of this machine in a job's page. The creator of the job calls it before any
-/// process attaches.
+/// Writes the tuning of this machine into a job's page. The creator of the job calls it before any process
+/// attaches.
 pub fn set_tuning(job: &JobPage, tuning: &Tuning) {
     let words = job.tuning.iter().zip(tuning.to_words());
     words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
 }
 
-/// The tuning values of this process, read from the job's page when the process joins.
+/// Returns the tuning of this process. The first call reads it from the job's page, when the process joins.
 pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tuning {
     static TUNING: OnceLock<Tuning> = OnceLock::new();
     TUNING.get_or_init(|| {
@@ -31,7 +32,7 @@ pub(crate) fn of_process(segment: &Segment, settings: &Settings) -> &'static Tun
     })
 }
 
-/// Replaces the tuning values that a setting overrides, and returns them all.
+/// Returns `tuning` with the values that settings override.
 pub fn overruled(mut tuning: Tuning, settings: &Settings) -> Tuning {
     let mut set = |row, value| tuning.set(row, value, ValueSource::Setting);
     if settings.inline_bytes_max > 0 {

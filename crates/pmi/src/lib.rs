@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The interface of a rank to a launcher that is not `mpirun` (Hydra, Slurm, PRRTE, Flux): its rank, the
-//! number of ranks, which ranks share its host, and a store of keys and values with a fence, through which
-//! ranks find each other.
+//! A rank's connection to a launcher other than `mpirun` (Hydra, Slurm, PRRTE, Flux). It tells the rank's
+//! number, how many ranks there are, and which ranks share a host. It has a store of keys and values with a
+//! fence, through which ranks find each other.
 //!
 //! Two protocols provide this. PMI-1 is a protocol of lines over an inherited socket (`PMI_FD`). It is
 //! written here, because it is small and no library of it is available everywhere. Hydra, Flux and `srun
@@ -21,7 +21,7 @@ use error::Result;
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 
-/// Calls the function of this name of the protocol in use, PMI-1 or PMIx.
+/// Calls the function `$name` of the client's connection to the launcher, by PMI-1 or by PMIx.
 macro_rules! ask {
     ($client:ident.$name:ident($($argument:expr),*)) => {
         match &$client.protocol {
@@ -31,7 +31,7 @@ macro_rules! ask {
     };
 }
 
-/// Whether the environment names a launcher that speaks PMI-1 or PMIx.
+/// Whether environment variables name a launcher that speaks PMI-1 or PMIx.
 pub fn is_offered() -> bool {
     pmi1::Connection::is_offered() || pmix::Connection::is_offered()
 }
@@ -49,8 +49,9 @@ enum Protocol {
 }
 
 impl Client {
-    /// Registers with the launcher, if the environment names one. Called once per process. Errors
-    /// (MPI_ERR_OTHER): the launcher cannot be reached, or sends nonsense.
+    /// Registers with the launcher, and returns the connection. None if environment variables name no
+    /// launcher. Called once per process. Errors (MPI_ERR_OTHER): the launcher cannot be reached, or its data
+    /// make no sense.
     pub fn connect() -> Result<Option<Client>> {
         let protocol = match pmi1::Connection::open()? {
             Some(connection) => Some(Protocol::Pmi1(connection)),
@@ -59,24 +60,24 @@ impl Client {
         Ok(protocol.map(|protocol| Client { protocol }))
     }
 
-    /// This process's rank.
+    /// Returns this process's rank in the launcher's job.
     pub fn rank(&self) -> u32 {
         ask!(self.rank())
     }
 
-    /// The number of ranks of the job, at least 1.
+    /// Returns how many ranks the launcher's job has, at least 1.
     pub fn size(&self) -> u32 {
         ask!(self.size())
     }
 
-    /// The number of this process's program among the programs that the launcher started together
+    /// Returns the number of this process's program among the programs that the launcher started together
     /// (MPI_APPNUM).
     pub fn application(&self) -> Result<u32> {
         ask!(self.application())
     }
 
-    /// The hosts of all ranks, numbered in the order of their lowest ranks. `own` is a text that
-    /// distinguishes this host; it is used if the launcher does not say which ranks share a host. All ranks
+    /// Returns the host of each rank; hosts are numbered in the order of their lowest ranks. `own` is a text
+    /// that is different on each host, used if the launcher does not say which ranks share a host. All ranks
     /// must call this.
     pub fn nodes(&self, own: &str) -> Result<Vec<u32>> {
         let hosts = match ask!(self.mapping())? {
@@ -93,7 +94,7 @@ impl Client {
         Ok(renumber(hosts))
     }
 
-    /// Stores a value under a key of this rank. The other ranks see it after the next fence.
+    /// Stores a value under a key of this rank. Other ranks can get it after the next fence.
     pub fn put(&self, key: &str, value: &[u8]) -> Result<()> {
         ask!(self.put(key, value))
     }
@@ -103,30 +104,32 @@ impl Client {
         ask!(self.fence())
     }
 
-    /// The value that `rank` has stored under a key before the last fence. Errors (MPI_ERR_OTHER): there is
-    /// none.
+    /// Returns the value that `rank` has stored under a key before the last fence. Errors (MPI_ERR_OTHER):
+    /// `rank` has stored no such value.
     pub fn get(&self, rank: u32, key: &str) -> Result<Vec<u8>> {
         ask!(self.get(rank, key))
     }
 
-    /// Makes the launcher end the whole job with an exit code. Waits for nothing, and may be called during a
-    /// fence.
+    /// Makes the launcher end the whole job with this exit code. Waits for no answer, and may be called
+    /// during a fence.
     pub fn abort(&self, code: i32) {
         ask!(self.abort(code));
     }
 
-    /// Reports that this process may end from now on. Waits for fences of other threads of this process.
+    /// Tells the launcher that this process may end from now on. Waits for fences of other threads of this
+    /// process.
     pub fn finalize(&self) {
         ask!(self.finalize());
     }
 
-    /// A descriptor that hangs up when the launcher has ended.
+    /// Returns a descriptor that hangs up when the launcher has ended.
     pub fn lifeline(&self) -> BorrowedFd<'_> {
         ask!(self.lifeline())
     }
 }
 
-/// Numbers `things`: equal ones get the same number, from 0 on in the order in which they first appear.
+/// Returns a number for each of `things`. Equal things get the same number; new ones get 0, 1, 2, ... in
+/// turn.
 fn renumber<T: std::hash::Hash + Eq>(things: Vec<T>) -> Vec<u32> {
     let mut numbers = HashMap::new();
     let mut number = |thing| {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which rank is on which host: reads the value of the key `PMI_process_mapping`.
+//! Finds which rank is on which host, from the value of the key `PMI_process_mapping`.
 //!
-//! The form is `(vector,BLOCK,...)`. A block `(first host,hosts,ranks a host)` puts that many ranks on each
+//! The form is `(vector,BLOCK,...)`. A block `(first host,hosts,ranks a host)` puts this many ranks on each
 //! of its hosts, one host after the other. A block `host` is one rank on that host. `[BLOCK,...]xTIMES`
 //! repeats blocks. If ranks are left over, all blocks begin again, as in MPICH.
 
-/// Reads the host of each of `size` ranks. Returns None if the text has another form, or puts no rank
-/// anywhere.
+/// Returns the number of each rank's host, for `size` ranks. None if the text has another form, or puts no
+/// rank on any host.
 pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     let text = text.replace(' ', "");
     let mut rest = MappingText(text.strip_prefix("(vector,")?.strip_suffix(')')?);
@@ -26,14 +26,15 @@ pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(hosts.take(size as usize).collect())
 }
 
-/// A block: the first host, the number of hosts, and the number of ranks on each of them.
+/// A block of the mapping: its first host, how many hosts it has, and how many ranks are on each of them.
 type MappingBlock = [u32; 3];
 
 /// The part of the mapping's text that has not been read yet.
 struct MappingText<'a>(&'a str);
 
 impl MappingText<'_> {
-    /// Reads a block, or `[BLOCK,...]xTIMES`: the blocks that contain ranks, and how often they are repeated.
+    /// Reads a block, or `[BLOCK,...]xTIMES`. Returns the blocks that contain ranks, and how many times they
+    /// are repeated.
     fn group(&mut self) -> Option<(Vec<MappingBlock>, u32)> {
         let (mut blocks, times) = if self.eat('[') {
             let blocks = self.list(MappingText::block)?;
@@ -54,7 +55,7 @@ impl MappingText<'_> {
         numbers.try_into().ok().filter(|_| self.eat(')'))
     }
 
-    /// Reads one item or more by `read`, with commas in between.
+    /// Reads one or more items with commas in between, each by `read`.
     fn list<T>(&mut self, read: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut all = vec![read(self)?];
         while self.eat(',') {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! PMI-1 over the socket that the launcher gives to each rank (`PMI_FD`, `PMI_RANK`, `PMI_SIZE`).
 //!
-//! A rank sends a line and gets a line back, except for `abort`, which has no answer.
+//! A rank sends a line and gets a line back. The exception is `abort`, which has no answer.
 
 use crate::{mapping, wire};
 use error::{Class, Error, Result, fail};
@@ -12,28 +12,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use wire::{PmiLine, PmiLines};
 
-/// How many bytes a value may have if the launcher names no limit: every launcher allows these.
+/// How many bytes a value may have if the launcher names no limit. Every launcher allows this many.
 const VALUE_BYTES: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: File,
-    /// The bytes of lines that the launcher has sent. A thread holds the lock from its request to the answer.
+    /// The bytes that the launcher has sent. A thread holds the lock from its request to the launcher's
+    /// answer.
     lines: Mutex<PmiLines>,
     rank: u32,
     size: u32,
-    /// The name that the launcher gave the job's store of keys and values.
+    /// The name that the launcher gives to the job's store of keys and values.
     store: String,
     value_bytes_max: usize,
 }
 
 impl Connection {
-    /// Whether the environment names the socket of PMI-1.
+    /// Whether an environment variable names the socket for PMI-1.
     pub fn is_offered() -> bool {
         settings::launcher_variables::variable("PMI_FD").is_some()
     }
 
-    /// Registers with the launcher that the environment names, if any.
+    /// Registers with the launcher, and returns the connection. None if environment variables name no
+    /// launcher that speaks PMI-1.
     pub fn open() -> Result<Option<Connection>> {
         let number = |name: &str| settings::launcher_variables::variable(name)?.to_str()?.parse::<u32>().ok();
         let (Some(fd), Some(rank), Some(size)) = (number("PMI_FD"), number("PMI_RANK"), number("PMI_SIZE"))
@@ -85,7 +87,8 @@ impl Connection {
         Ok(self.ask("cmd=get_appnum", "appnum")?.number("appnum").unwrap_or(0))
     }
 
-    /// The number of each rank's host, in the launcher's own numbering. None if the launcher does not say.
+    /// Returns the number of each rank's host, as the launcher numbers hosts. None if the launcher does not
+    /// say.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok(self.look_up("PMI_process_mapping")?.and_then(|text| mapping::read(&text, self.size)))
     }
@@ -137,8 +140,8 @@ impl Connection {
         Ok(line.field("value").filter(|_| is_there).map(str::to_owned))
     }
 
-    /// Sends a request and returns the launcher's answer. Errors (MPI_ERR_OTHER): the answer is not the
-    /// command `answer`, or reports an error.
+    /// Sends a request and returns the launcher's answer. Errors (MPI_ERR_OTHER): the answer is another
+    /// command than `answer`, or it reports an error.
     fn ask(&self, request: &str, answer: &str) -> Result<PmiLine> {
         let mut lines = self.lock();
         let line = self.exchange(&mut lines, request, answer)?;
@@ -169,7 +172,8 @@ impl Connection {
     }
 }
 
-/// The key in the launcher's store of one part of a value: a value may take several texts.
+/// Returns the key under which one part of a value is in the launcher's store. A long value is stored in
+/// several parts.
 fn full(rank: u32, key: &str, part: usize) -> String {
     format!("ob{rank}-{key}-{part}")
 }
@@ -181,8 +185,8 @@ mod tests {
     use std::os::fd::OwnedFd;
     use std::os::unix::net::UnixStream;
 
-    /// Starts a thread that plays the launcher: it answers each line by the next of `answers`. The thread
-    /// returns the lines that it got.
+    /// Starts a thread that plays the launcher: it answers each line with the next of `answers`. Returns the
+    /// rank's socket, and the thread, which returns the lines that it got.
     fn launcher(answers: &'static [&'static str]) -> (File, std::thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let serve = move || {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PMIx by libpmix, loaded at run time: the file of OUTBOARD_PMIX_LIB, the one that the launcher uses, or the
-//! system's.
+//! PMIx by libpmix, loaded at run time: the file that OUTBOARD_PMIX_LIB names, else the one that the launcher
+//! uses, else the system's.
 //!
-//! The records are those of PMIx 3 to 5 (pmix_common.h), whose layout its ABI promises. libpmix has threads
-//! of its own and may be called by any thread. It stays loaded until the process ends.
+//! The structs are those of PMIx 3 to 5 (pmix_common.h), whose layout its ABI promises. libpmix has threads
+//! of its own, and any thread may call it. It stays loaded until the process ends.
 
 use error::{Class, Error, Result, fail};
 use rustix::pipe::PipeFlags;
@@ -24,7 +24,7 @@ const ANY_RANK: u32 = u32::MAX - 1;
 const LOST_CONNECTION: c_int = -61;
 const ACTION_COMPLETE: c_int = -334;
 
-/// The name of a process, as libpmix has it (pmix_proc_t).
+/// The name of a process, in libpmix's layout (pmix_proc_t).
 #[repr(C)]
 #[derive(Clone, Debug)]
 struct PmixProc {
@@ -32,14 +32,14 @@ struct PmixProc {
     rank: u32,
 }
 
-/// A value, as libpmix has it (pmix_value_t). Its union has three words.
+/// A value with its type, in libpmix's layout (pmix_value_t). The union in it has three words.
 #[repr(C)]
 struct PmixValue {
     kind: u16,
     data: [u64; 3],
 }
 
-/// A key with a value, as libpmix has it (pmix_info_t).
+/// A key with a value, in libpmix's layout (pmix_info_t).
 #[repr(C)]
 struct PmixInfo {
     key: [c_char; 512],
@@ -85,7 +85,7 @@ struct LibPmix {
         *const c_void,
         *mut c_void,
     ) -> c_int,
-    /// The library that contains the functions above. It stays loaded until the process ends.
+    /// The library with the functions above. It stays loaded until the process ends.
     _library: std::mem::ManuallyDrop<libloading::Library>,
 }
 
@@ -97,11 +97,10 @@ pub(crate) struct Connection {
     lifeline: OwnedFd,
 }
 
-/// The end of a pipe that is closed when the launcher is lost, so that the other end, `Connection::lifeline`,
-/// hangs up.
+/// One end of a pipe, closed when the launcher is lost. The other end, `Connection::lifeline`, then hangs up.
 static LIFE: Mutex<Option<OwnedFd>> = Mutex::new(None);
 
-/// Handles the event that the launcher is lost, which libpmix reports: closes `LIFE`.
+/// Closes `LIFE`. libpmix calls it when the connection to the launcher is lost.
 unsafe extern "C" fn lost(
     _: usize,
     _: c_int,
@@ -121,13 +120,14 @@ unsafe extern "C" fn lost(
 }
 
 impl Connection {
-    /// Whether the environment names a PMIx server.
+    /// Whether environment variables name a PMIx server, the launcher's process on this host.
     pub fn is_offered() -> bool {
         settings::launcher_variables::variable("PMIX_NAMESPACE").is_some()
             && settings::launcher_variables::variable("PMIX_RANK").is_some()
     }
 
-    /// Registers with the PMIx server that the environment names, if any.
+    /// Registers with the PMIx server, and returns the connection. None if environment variables name no
+    /// server.
     pub fn open() -> Result<Option<Connection>> {
         if !Connection::is_offered() {
             return Ok(None);
@@ -172,7 +172,8 @@ impl Connection {
         Ok(self.number(self.me.rank, "pmix.appnum").unwrap_or(0))
     }
 
-    /// The number of each rank's host, in the launcher's own numbering. None if the launcher does not say.
+    /// Returns the number of each rank's host, as the launcher numbers hosts. None if the launcher does not
+    /// say.
     pub fn mapping(&self) -> Result<Option<Vec<u32>>> {
         Ok((0..self.size).map(|rank| self.number(rank, "pmix.nodeid")).collect())
     }
@@ -239,7 +240,8 @@ impl Connection {
             .map_err(|_| Error::new(Class::Intern, "a key with a zero byte".to_owned()))
     }
 
-    /// The number that the launcher provides under a key for `rank`. None if there is none.
+    /// Returns the number that the launcher provides for `rank` under a key. None if it provides no such
+    /// number.
     fn number(&self, rank: u32, key: &str) -> Option<u32> {
         let key = CString::new(key).ok()?;
         let read = |value: &PmixValue| {
@@ -249,8 +251,8 @@ impl Connection {
         self.look_up(rank, &key, read).ok().flatten()
     }
 
-    /// Gets the value of a key for `rank`, and calls `read` with it. Frees the value, but not what it points
-    /// to.
+    /// Gets the value of a key for `rank`, calls `read` with it, and returns the result. Frees the value, but
+    /// no memory to which the value points.
     fn look_up<T>(&self, rank: u32, key: &CStr, read: impl FnOnce(&PmixValue) -> T) -> Result<T> {
         let of = PmixProc { rank, ..self.me.clone() };
         let mut value = ptr::null_mut();
@@ -330,8 +332,8 @@ impl LibPmix {
     }
 }
 
-/// The file of libpmix that an ancestor of this process has loaded, which is the launcher's. None if no
-/// ancestor has.
+/// Returns the path of the libpmix that an ancestor of this process has loaded: it is the launcher's. None if
+/// no ancestor has loaded libpmix.
 fn of_launcher() -> Option<PathBuf> {
     sys::process::ancestors().find_map(|pid| {
         let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;

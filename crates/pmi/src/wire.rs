@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The lines of PMI-1, `cmd=NAME key=value ...`, and how values of any bytes travel in them.
+//! The lines of PMI-1, `cmd=NAME key=value ...`, and how values with any bytes are written in them.
 
 use error::{Class, Result, fail};
 use std::io::{ErrorKind, Read};
 
-/// The longest line that is read, in bytes. The longest that launchers send has about a thousand.
+/// The longest line that is accepted, in bytes. The longest lines of launchers have about a thousand.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The longest value that is put together from its texts, in bytes.
+/// The longest value that is put together from its parts, in bytes.
 const VALUE_BYTES_MAX: usize = 256 << 20;
-/// How many hexadecimal digits, before those of the value, give its length in bytes.
+/// How many hexadecimal digits give the length in bytes of a value. They come before the value's own digits.
 const LENGTH_DIGITS: usize = 8;
 
 /// A line that the launcher has sent.
@@ -16,8 +16,8 @@ const LENGTH_DIGITS: usize = 8;
 pub(crate) struct PmiLine(String);
 
 impl PmiLine {
-    /// The value of the field `name` of the line; None if there is no such field. The field `value` reaches
-    /// to the end of the line, others to the next space.
+    /// Returns the text of the field `name` of this line. None if the line has no such field. The field
+    /// `value` goes to the end of the line, any other field to the next space.
     pub fn field(&self, name: &str) -> Option<&str> {
         let mut rest = self.0.as_str();
         loop {
@@ -34,26 +34,27 @@ impl PmiLine {
         }
     }
 
-    /// The value of the field `name` as a number; None if there is no such field, or it is no number.
+    /// Returns the field `name` of this line as a number. None if the line has no such field, or it is no
+    /// number.
     pub fn number<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
         self.field(name)?.parse().ok()
     }
 
-    /// The whole line, as text.
+    /// Returns the whole line as text.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-/// The bytes that the launcher has sent and that no line has been made of yet.
+/// The bytes that the launcher has sent and that `next` has not returned in a line yet.
 #[derive(Debug, Default)]
 pub(crate) struct PmiLines {
     rest: Vec<u8>,
 }
 
 impl PmiLines {
-    /// Reads the next line from `from`. Errors (MPI_ERR_OTHER): the stream has ended or failed, or the line
-    /// is too long or not text.
+    /// Reads the launcher's next line from `from`. Errors (MPI_ERR_OTHER): the stream has ended or failed, or
+    /// the line is too long or is not text.
     pub fn next(&mut self, from: &mut impl Read) -> Result<PmiLine> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -79,8 +80,8 @@ impl PmiLines {
     }
 }
 
-/// Makes one or more texts of a value, of at most `most` characters each: the value's length, then its bytes,
-/// all as hexadecimal digits.
+/// Returns a value as one or more texts of at most `most` characters: the value's length, then its bytes, all
+/// in hexadecimal digits.
 pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     let digits: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     let all = format!("{:0width$x}{digits}", value.len(), width = LENGTH_DIGITS);
@@ -88,8 +89,8 @@ pub(crate) fn texts(value: &[u8], most: usize) -> Vec<String> {
     texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect()
 }
 
-/// Makes the value of the texts that [`texts`] has made. `next` returns one text after the other. Returns
-/// None if they do not form a value.
+/// Returns the value that the texts made by [`texts`] mean. `next` returns one text after the other. None if
+/// they do not form a value.
 pub(crate) fn value(mut next: impl FnMut() -> Result<Option<String>>) -> Result<Option<Vec<u8>>> {
     let Some(mut all) = next()? else { return Ok(None) };
     let length = all.get(..LENGTH_DIGITS).and_then(|digits| usize::from_str_radix(digits, 16).ok());

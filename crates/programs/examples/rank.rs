@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The program that the tests of `mpirun` start: it does what its arguments say, one word after the other,
-//! as a rank without the rest of the library. `@R:WORD` is for rank R only.
+//! The program that the tests of `mpirun` start as a rank. It joins the job without the rest of the library,
+//! and carries out its arguments one after the other (`join`, `print`, `exit=3`). Only rank R carries out
+//! `@R:WORD`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -81,7 +82,7 @@ fn signal_myself(number: i32) {
     std::thread::sleep(Duration::from_secs(60));
 }
 
-/// Waits until proxy 0 of this job has started, and returns its process id.
+/// Waits until proxy 0 of this job has started, and returns the proxy's process id.
 fn segment_proxy(segment: &transport::shm::Segment) -> u32 {
     loop {
         let pid = segment.proxy(0).pid.load(std::sync::atomic::Ordering::Acquire);

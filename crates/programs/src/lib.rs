@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The programs: `mpirun` (also installed as `mpiexec`), `outboard-proxy`, and `outboard`.
+//! The library of the programs `mpirun` (also installed as `mpiexec`), `outboard-proxy` and `outboard`.
 //!
-//! Each `src/bin/*.rs` only calls this library, so that tests and the man pages reach everything. Read next:
-//! `mpirun/mod.rs`.
+//! Each `src/bin/*.rs` only calls this library, so that tests and the generator of the man pages can call all
+//! code. Read next: `mpirun/mod.rs`.
 #![forbid(unsafe_code)]
 
 pub mod mpirun;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-proxy`: a process that carries out collectives for the ranks of a job. `mpirun --proxies` starts
-//! it, or, under another launcher, a rank.
+//! it; under another launcher a rank starts it.
 
 use std::ffi::OsString;
 
@@ -19,8 +19,8 @@ Options:
   -h, --help     Print help
   -V, --version  Print version";
 
-/// Runs `outboard-proxy`: serves until its ranks have gone, and returns the exit code. `word` is its first
-/// argument.
+/// Runs `outboard-proxy`: serves until the proxy's ranks have ended, and returns the exit code. `word` is the
+/// first argument.
 pub fn run(word: Option<OsString>) -> u8 {
     match word.as_ref().map(|word| word.to_string_lossy()).as_deref() {
         None => {}
@@ -74,7 +74,7 @@ pub fn run(word: Option<OsString>) -> u8 {
     0
 }
 
-/// Opens the memory of ranks on another computer, for a proxy on a DPU. None if the ranks are on this one.
+/// Opens the memory of ranks on another computer, for a proxy on a DPU. None if the ranks are on this host.
 fn import(segment: &Segment, settings: &settings::Settings) -> error::Result<Option<Box<dyn Import>>> {
     if !segment.has_dpu() {
         return Ok(None);

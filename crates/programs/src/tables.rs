@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The folders of tuning tables, and the table of this machine: `mpirun` reads it, `outboard tune` writes it.
+//! The tables of tuning: the folders that hold them, and the table of this machine. `mpirun` reads a table,
+//! `outboard tune` writes it.
 
 use std::fs;
 use std::io::Read;
@@ -7,29 +8,29 @@ use std::path::{Path, PathBuf};
 
 use tuning::{Machine, Tuning, TuningTable};
 
-/// The folder of tuning tables for all users of a machine.
+/// The folder with the tables of tuning for all users of a machine.
 const SYSTEM: &str = "/var/cache/outboard/tuning";
-/// The most bytes that are read of a file that should be a table.
+/// The most bytes that are read of a file that should be a table of tuning.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The tuning values with which a job starts, and where they come from.
+/// The tuning with which a job starts, and where its values come from.
 #[derive(Debug, Default)]
 pub struct FoundTuning {
     pub tuning: Tuning,
-    /// The file of the table that has the values, or None if they are the built-in ones.
+    /// The file with the table whose values are used. None if the values are the built-in ones.
     pub path: Option<PathBuf>,
-    /// What is wrong with a table that was ignored because no setting names it; None if nothing is wrong.
+    /// What is wrong with a table of tuning that was found in a folder and ignored. None if nothing is wrong.
     pub complaint: Option<String>,
 }
 
-/// Returns the folder into which `outboard tune` writes a table, for all users or for this one; None if this
-/// user has no folder for caches.
+/// Returns the folder into which `outboard tune` writes a table: for all users, or for this user. None if
+/// this user has no cache folder.
 pub fn folder(for_all: bool) -> Option<PathBuf> {
     if for_all { Some(SYSTEM.into()) } else { settings::cache_folder().map(|cache| cache.join("tuning")) }
 }
 
-/// Returns the tuning that a value of OUTBOARD_TUNING asks for. Fails if the value names a file that is no
-/// table.
+/// Returns the tuning that a value of OUTBOARD_TUNING asks for: `off`, `auto` or a file. Fails if the file is
+/// no table.
 pub fn find(setting: &str) -> Result<FoundTuning, String> {
     match setting {
         "off" => Ok(FoundTuning::default()),
@@ -42,7 +43,8 @@ pub fn find(setting: &str) -> Result<FoundTuning, String> {
     }
 }
 
-/// Reads the first table of this machine in these folders; without one, returns the built-in values.
+/// Returns the tuning from the first of these folders that has a table of this machine. If no folder has one,
+/// returns the built-in values.
 fn find_in(folders: &[PathBuf]) -> FoundTuning {
     // The machine's name is needed only if there are tables.
     let mut folders = folders.iter().filter(|folder| folder.is_dir()).peekable();
@@ -76,14 +78,15 @@ fn read(path: &Path) -> Result<TuningTable, String> {
     TuningTable::parse(&bytes, &shown.to_string()).map_err(|error| error.message.clone())
 }
 
-/// Returns the rows and values of this machine's table in a folder; empty if there is no such table.
+/// Returns the rows and values of this machine's table in a folder. Empty if the folder has no such table.
 pub fn values_in(folder: &Path) -> Vec<(usize, u64)> {
     let machine = Machine::this();
     let table = read(&folder.join(machine.file_name())).ok().filter(|table| table.machine == machine);
     table.map_or(Vec::new(), |table| table.values)
 }
 
-/// Writes a table into a folder, and returns its path. The file appears as a whole or not at all.
+/// Writes a table of tuning into a folder, and returns the file's path. The file appears as a whole or not at
+/// all.
 pub fn write(folder: &Path, table: &TuningTable) -> Result<PathBuf, String> {
     let path = folder.join(table.machine.file_name());
     let aside = path.with_extension(format!("{}", std::process::id()));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `mpirun` with shell programs and with `examples/rank.rs`: streams, variables, exit codes, deaths.
+//! Tests of `mpirun` with shell programs and with `examples/rank.rs`: streams, environment variables, exit
+//! codes, deaths.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,14 +19,14 @@ fn mpirun() -> Command {
     command
 }
 
-/// Returns the path of the program of `examples/rank.rs`.
+/// Returns the path of the test program, which is built from `examples/rank.rs`.
 fn rank() -> String {
     let folder = PathBuf::from(env!("CARGO_BIN_EXE_mpirun")).parent().unwrap().join("examples");
     folder.join("rank").to_str().unwrap().to_string()
 }
 
-/// Runs `mpirun` with the words of `line`, where RANK stands for the test program, and `script` as one more
-/// word. Returns the process's output, also as text: standard output, standard error.
+/// Runs `mpirun` with the words of `line`, in which RANK stands for the test program, and with `script` as
+/// one more word. Returns its output, then standard output and standard error as text.
 fn run(line: &str, script: Option<&str>) -> (Output, String, String) {
     let words = line.split_whitespace().map(|word| if word == "RANK" { rank() } else { word.to_string() });
     let output = mpirun().args(words).args(script).output().unwrap();
@@ -44,7 +45,7 @@ fn sorted(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Returns a process whose command line holds `marker`, or None if there is none.
+/// Returns the pid of a process whose command line contains `marker`, or None if there is no such process.
 fn process_of(marker: &str) -> Option<rustix::process::Pid> {
     std::fs::read_dir("/proc").unwrap().flatten().find_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok().filter(|pid| *pid != std::process::id() as i32)?;
@@ -57,7 +58,8 @@ fn someone_has(marker: &str) -> bool {
     process_of(marker).is_some()
 }
 
-/// Waits until `done` returns true. Fails after so long a time that only a hang explains it.
+/// Waits until `done` returns true. Fails after two minutes, which only a hang explains; `what` names what
+/// did not come.
 fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
@@ -324,7 +326,7 @@ fn nothing_survives_mpirun_killed() {
     other.wait().unwrap();
 }
 
-/// Returns the pid of a launcher's guardian.
+/// Returns the pid of the guardian process that the `mpirun` with the pid `launcher` has started.
 fn guardian_of(launcher: u32) -> u32 {
     let list = std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children")).unwrap();
     let is_guardian = |pid: &u32| {
@@ -334,7 +336,8 @@ fn guardian_of(launcher: u32) -> u32 {
     list.split_whitespace().map(|pid| pid.parse().unwrap()).find(is_guardian).expect("a guardian")
 }
 
-/// Runs a shell's script, in which MPIRUN stands for our `mpirun`. Returns its exit code and its output.
+/// Runs a shell script, in which MPIRUN stands for the path of `mpirun`. Returns its exit code and its
+/// standard output.
 fn shell(script: &str) -> (Option<i32>, String) {
     let script = script.replace("MPIRUN", env!("CARGO_BIN_EXE_mpirun"));
     let output = Command::new("timeout").args(["60", "sh", "-c", &script]).output().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard` on a real job, and what it prints about the library.
+//! Tests of `outboard`: on a running job, and what it prints about the library.
 
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};

@@ -2,17 +2,18 @@
 //! Ranks that share cpus publish on which cpu each of them waits. So a waiting rank yields its cpu only if
 //! another rank can use it, and the ranks spread evenly over the cpus.
 //!
-//! Invariants: what a rank reads of other ranks may be out of date; this costs time only. A rank runs where
-//! the user or the kernel allows, and the kernel may move it at any time.
+//! Invariants: what a rank reads about other ranks may be out of date, which costs time only. A rank runs
+//! where the user or the kernel allows, and the kernel may move it at any time.
 
 use telemetry::{Counter, count};
 use transport::shm::{LocalRank, Segment};
 
-/// Yields of a rank between two counts of the ranks on each cpu (docs/measured/waiting.md). The first counts
-/// come earlier, after the 1st, 2nd, 4th, ... yield, because ranks start where the kernel put them.
+/// How many times a rank yields between two counts of the ranks that wait on each cpu
+/// (docs/measured/waiting.md). The first counts come earlier, after the 1st, 2nd, 4th, ... yield, because
+/// ranks start where the kernel put them.
 const YIELDS_BETWEEN_COUNTS: u32 = 64;
 
-/// Where the ranks of one rank's world wait: the cpus that those on its host have published.
+/// The cpus on which the ranks of one world wait, as each rank on this host publishes its own.
 pub struct Cpus {
     segment: Segment,
     rank: LocalRank,
@@ -21,12 +22,13 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Makes this for `rank`. `world` are the ranks of its world that are on its host.
+    /// Returns the state for `rank`, which shares the cpus. `world`: the ranks of its world that are on this
+    /// host.
     pub fn new(segment: Segment, rank: LocalRank, world: impl IntoIterator<Item = LocalRank>) -> Cpus {
         Cpus { segment, rank, world: world.into_iter().collect(), yields: 0 }
     }
 
-    /// Publishes and returns the cpu on which this rank runs now.
+    /// Publishes the cpu on which this rank runs now, so that other ranks see it, and returns its number.
     #[inline]
     pub fn publish(&self) -> usize {
         let cpu = sys::cpu::current();
@@ -34,7 +36,8 @@ impl Cpus {
         cpu
     }
 
-    /// Yields the cpu, and now and then moves this rank to a cpu where fewer ranks wait.
+    /// Yields the cpu to other threads. Now and then it first moves this rank to a cpu on which fewer ranks
+    /// wait.
     pub fn yield_cpu(&mut self) {
         count(Counter::Yields, 1);
         self.yields = self.yields.wrapping_add(1);
@@ -44,9 +47,9 @@ impl Cpus {
         sys::cpu::yield_cpu();
     }
 
-    /// Moves this thread to the cpu on which the fewest ranks wait, if this cpu has at least two more. The
-    /// kernel is late to do this for short waits: it sees all cpus busy, and wakes a rank where the rank or
-    /// its waker ran.
+    /// Moves this thread to the cpu on which the fewest ranks wait, if on the present cpu at least two more
+    /// wait. For short waits the kernel does this too late: it sees all cpus busy, and wakes a rank where the
+    /// rank or its waker ran.
     #[cold]
     fn move_to_least_used(&self) {
         let here = self.publish();
@@ -69,8 +72,8 @@ mod tests {
     use super::*;
     use transport::shm::Shape;
 
-    /// Whether rank 0 ends up on the first of two cpus, wherever the kernel has it start. `others` says for
-    /// each other rank whether it waits on the first cpu.
+    /// Whether rank 0 moves to the first of two cpus, wherever the kernel has started it. `others` says of
+    /// each other rank whether it waits on the first cpu (else on the second).
     fn joins(others: [bool; 3]) -> bool {
         let allowed = sys::cpu::allowed().unwrap();
         let [one, two, ..] = allowed[..] else { return others != [true; 3] };

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The only wait loop: spin, yield, sleep.
 //!
-//! A wait polls everything that may bring progress and calls `Idle::wait` after a round that found nothing.
-//! Where every process of the job has a core of its own, a wait spins first. After a moment it yields
-//! instead, so that a process of another program can run, and later it sleeps. Once a yield has shown that
-//! another program wants this core, waits sleep instead of yielding for some time. Where processes of the job
-//! share cores, a wait yields at once, because the peer may need this core; it sleeps only after many yields,
-//! since a wake-up costs more than several yields. Proxies wait in the same way, but a proxy that shares its
-//! core with ranks sleeps at once: the ranks compute, and the kernel runs a woken proxy at once.
-//! docs/measured/waiting.md has the measurements.
+//! A wait polls everything that may bring progress, and calls `Idle::wait` after a round that found nothing.
+//! If every process of the job has a core of its own, a wait first spins. After 50 us it yields, so that a
+//! process of another program can run, and later it sleeps. If a yield has shown that another program wants
+//! this core, waits sleep instead of yielding for some time. If processes of the job share cores, a wait
+//! yields at once, because the peer may need this core. It sleeps only after many yields, since a wake-up
+//! costs more than several yields. A proxy that shares its core with ranks sleeps at once: the ranks compute,
+//! and the kernel runs a woken proxy at once. docs/measured/waiting.md has the measurements.
 #![forbid(unsafe_code)]
 
 mod cpus;
@@ -19,64 +18,67 @@ use std::time::Duration;
 use telemetry::{Counter, count};
 use transport::shm::{Doorbell, Segment, SleepEnd};
 
-/// After so many turns that spin, a wait reads the clock.
+/// A wait that spins reads the clock once in this many turns.
 const SPINS: u32 = 8;
-/// How long a wait spins before it yields, in nanoseconds: longer than most waits of ranks that run in step.
+/// How long a wait spins before it yields, in ns. Most waits of ranks that run in step are shorter.
 const SPIN_MAX_NS: u64 = 50_000;
-/// A yield that takes longer than so many nanoseconds shows that another program wants the core.
+/// A yield that takes more ns than this shows that another program wants the core.
 const YIELD_MAX_NS: u64 = 100_000;
-/// How long, after such a yield, the core counts as shared. Waits sleep meanwhile: a woken process gets the
-/// core at once; a process that yielded gets it only after the other program's time slice.
+/// For how many ns the core counts as shared after a yield longer than `YIELD_MAX_NS`. Waits sleep in this
+/// time: a woken process gets the core at once, a process that yielded only after the other program's time
+/// slice.
 const SHARED_NS: u64 = 100_000_000;
-/// How long the core counts as shared for a process whose pace has `sleeps_if_shared`. Longer, since nothing
-/// wakes such a process while it yields to a program that computes.
+/// For how many ns the core counts as shared if the process's pace has `sleeps_if_shared`. It is longer than
+/// `SHARED_NS`, because nothing wakes such a process while it yields to a program that computes.
 const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
-/// A process that is set to stay awake this long or longer does not sleep because its core is shared.
+/// The `Pace::awake` from which on a process does not sleep because its core is shared.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
-/// When a yield of this process last took longer than `YIELD_MAX_NS`, by `sys::clock::now`; 0 if none has.
+/// When a yield of this process last took longer than `YIELD_MAX_NS`, in ns of `sys::clock::now`. 0 if no
+/// yield has.
 static SHARED_AT: AtomicU64 = AtomicU64::new(0);
-/// How often a wait that does not spin yields before it may sleep, however long the yields take.
+/// How many times a wait that does not spin yields before it may sleep, however long that takes.
 const YIELDS_MIN: u32 = 16;
-/// How long the first sleep of a wait may last. Each further sleep of the same wait may last twice as long.
+/// How long the first sleep of a wait may last. Each further sleep of that wait may last twice as long as the
+/// one before, up to the pace's `nap_max`.
 const NAP_MIN: Duration = Duration::from_millis(1);
-/// How long a sleep may last at most. A bell ends a sleep, so this bounds only how late a process sees what
-/// rings no bell, such as the death of a peer.
+/// How long a sleep of a rank may last at most. A ring of the doorbell ends a sleep early. So this bounds
+/// only how late a rank sees what rings no bell, such as the death of a peer.
 const NAP_MAX: Duration = Duration::from_millis(10);
 
 /// How a process waits: whether it spins, and when and for how long it sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Whether the process may keep a core busy while it waits.
+    /// Whether the process may keep a core busy while it waits, because it has a core of its own.
     pub spin: bool,
-    /// How long a wait spins and yields before it sleeps.
+    /// How long a wait spins and yields before it may sleep.
     pub awake: Duration,
     /// How long a sleep may last at most.
     pub nap_max: Duration,
-    /// Whether the process sleeps at once, without a spin or yield, where its core is shared with processes
-    /// of the job or another program wants it.
+    /// Whether the process sleeps at once, without yielding, if processes of the job share its core or
+    /// another program wants the core. True for a proxy.
     pub sleeps_if_shared: bool,
 }
 
 impl Pace {
-    /// The pace of a rank, which stays awake for OUTBOARD_SPIN_US.
+    /// Returns the pace of a rank, which spins and yields for OUTBOARD_SPIN_US before it sleeps.
     pub fn of_rank(segment: &Segment) -> Pace {
         let awake = Duration::from_micros(settings::get().spin_us);
         Pace { spin: segment.job().may_spin(), awake, nap_max: NAP_MAX, sleeps_if_shared: false }
     }
 }
 
-/// What the process did in one turn of a wait.
+/// What the process did in one turn of a wait, a call of `Idle::wait`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// The process spun for a moment.
     Spun,
-    /// The process yielded the core.
+    /// The process yielded the core to other threads.
     Yielded,
-    /// The process slept on its doorbell, and how the sleep ended.
+    /// The process slept on its doorbell. The value says how the sleep ended.
     Slept(SleepEnd),
 }
 
-/// What a wait does next, by the clock.
+/// What a wait does in its next turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextTurn {
     Spin,
@@ -84,39 +86,43 @@ enum NextTurn {
     Sleep,
 }
 
-/// The state of one wait: how long it has found nothing to do.
+/// The state of one wait: how long the process has polled in vain.
 #[derive(Clone, Debug)]
 pub struct Idle {
     pace: Pace,
-    /// The turns of the wait since it started or last made progress.
+    /// How many turns the wait has taken since it started or last made progress.
     turns: u32,
-    /// When the wait first read the clock since it started or last made progress; 0 if it has not.
+    /// When the wait first read the clock after it started or last made progress, in ns. 0 if it has not read
+    /// the clock.
     since: u64,
     nap: Duration,
-    /// When a yield last showed that another program wants this core, in nanoseconds (`SHARED_AT`).
+    /// When a yield last showed that another program wants this core, in ns. It is `SHARED_AT`, except in
+    /// tests.
     shared_at: &'static AtomicU64,
 }
 
 impl Idle {
-    /// Makes the state of a wait that has just started.
+    /// Returns the state of a wait that starts now.
     pub fn new(pace: Pace) -> Idle {
         Idle { pace, turns: 0, since: 0, nap: NAP_MIN, shared_at: &SHARED_AT }
     }
 
-    /// Notes that there was progress, so that the wait starts anew.
+    /// Starts the wait anew, because a poll has made progress.
     #[inline]
     pub fn reset(&mut self) {
         (self.turns, self.since, self.nap) = (0, 0, NAP_MIN);
     }
 
-    /// Waits one turn, after a round of polls that found nothing. `bell` is the doorbell of this process.
-    /// `still_idle` is called before a sleep and must check everything for which others ring the bell.
+    /// Takes one turn of the wait, after a round of polls that found nothing. `bell` is the doorbell of this
+    /// process. `still_idle` is called before a sleep, and must check everything for which others ring the
+    /// bell.
     #[inline]
     pub fn wait(&mut self, bell: &Doorbell, still_idle: impl FnOnce() -> bool) -> Turn {
         self.wait_with(|nap| bell.sleep(nap, still_idle))
     }
 
-    /// Waits one turn, like `wait`, but sleeps by `sleep`, which gets the longest time that it may take.
+    /// Takes one turn of the wait, as `wait` does. To sleep it calls `sleep`, with the longest time that the
+    /// sleep may take.
     #[inline]
     pub fn wait_with(&mut self, sleep: impl FnOnce(Duration) -> SleepEnd) -> Turn {
         self.turns = self.turns.saturating_add(1);
@@ -145,7 +151,8 @@ impl Idle {
         }
     }
 
-    /// Decides what the wait does next, by how long it has lasted and whether the core is shared.
+    /// Decides what the wait does next, by how long it has lasted and whether the core is shared. `now` is in
+    /// ns.
     fn next_turn(&mut self, now: u64) -> NextTurn {
         if self.since == 0 {
             self.since = now;
@@ -171,7 +178,8 @@ impl Idle {
         }
     }
 
-    /// Notes that another program wants this core, if a yield from `started` to `ended` was long.
+    /// Remembers that another program wants this core if the yield from `started` to `ended` (in ns) was
+    /// long.
     fn note_yield(&self, started: u64, ended: u64) {
         if ended - started > YIELD_MAX_NS {
             self.shared_at.store(ended, Ordering::Relaxed);
@@ -236,7 +244,7 @@ mod tests {
         }
     }
 
-    /// What a wait does next when it has lasted for `waited` nanoseconds.
+    /// Returns what a wait does next after it has lasted for `waited` ns.
     fn next_turn_after(waited: u64, spin: bool, shared_at: &'static AtomicU64) -> NextTurn {
         let mut idle = Idle { shared_at, ..Idle::new(pace(spin, AWAKE)) };
         idle.next_turn(STARTED);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Prepares child processes before their program starts, and this process as a parent.
+//! How a parent prepares child processes before their program starts, and how a process becomes their parent.
 
 use std::io::Result;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Arranges that the child of `command` leads a process group of its own, has no signal blocked, runs on
-/// `cpus` (anywhere if empty), and is killed when the calling thread ends, however the thread ends.
+/// Sets what the child of `command` does before its program starts: it leads a process group of its own,
+/// blocks no signal, and runs on `cpus` (on any cpu if empty). The kernel kills it when the calling thread
+/// ends in any way.
 pub fn tie(command: &mut Command, cpus: &[usize]) {
     let parent = std::process::id();
     let cpus = cpus.to_vec();
@@ -24,8 +25,8 @@ pub fn tie(command: &mut Command, cpus: &[usize]) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Forks: returns in the child only. The parent calls `announce` with the child's pid and ends with code 0,
-/// so the process that started it sees it end. Only for a process with one thread.
+/// Forks, and returns in the child only. The parent calls `announce` with the child's pid and exits with code
+/// 0, so that whoever started it can go on. Only for a process with one thread.
 pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
     // SAFETY: takes no arguments; there is no other thread that could hold a lock that the child wants.
     match unsafe { libc::fork() } {
@@ -39,7 +40,7 @@ pub fn detach(announce: impl FnOnce(u32)) -> Result<()> {
     }
 }
 
-/// Sets the name of the calling process that `ps` and `top` show; a name is cut after 15 bytes.
+/// Sets the name of this process that `ps` and `top` show. A name is cut after 15 bytes.
 pub fn name_myself(name: &str) {
     let mut bytes = [0u8; 16];
     let length = name.len().min(15);
@@ -48,7 +49,8 @@ pub fn name_myself(name: &str) {
     unsafe { libc::prctl(libc::PR_SET_NAME, bytes.as_ptr()) };
 }
 
-/// Makes this process the new parent of its orphaned descendants, so that it can find and end them.
+/// Makes this process the new parent of its descendants whose own parent ends, so that it can find and end
+/// them.
 pub fn adopt_orphans() -> Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Clocks, in nanoseconds. They use the C library, since rustix reads the kernel's page of code (vDSO)
-//! itself, which valgrind hides.
+//! Clocks, in nanoseconds. They call the C library and not rustix: rustix itself reads the page of code that
+//! the kernel provides (vDSO), and valgrind hides that page.
 
-/// Nanoseconds of a clock that never goes back and that all processes of the node share (CLOCK_MONOTONIC).
+/// Returns the time in ns of a clock that never goes back and that all processes of a host share
+/// (CLOCK_MONOTONIC).
 pub fn now() -> u64 {
     nanoseconds(libc::CLOCK_MONOTONIC)
 }
 
-/// Nanoseconds since 1970 (CLOCK_REALTIME). Only to show a time to people, never for differences.
+/// Returns the time in ns since 1970 (CLOCK_REALTIME). Use it only to show a time to people, never for
+/// differences.
 pub fn wall() -> u64 {
     nanoseconds(libc::CLOCK_REALTIME)
 }
 
-/// The date and time in the local time zone, to show to people: `2026-11-23 18:06:15.042`.
+/// Returns the date and time in the local time zone, to be shown to people: `2026-11-23 18:06:15.042`.
 pub fn local() -> String {
     let nanoseconds = wall();
     let seconds = (nanoseconds / 1_000_000_000) as libc::time_t;
@@ -26,17 +28,17 @@ pub fn local() -> String {
     format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milliseconds:03}")
 }
 
-/// CPU nanoseconds that all threads of this process have used.
+/// Returns the processor time that all threads of this process have used, in ns.
 pub fn process_cpu() -> u64 {
     nanoseconds(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU nanoseconds that the calling thread has used.
+/// Returns the processor time that the calling thread has used, in ns.
 pub fn thread_cpu() -> u64 {
     nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// The resolution of `now`, in nanoseconds (MPI_Wtick).
+/// Returns the resolution of the clock that `now` reads, in ns (for MPI_Wtick).
 pub fn resolution() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is ours.

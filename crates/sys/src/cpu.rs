@@ -4,13 +4,13 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io::Result;
 
-/// The cpus on which the calling thread may run, ascending.
+/// Returns the numbers of the cpus on which the calling thread may run, in ascending order.
 pub fn allowed() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
-/// Restricts the calling thread, and all that it starts from now on, to `cpus`.
+/// Restricts the calling thread to `cpus`, and also every thread and process that it starts from now on.
 pub fn pin(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
@@ -22,7 +22,7 @@ pub fn pin(cpus: &[usize]) -> Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// The number of the cpu on which the calling thread runs now.
+/// Returns the number of the cpu on which the calling thread runs now.
 pub fn current() -> usize {
     // SAFETY: takes no arguments and changes nothing. By the C library for the same reason as clocks.
     let cpu = unsafe { libc::sched_getcpu() };
@@ -49,8 +49,8 @@ pub fn yield_cpu() {
 }
 
 /// Gives the calling thread, and all that it starts from now on, the kernel's shortest time slice (100 us):
-/// it runs soon after it wakes, and not for long. For threads that mostly sleep while other threads compute.
-/// Kernels before 6.12 have no such slices; there the call changes nothing.
+/// it runs soon after it wakes, but not for long. For threads that mostly sleep while others compute. It
+/// changes nothing before Linux 6.12.
 pub fn take_short_slices() {
     // SAFETY: a struct of numbers, for which zero is valid.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPIR process acquisition interface: debuggers find a job's processes by these symbols in `mpirun`.
+//! The MPIR process acquisition interface: a parallel debugger finds the processes of a job by these symbols,
+//! which it looks for in `mpirun`.
 
 #![allow(non_upper_case_globals, non_snake_case)]
 
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// What debuggers read about one process of the job (MPIR_PROCDESC).
+/// What a debugger reads about one process of the job (MPIR_PROCDESC).
 #[repr(C)]
 pub struct Description {
     host_name: *mut c_char,
@@ -14,36 +15,37 @@ pub struct Description {
     pid: i32,
 }
 
-/// The processes of the job, in the order of their ranks.
+/// The address of the table of the job's processes, in the order of their ranks. Null before
+/// `show_processes`.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable: AtomicPtr<Description> = AtomicPtr::new(std::ptr::null_mut());
-/// The number of processes in `MPIR_proctable`.
+/// How many processes the table at `MPIR_proctable` has.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_proctable_size: AtomicI32 = AtomicI32::new(0);
-/// A debugger sets this to 1 if it has started `mpirun` or attached to it.
+/// 1 if a debugger has started `mpirun` or attached to it, else 0. The debugger sets it.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_being_debugged: AtomicI32 = AtomicI32::new(0);
-/// The state of the job: 1 once the processes have started, 2 while the job is being ended.
+/// The state of the job: 0 before the processes have started, 1 after that, 2 while the job is being ended.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_debug_state: AtomicI32 = AtomicI32::new(0);
-/// The presence of this symbol tells a debugger that it need not attach to all processes.
+/// A debugger that finds this symbol in `mpirun` knows that it need not attach to all processes.
 #[used]
 #[unsafe(no_mangle)]
 pub static MPIR_partial_attach_ok: AtomicI32 = AtomicI32::new(1);
 
-/// The function at which debuggers set a breakpoint, to read the table when it is called.
+/// Does nothing. Debuggers set a breakpoint here, and read the table of processes when the breakpoint is hit.
 #[inline(never)]
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIR_Breakpoint() {
     std::hint::black_box(&MPIR_debug_state);
 }
 
-/// Publishes a job's processes (program, pid) on `host`, and calls `MPIR_Breakpoint`. An earlier table stays
-/// in memory, since a debugger may be reading it.
+/// Writes a job's processes on `host` (program and pid of each) into the table for debuggers, and calls
+/// `MPIR_Breakpoint`. An earlier table stays in memory, because a debugger may be reading it.
 pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     let text = |text: &str| CString::new(text).unwrap_or_default().into_raw();
     let table: Vec<Description> = processes
@@ -61,7 +63,7 @@ pub fn show_processes(host: &str, processes: &[(String, i32)]) {
     MPIR_Breakpoint();
 }
 
-/// Publishes that the job is being ended, and calls `MPIR_Breakpoint`.
+/// Tells debuggers that the job is being ended, and calls `MPIR_Breakpoint`.
 pub fn show_end() {
     MPIR_debug_state.store(2, Ordering::SeqCst);
     MPIR_Breakpoint();

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A memory fence with a cheap side (`light`) and an expensive side (`heavy`): membarrier(2), since Linux
-//! 4.16.
+//! A memory fence between two threads, cheap for the one (`light`) and expensive for the other (`heavy`):
+//! membarrier(2), since Linux 4.16.
 //!
-//! If two threads each store something and then load what the other stores, both need a fence in between;
-//! else both may miss the other's store. If one of them does so far more often, the rare side can fence for
-//! both: the kernel then makes every running thread of the processes that have joined execute a fence.
+//! If two threads each store something and then load what the other stores, both need a fence in between.
+//! Without the fences both may miss the other's store. If one of the threads does this far more often, the
+//! other one can fence for both. The kernel then makes every running thread of the processes that have called
+//! `join` execute a fence.
 
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-/// The command by which membarrier makes the threads of registered processes fence (linux/membarrier.h).
+/// The membarrier command that makes all running threads of registered processes execute a fence
+/// (linux/membarrier.h).
 const GLOBAL_EXPEDITED: i32 = 2;
-/// The command by which membarrier registers a process for that (linux/membarrier.h).
+/// The membarrier command that registers a process for `GLOBAL_EXPEDITED` (linux/membarrier.h).
 const REGISTER_GLOBAL_EXPEDITED: i32 = 4;
 
-/// Whether this process has called `join`.
+/// Whether this process has called `join`, with or without success.
 static TRIED: AtomicBool = AtomicBool::new(false);
-/// Whether this process is registered, so that a call of `heavy` in another process makes its threads fence.
+/// Whether the kernel has registered this process, so that `heavy` in another process fences its threads.
 static JOINED: AtomicBool = AtomicBool::new(false);
 
-/// Registers this process, if the kernel allows it: `light` is then cheap here, and `heavy` of others reaches
-/// it.
+/// Registers this process for membarrier, if the kernel allows it. From then on `light` is cheap in this
+/// process, and `heavy` in another process fences the threads of this one.
 pub fn join() {
     TRIED.store(true, Ordering::Relaxed);
     JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
 }
 
-/// Fences on the frequent side: between a store and the load of what the rare side stores.
+/// Fences in the frequent thread, between its store and its load of what the rare thread stores.
 #[inline]
 pub fn light() {
     if JOINED.load(Ordering::Relaxed) {
@@ -35,9 +37,9 @@ pub fn light() {
     }
 }
 
-/// Fences on the rare side, for both sides. Takes some microseconds and interrupts every core where a joined
-/// process runs. Without `join` it is an ordinary fence: either all processes call `join` or none does.
-/// Returns false if the kernel refused, so that the fence may not have reached the other side.
+/// Fences in the rare thread, for both threads. Takes some us, and interrupts every core that runs a joined
+/// process. Without `join` it is an ordinary fence: either all processes call `join` or none. Returns false
+/// if the kernel refused: then the fence may not have reached the other thread.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)
@@ -53,7 +55,8 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU32;
 
-    /// Two threads store and look, as in the head comment; in no round may both miss the other's store.
+    /// Goal: of two threads that each store and then load the other's store, at least one sees that store in
+    /// every round.
     #[test]
     fn never_do_both_miss() {
         join();

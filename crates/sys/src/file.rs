@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Files at offsets: whole reads and writes of spans, byte-range locks, allocation.
+//! Reads and writes of whole spans at offsets of a file, locks of byte ranges, and allocation on the device.
 //!
-//! These functions repeat interrupted and short system calls: a read that returns fewer bytes has met the end
-//! of the file, and a write that succeeds has written all. No function uses the file position.
+//! A span is an address and a length. The functions repeat interrupted and short system calls. If a read
+//! returns fewer bytes than asked, the file ends there; a write that succeeds has written all bytes. No
+//! function uses the file position.
 
 use crate::Span;
 use std::fs::File;
@@ -14,16 +15,17 @@ use std::os::unix::fs::MetadataExt;
 /// the pieces aligned.
 const CALL_BYTES: usize = 1 << 30;
 
-/// Which other locks may hold the bytes that a lock holds.
+/// Whether other locks may exist on the bytes that a lock covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// Other shared locks may hold the same bytes.
+    /// Other shared locks may cover the same bytes.
     Shared,
-    /// No other lock may hold the same bytes.
+    /// No other lock may cover the same bytes.
     Exclusive,
 }
 
-/// Reads from `offset` on until `to` is full or the file ends. Returns the number of bytes read.
+/// Reads from byte `offset` of a file on, until `to` is full or the file ends. Returns the number of bytes
+/// read.
 pub fn read_at(file: &File, to: Span, offset: u64) -> Result<usize> {
     let mut done = 0;
     while done < to.bytes() {
@@ -41,7 +43,7 @@ pub fn read_at(file: &File, to: Span, offset: u64) -> Result<usize> {
     Ok(done)
 }
 
-/// Writes all of `from` at `offset`.
+/// Writes all bytes of `from` into a file, from byte `offset` on.
 pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     let mut done = 0;
     while done < from.bytes() {
@@ -59,14 +61,14 @@ pub fn write_at(file: &File, from: Span, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no other lock conflicts, and then locks `bytes` bytes from `offset` on. A lock belongs to the
-/// open file: threads that share the file do not exclude each other.
+/// Waits until no other lock conflicts, then locks `bytes` bytes from `offset` on. The lock belongs to the
+/// open file: threads that share it do not exclude each other. `bytes` 0 locks nothing.
 pub fn lock(file: &File, lock: Lock, offset: u64, bytes: u64) -> Result<()> {
     let kind = if lock == Lock::Shared { libc::F_RDLCK } else { libc::F_WRLCK };
     range_lock(file, kind, offset, bytes)
 }
 
-/// Releases the bytes that `lock` locked.
+/// Releases the lock of `bytes` bytes from `offset` on, which `lock` made.
 pub fn unlock(file: &File, offset: u64, bytes: u64) -> Result<()> {
     range_lock(file, libc::F_UNLCK, offset, bytes)
 }
@@ -92,7 +94,8 @@ fn range_lock(file: &File, kind: libc::c_int, offset: u64, bytes: u64) -> Result
     }
 }
 
-/// Makes the file at least `bytes` bytes long, with room on the device; a longer file keeps its length.
+/// Makes a file at least `bytes` bytes long, and reserves room on the device for them. A longer file keeps
+/// its length.
 pub fn allocate(file: &File, bytes: u64) -> Result<()> {
     if bytes == 0 {
         return Ok(());
@@ -107,14 +110,15 @@ pub fn allocate(file: &File, bytes: u64) -> Result<()> {
     }
 }
 
-/// The device and inode number, which are the same for all names of one file.
+/// Returns the device number and the inode number of a file, which are the same under all of the file's
+/// names.
 pub fn identity(file: &File) -> Result<(u64, u64)> {
     let facts = file.metadata()?;
     Ok((facts.dev(), facts.ino()))
 }
 
-/// Returns Ok if the system call that has just failed was only interrupted, so that the caller repeats it;
-/// otherwise returns its error.
+/// Looks at the error of the system call that has just failed. Returns Ok if it was EINTR, so that the caller
+/// repeats the call; otherwise returns the error.
 fn resume() -> Result<()> {
     let error = Error::last_os_error();
     if error.raw_os_error() == Some(libc::EINTR) { Ok(()) } else { Err(error) }
@@ -125,7 +129,7 @@ fn position(offset: u64, done: usize) -> Result<libc::off_t> {
     at.ok_or_else(|| Error::from_raw_os_error(libc::EOVERFLOW))
 }
 
-/// Whether descriptor `fd` of this process is a pipe. False if it is closed.
+/// Whether descriptor `fd` of this process is a pipe. False if the descriptor is closed.
 pub fn is_pipe(fd: i32) -> bool {
     let mut facts = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the kernel writes into `facts`, which is ours.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sleep and wake-up on a word of memory that several processes share.
+//! Sleep and wake-up (futex) on a word of memory that several processes share.
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Timespec};
@@ -9,16 +9,17 @@ use std::time::Duration;
 /// Why `wait` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// `wake` or a signal woke the thread, or it woke for no reason: the caller must check again.
+    /// A call of `wake` or a signal woke the thread, or it woke without a reason: the caller must check its
+    /// condition again.
     Called,
-    /// `word` did not have the value that the caller expected, so the thread did not sleep.
+    /// The word did not have the value that the caller expected, so the thread did not sleep.
     Changed,
-    /// The time has run out.
+    /// The timeout has passed.
     TimedOut,
 }
 
-/// Sleeps while `word` is `expected`, until a wake-up or `timeout`. It may return early: the caller must
-/// check again.
+/// Sleeps while `word` has the value `expected`, until another thread calls `wake` or `timeout` has passed
+/// (None: no limit). It may return early, so the caller must check its condition again.
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
     let time = timeout.map(|t| Timespec {
         tv_sec: t.as_secs().min(i64::MAX as u64) as i64,
@@ -32,12 +33,12 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken
     }
 }
 
-/// Wakes up to `count` threads of any process that sleep on `word`. Returns how many it has woken.
+/// Wakes up to `count` threads of any process that sleep in `wait` on `word`. Returns how many it has woken.
 pub fn wake(word: &AtomicU32, count: u32) -> usize {
     futex::wake(word, Flags::empty(), count).unwrap_or(0)
 }
 
-/// Sleeps like `wait` while the low half of `word` equals that of `expected`.
+/// Sleeps like `wait`, while the low 32 bits of `word` equal the low 32 bits of `expected`.
 pub fn wait_low(word: &AtomicU64, expected: u64, timeout: Option<Duration>) -> Woken {
     wait(low_half(word), expected as u32, timeout)
 }
@@ -47,7 +48,7 @@ pub fn wake_low(word: &AtomicU64, count: u32) -> usize {
     wake(low_half(word), count)
 }
 
-/// The low half of a 64-bit word, on which the kernel compares. This process uses only its address.
+/// Returns the low 32 bits of a word as a word of its own, whose value only the kernel reads.
 fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let halves = std::ptr::from_ref(word).cast::<AtomicU32>();
     let low = halves.wrapping_add(usize::from(cfg!(target_endian = "big")));

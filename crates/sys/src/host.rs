@@ -3,12 +3,12 @@
 
 use std::io::{Read, Result};
 
-/// The name of this host; empty if the kernel does not give it.
+/// Returns the name of this host. Empty if the kernel does not tell it.
 pub fn name() -> String {
     std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// A random number that no other program can guess.
+/// Returns a random number that no other program can guess.
 pub fn random_number() -> Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;

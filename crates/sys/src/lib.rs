@@ -2,7 +2,7 @@
 //! The machine: spans of memory, clocks, futexes, shared maps, other processes. This crate knows nothing of
 //! MPI.
 //!
-//! Failures are `std::io::Error`; the layers above write the sentence that says what failed.
+//! Functions fail with `std::io::Error`; the layers above write the sentence that says what failed.
 //! Read next: `span/mod.rs`, the only way in which the library touches user memory; `memory.rs`; `remote.rs`.
 
 pub mod child;

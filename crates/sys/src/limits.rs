@@ -4,41 +4,43 @@
 use rustix::process::{Resource, Rlimit, getrlimit};
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that this process may use: the machine's memory, or the cgroup's limit if that is less.
+/// Returns how many bytes of memory this process may use: the machine's memory, or the limit of the cgroup if
+/// that is less.
 pub fn memory_bytes() -> u64 {
     cgroup_bytes().map_or(u64::MAX, |bytes| bytes).min(physical_bytes())
 }
 
-/// The length of a page of memory in bytes.
+/// Returns the length of a page of memory in bytes.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: sysconf only reads its argument.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     bytes as usize
 }
 
-/// Bytes of physical memory of the machine.
+/// Returns how many bytes of physical memory the machine has.
 pub fn physical_bytes() -> u64 {
     // SAFETY: sysconf only reads its argument.
     let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
     pages.max(0) as u64 * page_bytes() as u64
 }
 
-/// How many bytes of address space a process may map (`ulimit -v`). None if there is no limit.
+/// Returns how many bytes of address space this process may map (`ulimit -v`). None if there is no limit.
 pub fn address_space() -> Option<u64> {
     getrlimit(Resource::As).current
 }
 
-/// How long a file may be in bytes (`ulimit -f`). None if there is no limit, or this process may raise it.
+/// Returns how long this process may make a file, in bytes: the hard limit (`ulimit -H -f`). None if there is
+/// no limit.
 pub fn file_bytes() -> Option<u64> {
     getrlimit(Resource::Fsize).maximum
 }
 
-/// How many descriptors a process may have open (`ulimit -n`). None if there is no limit.
+/// Returns how many descriptors this process may have open (`ulimit -n`). None if there is no limit.
 pub fn descriptors() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// Runs `what` with the limit on file lengths raised as far as this process may.
+/// Calls `what` and returns its result. Meanwhile the limit on file lengths is raised to the hard limit.
 pub(crate) fn with_longest_files<T>(what: impl FnOnce() -> T) -> T {
     let before = getrlimit(Resource::Fsize);
     let raised = Rlimit { current: before.maximum, ..before };
@@ -49,8 +51,8 @@ pub(crate) fn with_longest_files<T>(what: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The least memory limit, in bytes, of this process's cgroup and of those above it. None if there is no
-/// limit.
+/// Returns the least memory limit, in bytes, of this process's cgroup and the cgroups above it. None if there
+/// is no limit.
 pub fn cgroup_bytes() -> Option<u64> {
     let folders = folders();
     let all = folders.iter().flat_map(|folder| folder.ancestors().take(folder.components().count()));
@@ -61,8 +63,8 @@ pub fn cgroup_bytes() -> Option<u64> {
     all.filter_map(limit).filter(|bytes| *bytes < 1 << 60).min()
 }
 
-/// How many processes of this process's cgroup the kernel has killed for want of memory. None if the cgroup
-/// does not say.
+/// Returns how many processes of this process's cgroup the kernel has killed because memory ran out. None if
+/// the cgroup does not say.
 pub fn oom_kills() -> Option<u64> {
     let count = |file: PathBuf| {
         let text = std::fs::read_to_string(file).ok()?;
@@ -78,7 +80,8 @@ fn number(file: &Path) -> Option<u64> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// The folders of this process's cgroup, of version 2 and of version 1, in which the kernel shows its memory.
+/// Returns the folders below /sys/fs/cgroup in which the kernel shows the memory of this process's cgroup, of
+/// version 2 and of version 1.
 fn folders() -> Vec<PathBuf> {
     folders_of(&std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
 }

@@ -10,9 +10,9 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-/// Makes `bytes` bytes of zeroed, sparse memory whose length can never change again, so no map of it can
-/// fault because the file was cut. `name` is for people (/proc/PID/maps). The descriptor is closed on exec;
-/// `inheritable` changes that.
+/// Makes a memfd of `bytes` zero bytes, which take no memory before they are written. Its length can never
+/// change, so no access to a map faults because the file was cut. `name` is shown in /proc/PID/maps. It is
+/// closed on exec (see `inheritable`).
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // vm.memfd_noexec=2 requires the flag that the memory is no program; Linux before 6.3 refuses the flag.
@@ -29,22 +29,23 @@ pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Whether the length of `fd` is sealed, so that it is safe to map although another process made it.
+/// Whether the length of the memfd `fd` is sealed. Only then it is safe to map `fd` if another process made
+/// it.
 pub fn is_sealed(fd: impl AsFd) -> bool {
     rustix::fs::fcntl_get_seals(fd).is_ok_and(|seals| seals.contains(SealFlags::SHRINK | SealFlags::GROW))
 }
 
-/// The length of `fd` in bytes.
+/// Returns the length of the file `fd` in bytes.
 pub fn length(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_size as u64)
 }
 
-/// The inode number of `fd`, which no other memfd of this machine has.
+/// Returns the inode number of the memfd `fd`, which no other memfd of this machine has.
 pub fn inode(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_ino)
 }
 
-/// Takes over a descriptor that this process inherited, and sets it to be closed on exec.
+/// Takes over the descriptor `number`, which this process has inherited, and sets it to be closed on exec.
 pub fn inherited(number: i32) -> Result<OwnedFd> {
     if number < 0 || !std::fs::exists(format!("/proc/self/fd/{number}"))? {
         return Err(std::io::Error::from_raw_os_error(libc::EBADF));
@@ -55,41 +56,42 @@ pub fn inherited(number: i32) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Sets whether programs that this process executes from now on inherit `fd`.
+/// Sets whether programs that this process executes inherit the descriptor `fd`.
 pub fn inheritable(fd: impl AsFd, inherit: bool) -> Result<()> {
     let flags = if inherit { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };
     Ok(rustix::io::fcntl_setfd(fd, flags)?)
 }
 
-/// The errno (EAGAIN) with which a map fails because the process locks all its memory (mlockall) and may lock
-/// no more.
+/// The errno (EAGAIN) with which a map fails if the process locks all its memory (mlockall) and may not lock
+/// more.
 pub const LOCKED: i32 = libc::EAGAIN;
 
-/// A memfd that this process keeps open. A program may close descriptors that it does not know and then open
-/// another file under the same number, so each use compares the inode first.
+/// A memfd that this process keeps open. An MPI program may close descriptors that it does not know and then
+/// open another file with the same number. So each use first compares the inode number.
 #[derive(Debug)]
 pub struct Memfd {
-    /// The descriptor; None only while this is dropped.
+    /// The descriptor of the memfd. None only while this value is dropped.
     fd: Option<OwnedFd>,
     inode: u64,
 }
 
 impl Memfd {
-    /// The errno (EBADF) with which `get` fails because the program has closed the descriptor.
+    /// The errno (EBADF) with which `get` fails if the program has closed the memfd's descriptor.
     pub const GONE: i32 = libc::EBADF;
 
-    /// Takes over the descriptor of a memfd, and notes its inode number.
+    /// Takes over the descriptor of a memfd, and keeps its inode number for later comparison.
     pub fn new(fd: OwnedFd) -> Result<Memfd> {
         Ok(Memfd { inode: inode(&fd)?, fd: Some(fd) })
     }
 
-    /// The descriptor. Errors (`GONE`): the program has closed it, so that its number may mean another file.
+    /// Returns the memfd's descriptor. Fails with `GONE` if the program has closed it: its number may mean
+    /// another file now.
     pub fn get(&self) -> Result<&OwnedFd> {
         let same = |fd: &&OwnedFd| inode(fd).is_ok_and(|inode| inode == self.inode);
         self.fd.as_ref().filter(same).ok_or(std::io::Error::from_raw_os_error(Memfd::GONE))
     }
 
-    /// The descriptor, without a check whether its number still means this memfd.
+    /// Returns the memfd's descriptor without checking whether its number still means this memfd.
     pub fn borrow(&self) -> BorrowedFd<'_> {
         self.fd.as_ref().expect("there until it is dropped").as_fd()
     }
@@ -104,20 +106,21 @@ impl Drop for Memfd {
     }
 }
 
-/// Returns the pages of `[offset, offset + bytes)` to the kernel; the bytes read as zeroes afterwards, also
-/// those in parts of pages.
+/// Gives the memory of `bytes` bytes from `offset` on back to the kernel. All these bytes are zero
+/// afterwards, also where they are only a part of a page.
 pub fn punch_hole(fd: impl AsFd, offset: u64, bytes: u64) -> Result<()> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     Ok(rustix::fs::fallocate(fd, flags, offset, bytes)?)
 }
 
-/// Bytes of `fd` for which the kernel has allocated memory.
+/// Returns for how many bytes of the memfd `fd` the kernel has allocated memory.
 pub fn resident(fd: impl AsFd) -> Result<u64> {
     Ok(rustix::fs::fstat(fd)?.st_blocks as u64 * 512)
 }
 
-/// Maps `span` anew, privately, where `fd` was mapped from `offset` on: other processes do not see what this
-/// one writes there. For a forked child, whose writes would else reach its parent. Makes one system call.
+/// Replaces the shared map at `span` (of `fd`, from `offset` on) by a private one: other processes do not see
+/// what this one writes from now on. For a forked child, whose writes would reach its parent. Makes one
+/// system call.
 pub fn make_private(span: Span, fd: impl AsFd, offset: u64) -> Result<()> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
@@ -127,21 +130,22 @@ pub fn make_private(span: Span, fd: impl AsFd, offset: u64) -> Result<()> {
     Ok(())
 }
 
-/// A shared, writable map of a part of a descriptor; unmapped on drop.
+/// A shared, writable map of a part of a memfd. Dropping it unmaps the part.
 ///
-/// Invariant: its addresses stay reserved for ever, for later maps of its length. So an access through a span
-/// that outlives the map faults or reaches another map, but never memory of another kind.
+/// Invariant: its addresses stay reserved for ever, for later maps of the same length. So an access through a
+/// span that outlives the map faults or reaches another map, but never memory of another kind.
 #[derive(Debug)]
 pub struct Map {
     span: Span,
 }
 
-/// The addresses of dropped maps, which later maps of the same length use: start addresses by length.
+/// The start addresses of dropped maps, by length in bytes. Later maps of the same length use these
+/// addresses.
 static RESERVED: Mutex<BTreeMap<usize, Vec<usize>>> = Mutex::new(BTreeMap::new());
 
 impl Map {
-    /// Maps `bytes` bytes of `fd` from `offset` (a multiple of the page size). The map takes no memory until
-    /// it is touched, and is left out of core dumps, for which the kernel would allocate all of it.
+    /// Maps `bytes` bytes of `fd` from `offset` on, a multiple of the page size. The map takes no memory
+    /// before it is touched. Core dumps leave it out, because the kernel would allocate all of it for them.
     pub fn shared(fd: impl AsFd, offset: u64, bytes: usize) -> Result<Map> {
         let reserved = || RESERVED.lock().unwrap_or_else(PoisonError::into_inner);
         let spare = reserved().get_mut(&bytes).and_then(Vec::pop);
@@ -163,7 +167,7 @@ impl Map {
         Ok(Map { span })
     }
 
-    /// The whole map.
+    /// Returns the address and length of the whole map.
     #[inline]
     pub fn span(&self) -> Span {
         self.span

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A thread waits in one system call for descriptors, for another process that wakes it, or for time.
+//! Lets a thread wait in one system call (ppoll) for descriptors, for a wake-up by another process, and for a
+//! timeout.
 //!
-//! The other process wakes the thread by a signal, which the thread blocks except while it waits (ppoll). So
-//! a signal that comes just before the wait ends the wait at once. By default a process ignores that signal
-//! (SIGURG), so one that comes late does no harm. Only Outboard's own programs wait in this way: in a rank
-//! the signals belong to the MPI program.
+//! The other process wakes the thread by a signal, which the thread blocks except while it waits. So a signal
+//! that comes just before the wait ends the wait at once. By default a process ignores this signal (SIGURG),
+//! so a signal that comes late does no harm. Only Outboard's own programs wait in this way: in a rank the
+//! signals belong to the MPI program.
 
 use std::io::Result;
 use std::marker::PhantomData;
@@ -16,34 +17,36 @@ const SIGNAL: libc::c_int = libc::SIGURG;
 /// The most descriptors for which one call of `wait` can wait.
 const FDS_MAX: usize = 4;
 
-/// What a thread needs to wait by `wait`: its signal mask and its name. It stays in the thread that made it.
+/// What a thread needs to call `wait`: its signal mask, and the name by which others wake it. It stays in the
+/// thread that made it.
 #[derive(Debug)]
 pub struct Waiter {
-    /// The signal mask that the thread has only while it waits: it lets `SIGNAL` through.
+    /// The signal mask that the thread has only while it waits. It does not block `SIGNAL`.
     open: libc::sigset_t,
     thread: Thread,
     /// Makes `Waiter` neither `Send` nor `Sync`, because a signal mask belongs to one thread.
     _here: PhantomData<*const ()>,
 }
 
-/// The name of a thread of any process of this host: the process id in the high half, the thread id in the
-/// low half.
+/// The name of a thread of any process on this host: the process id in the high 32 bits, the thread id in the
+/// low 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread(pub u64);
 
-/// Why a wait ended.
+/// Why `Waiter::wait` returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// Another thread or process woke the thread.
+    /// Another thread or process called `wake`, or a signal came.
     Woken,
     /// A descriptor is readable, or has failed.
     Ready,
-    /// The time has run out.
+    /// The timeout has passed.
     TimedOut,
 }
 
 impl Waiter {
-    /// Blocks `SIGNAL` in the calling thread, so that it arrives only in `wait`. Errors: the kernel refuses.
+    /// Blocks `SIGNAL` in the calling thread, so that it arrives only in `wait`. Returns what the thread
+    /// needs for waiting.
     pub fn new() -> Result<Waiter> {
         extern "C" fn nothing(_: libc::c_int) {}
         let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -78,12 +81,13 @@ impl Waiter {
         Ok(Waiter { open, thread, _here: PhantomData })
     }
 
-    /// The name of this thread, by which other processes `wake` it.
+    /// Returns the name of this thread, by which other processes can `wake` it.
     pub fn thread(&self) -> Thread {
         self.thread
     }
 
-    /// Waits until one of at most `FDS_MAX` descriptors is ready, the thread is woken, or `timeout`.
+    /// Waits until one of the descriptors is readable, `wake` is called for this thread, or `timeout` has
+    /// passed. Takes at most `FDS_MAX` descriptors.
     pub fn wait(&self, fds: &[BorrowedFd], timeout: Duration) -> WaitEnd {
         let mut list = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; FDS_MAX];
         for (entry, fd) in list[..fds.len()].iter_mut().zip(fds) {
@@ -104,8 +108,8 @@ impl Waiter {
     }
 }
 
-/// Wakes a thread that is in `wait`, or makes its next `wait` return at once. Returns whether there is such a
-/// thread.
+/// Ends the call of `wait` in which the thread is, or else its next call at once. Returns whether there is
+/// such a thread.
 pub fn wake(thread: Thread) -> bool {
     let (process, thread) = ((thread.0 >> 32) as libc::pid_t, thread.0 as u32 as libc::pid_t);
     // SAFETY: the call takes numbers and touches no memory of ours; the signal ends no process.

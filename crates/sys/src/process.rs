@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Other processes: watches and kills them safely although pids are reused, and lets them read this process's
-//! memory.
+//! Other processes: learns of their end and kills them safely although the kernel reuses pids, and lets them
+//! read this process's memory.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -8,36 +8,38 @@ use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// The pid of this process.
+/// Returns the pid of this process.
 pub fn id() -> u32 {
     std::process::id()
 }
 
-/// The pid of this process's parent.
+/// Returns the pid of this process's parent, or 0 if the parent is outside the pid namespace.
 pub fn parent() -> u32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get() as u32)
 }
 
-/// The pids of this process's parent, of the parent's parent, and so on.
+/// Returns the pids of this process's parent, of the parent's parent, and so on.
 pub fn ancestors() -> impl Iterator<Item = u32> {
     let above = |pid: &u32| Stat::of(*pid).map(|stat| stat.parent).filter(|parent| *parent > 1);
     // Process trees are shallow; the bound ends the loop if /proc is wrong.
     std::iter::successors(Some(parent()), above).take(1000)
 }
 
-/// The kernel's record of a process (proc_pid_stat(5)).
+/// What the kernel says about a process in /proc/PID/stat (proc_pid_stat(5)).
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Whether the process runs or waits for a core; else it sleeps, is stopped or has ended.
+    /// Whether the process runs or waits for a core. False if it sleeps, is stopped or has ended.
     pub is_runnable: bool,
-    /// The pid of the process that started it, or adopted it.
+    /// The pid of the process's parent, which has started or adopted it.
     pub parent: u32,
-    /// Processor time of all its threads so far, in nanoseconds, in steps of the kernel's clock tick (10 ms).
+    /// The processor time that all threads of the process have used so far, in ns. It grows by clock ticks of
+    /// 10 ms.
     pub cpu_ns: u64,
 }
 
 impl Stat {
-    /// The record of the process that has this pid now, if there is one.
+    /// Returns what the kernel says about the process that has this pid now. None if there is no such
+    /// process.
     pub fn of(pid: u32) -> Option<Stat> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The second field is the program's name in parentheses, which may hold anything.
@@ -52,14 +54,14 @@ impl Stat {
     }
 }
 
-/// A process held by a descriptor, which unlike a pid can never come to mean another process.
+/// A process, held by a descriptor (pidfd). Unlike a pid the descriptor never comes to mean another process.
 #[derive(Debug)]
 pub struct ProcessHandle {
     fd: OwnedFd,
 }
 
-/// Whether a descriptor is readable. Waits up to `timeout`: `Some(ZERO)` does not wait, `None` waits for
-/// ever. A signal ends the wait.
+/// Waits until a descriptor is readable, at most for `timeout`, and returns whether it is. `Some(ZERO)` does
+/// not wait, `None` has no limit. A signal ends the wait.
 pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
     let time = timeout.map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: t.subsec_nanos().into() });
     match poll(&mut [PollFd::new(&fd, PollFlags::IN)], time.as_ref()) {
@@ -72,14 +74,14 @@ pub fn readable(fd: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
 /// Which processes and streams have ended, as [`first_ends`] has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndsFound {
-    /// The processes that have ended, as indices into the caller's list.
+    /// The processes that have ended, as indices into the list that `first_ends` was given.
     pub processes: Vec<usize>,
-    /// Whether the other end of the stream has been closed.
+    /// Whether the other end of the stream that `first_ends` was given has been closed.
     pub stream: bool,
 }
 
 /// Waits until one of `processes` has ended, the other end of `stream` has been closed, or `timeout` has
-/// passed (None: no limit). Reads nothing from the stream.
+/// passed (None: no limit). Reads no bytes from the stream. A signal ends the wait.
 pub fn first_ends(
     processes: &[ProcessHandle],
     stream: impl AsFd,
@@ -98,25 +100,26 @@ pub fn first_ends(
 }
 
 impl ProcessHandle {
-    /// Opens a process that lives or has not been reaped yet.
+    /// Opens a handle to the process with this pid. The process may have ended, but must not have been
+    /// reaped.
     pub fn open(pid: u32) -> Result<ProcessHandle> {
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
         Ok(ProcessHandle { fd: rustix::process::pidfd_open(pid, PidfdFlags::empty())? })
     }
 
-    /// Whether the process has ended (reaped or not). Waits up to `timeout`: `Some(ZERO)` does not wait,
-    /// `None` waits for ever.
+    /// Waits until the process has ended, at most for `timeout`, and returns whether it has. `Some(ZERO)`
+    /// does not wait, `None` has no limit.
     pub fn ended(&self, timeout: Option<Duration>) -> Result<bool> {
         readable(&self.fd, timeout)
     }
 
-    /// Sends SIGKILL. The error ESRCH means that the process has ended already.
+    /// Kills the process (SIGKILL). The error ESRCH means that the process has ended already.
     pub fn kill(&self) -> Result<()> {
         Ok(rustix::process::pidfd_send_signal(&self.fd, Signal::KILL)?)
     }
 
-    /// Sends a signal by its number. Errors (EINVAL): rustix knows no signal with this number.
+    /// Sends the signal with this number to the process. Fails with EINVAL if rustix knows no such signal.
     pub fn signal(&self, signal: i32) -> Result<()> {
         let signal = Signal::from_named_raw(signal).ok_or(std::io::Error::from_raw_os_error(libc::EINVAL))?;
         Ok(rustix::process::pidfd_send_signal(&self.fd, signal)?)
@@ -134,8 +137,8 @@ impl AsFd for ProcessHandle {
     }
 }
 
-/// Lets process `pid` and its descendants read and write this process's memory where the Yama security module
-/// would refuse it (ptrace_scope 1). Without Yama the call succeeds and changes nothing.
+/// Lets process `pid` and its descendants read and write this process's memory, which the Yama security
+/// module would refuse (ptrace_scope 1). Without Yama the call succeeds and changes nothing.
 pub fn allow_access_by(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
@@ -145,7 +148,8 @@ pub fn allow_access_by(pid: u32) -> Result<()> {
     }
 }
 
-/// Lets all processes of this user read and write this process's memory, as `allow_access_by` does.
+/// Lets all processes of this user read and write this process's memory, which the Yama security module would
+/// refuse (ptrace_scope 1).
 pub fn allow_access_by_all() -> Result<()> {
     match rustix::process::set_ptracer(rustix::process::PTracer::Any) {
         Ok(()) | Err(rustix::io::Errno::INVAL) => Ok(()),
@@ -153,16 +157,16 @@ pub fn allow_access_by_all() -> Result<()> {
     }
 }
 
-/// Sends SIGCHLD to process `pid`, for which the signal has no effect unless it handles it. `mpirun` does,
-/// and then checks what has changed.
+/// Sends SIGCHLD to process `pid`. A process ignores that signal unless it handles it; `mpirun` then looks
+/// for requests and ended ranks.
 pub fn nudge(pid: u32) -> Result<()> {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let pid = pid.ok_or(std::io::Error::from_raw_os_error(libc::ESRCH))?;
     Ok(rustix::process::kill_process(pid, Signal::CHILD)?)
 }
 
-/// Makes the kernel kill this process when the thread that started it ends. The caller must then check that
-/// `parent()` is the process that it expects: the parent may have ended before.
+/// Makes the kernel kill this process when the thread that started it ends. The caller must then compare
+/// `parent()` with the expected parent, which may have ended before.
 pub fn die_with_parent() -> Result<()> {
     Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?)
 }

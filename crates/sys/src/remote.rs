@@ -1,39 +1,44 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Cross-memory attach (process_vm_readv, process_vm_writev): one copy, without help from the memory's owner.
+//! Cross-memory attach (process_vm_readv, process_vm_writev): copies bytes between two processes in one copy,
+//! in which the other process takes no part.
 
 use crate::Span;
 use std::io::{Error, Result};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// A piece of another process's memory: its address there, and its length in bytes. The kernel checks that it
-/// is mapped.
+/// A range of another process's memory: its address there, and its length in bytes. The kernel checks that
+/// the range is mapped.
 pub type Piece = (usize, usize);
 
-/// Copies the bytes of `remote`, in order, into `local`, in order; both must have the same total.
-/// Errors: EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped there), EINVAL (totals differ).
+/// Copies the bytes of the ranges `remote` of process `pid` to the spans `local`, both in order; the sums of
+/// lengths must be equal. Errors: EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped), EINVAL
+/// (other sum).
 pub fn read(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Read)
 }
 
-/// Copies the bytes of `local`, in order, over `remote`, in order; both must have the same total. Errors:
-/// EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped there), EINVAL (totals differ).
+/// Copies the bytes of the spans `local` to the ranges `remote` of process `pid`, both in order; the sums of
+/// lengths must be equal. Errors: EPERM (not allowed), ESRCH (no such process), EFAULT (not mapped), EINVAL
+/// (other sum).
 pub fn write(pid: u32, remote: &[Piece], local: &[Span]) -> Result<()> {
     transfer(pid, remote, local, Direction::Write)
 }
 
-/// The length in bytes from which on transfers fail, as those of a device's memory do. Only a test sets it.
+/// The number of bytes from which on a transfer fails with EFAULT, as it does for the memory of a GPU. Only
+/// tests set it.
 static REFUSED_FROM: AtomicUsize = AtomicUsize::new(usize::MAX);
-/// Memory that `attachable` has been able to read: a hash of address and length in each entry; 0 if unused.
+/// The buffers that `attachable` could read before: each entry is a hash of address and length, or 0.
 static KNOWN: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 
-/// Makes transfers of at least so many bytes fail from now on, as those of a device's memory do. For tests.
+/// Makes each transfer of at least `bytes` bytes fail with EFAULT from now on, as it does for the memory of a
+/// GPU. For tests only.
 pub fn refuse_from(bytes: usize) {
     REFUSED_FROM.store(bytes, Ordering::Relaxed);
 }
 
-/// Whether other processes can read private memory of this one that begins with `first`, ends with `last`,
-/// and has `bytes` bytes. They cannot read memory of a device or of memfd_secret. Tries to read both ends, in
-/// a system call of 5 us, and remembers buffers that it could read.
+/// Whether other processes can read a buffer of this one, which begins with `first`, ends with `last`, and
+/// has `bytes` bytes. They cannot read the memory of a GPU or of memfd_secret. Tries to read both ends (5
+/// us), and remembers buffers that it could read.
 pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     if bytes == 0 || bytes >= REFUSED_FROM.load(Ordering::Relaxed) {
         return bytes == 0;
@@ -57,7 +62,7 @@ pub fn attachable(first: Span, last: Span, bytes: usize) -> bool {
     !refused
 }
 
-/// The most pieces that one system call copies. The kernel takes up to 1024 (UIO_MAXIOV); 64 fit on the
+/// The most ranges that one system call copies. The kernel takes up to 1024 (UIO_MAXIOV). 64 fit on the
 /// stack, and more would save no time, which is spent per page.
 const PIECES: usize = 64;
 
@@ -117,18 +122,18 @@ fn invalid() -> Error {
     Error::from_raw_os_error(libc::EINVAL)
 }
 
-/// How far a transfer has come in a list of pieces.
+/// How far a transfer has come in a list of ranges.
 #[derive(Default)]
 struct Cursor {
-    /// The index of the piece with which the transfer goes on.
+    /// The index of the range at which the transfer goes on.
     index: usize,
-    /// How many bytes of that piece are done.
+    /// How many bytes of the range at `index` have been copied.
     done: usize,
 }
 
 impl Cursor {
-    /// The next pieces to transfer, at most `PIECES`, in the kernel's form, and how many there are. Leaves
-    /// out empty pieces.
+    /// Returns the next ranges to copy, at most `PIECES`, in the kernel's form, and how many they are. Leaves
+    /// out empty ranges.
     fn pieces(&self, piece: impl Fn(usize) -> Option<Piece>) -> ([libc::iovec; PIECES], usize) {
         let mut list = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
         let (mut index, mut done, mut count) = (self.index, self.done, 0);
@@ -145,7 +150,7 @@ impl Cursor {
         (list, count)
     }
 
-    /// Moves this position on by `bytes` bytes.
+    /// Moves this position on by `bytes` bytes. `piece` returns the range with a given index.
     fn advance(&mut self, bytes: usize, piece: impl Fn(usize) -> Option<Piece>) {
         self.done += bytes;
         while let Some((_, bytes)) = piece(self.index)

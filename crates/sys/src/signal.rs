@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Signals that are read from a stream, instead of handlers that interrupt.
+//! Signals that a process reads from a stream, so that no handler interrupts it.
 
 use std::io::Result;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// A stream of chosen signals. They are blocked in the thread that made the stream and in all threads that it
-/// starts afterwards, so they arrive only in the stream.
+/// A stream of chosen signals. They are blocked in the thread that makes the stream and in all threads that
+/// it starts afterwards, so they arrive only in the stream.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
 }
 
 impl Signals {
-    /// Makes a stream of `signals` (numbers). Call it before other threads start. An ignored signal stays
-    /// ignored, as `nohup` and a shell's `&` require, except SIGCHLD: a process that ignores SIGCHLD never
-    /// learns how a child ended.
+    /// Makes a stream of the signals with these numbers. Call it before other threads start. A signal that is
+    /// ignored stays ignored, as `nohup` and a shell's `&` require. The exception is SIGCHLD: a process that
+    /// ignores it never learns how a child ended.
     pub fn take(signals: &[i32]) -> Result<Signals> {
         if signals.contains(&libc::SIGCHLD) {
             // SAFETY: SIG_DFL runs no code of ours.
@@ -36,8 +36,8 @@ impl Signals {
         Ok(Signals { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Takes the next signal that has arrived; returns None if none has. Never waits: to wait, poll the
-    /// descriptor.
+    /// Takes the next signal that has arrived, and returns its number, or None if no signal has. Never waits:
+    /// to wait, poll the stream's descriptor.
     pub fn next(&self) -> Option<i32> {
         let mut record = [0u8; size_of::<libc::signalfd_siginfo>()];
         match rustix::io::read(&self.fd, &mut record) {
@@ -69,8 +69,8 @@ fn set_of(signals: &[i32]) -> libc::sigset_t {
     set
 }
 
-/// Runs a function that may install signal handlers, such as the load of a library, and then installs the
-/// handlers from before again.
+/// Calls a function that may install signal handlers, such as one that loads a library. Afterwards installs
+/// the earlier handlers again.
 pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
     let before: Vec<(i32, libc::sigaction)> = (1..32)
         .filter_map(|signal| {
@@ -89,7 +89,7 @@ pub fn keeping_handlers<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Blocks all signals in the calling thread. For Outboard's threads in a user's program: the program's
+/// Blocks all signals in the calling thread. For Outboard's threads in an MPI program: the program's signal
 /// handlers must run in its own threads.
 pub fn block_all() {
     let mut set = std::mem::MaybeUninit::uninit();
@@ -100,8 +100,8 @@ pub fn block_all() {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, set.as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Unblocks all signals in the calling thread: a program must not start with the signals blocked that its
-/// parent reads from a stream. Allocates nothing and takes no lock.
+/// Unblocks all signals in the calling thread. A new process calls it before its program starts, because it
+/// inherits the blocked signals of its parent. Allocates no memory and takes no lock.
 pub(crate) fn unblock_all() -> Result<()> {
     let set = set_of(&[]);
     // SAFETY: `set` is a live, initialised set; the old mask is not asked for.
@@ -111,7 +111,7 @@ pub(crate) fn unblock_all() -> Result<()> {
     }
 }
 
-/// Ignores a signal from now on, also in programs that this process executes.
+/// Ignores a signal from now on, in this process and in programs that it executes.
 pub fn ignore(signal: i32) {
     // SAFETY: SIG_IGN runs no code of ours.
     unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -125,7 +125,7 @@ fn is_ignored(signal: i32) -> bool {
     error == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
-/// The name of a signal: `SIGSEGV` for 11.
+/// Returns the name of a signal: `SIGSEGV` for 11, `signal 64` for a signal without a name here.
 pub fn name(signal: i32) -> String {
     const NAMES: &[(i32, &str)] = &[
         (libc::SIGHUP, "SIGHUP"),

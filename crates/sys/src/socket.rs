@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Moves bytes through a socket of the program without waiting. A descriptor that is not a socket is an
-//! error. A write to a peer that has closed the socket raises no signal.
+//! Moves bytes through a socket of the MPI program without waiting. A descriptor that is not a socket is an
+//! error. Writing after the peer has closed its end raises no signal.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::io::{Error, Result};
 use std::os::fd::BorrowedFd;
 
-/// Writes as many bytes as the socket takes now, and returns how many; None if the socket is full.
+/// Writes as many bytes as the socket takes now, and returns how many it took. None if it takes no byte now.
 pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     match ready(fd, PollFlags::OUT)? {
         Some(fd) => Ok(Some(rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)?)),
@@ -15,8 +15,8 @@ pub fn write(fd: i32, bytes: &[u8]) -> Result<Option<usize>> {
     }
 }
 
-/// Reads at most `bytes_max` bytes that have arrived. Returns None if there are none yet, and an empty vector
-/// at the end of the stream.
+/// Reads at most `bytes_max` bytes that have arrived. Returns None if no byte has arrived yet, and an empty
+/// vector at the end of the stream.
 pub fn read(fd: i32, bytes_max: usize) -> Result<Option<Vec<u8>>> {
     let Some(fd) = ready(fd, PollFlags::IN)? else { return Ok(None) };
     let mut bytes = vec![0; bytes_max];

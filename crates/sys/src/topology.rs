@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which processors share which resources, as the kernel shows it under /sys/devices/system.
+//! Which cpus share which hardware (packages, NUMA nodes, caches, cores), as the kernel shows it under
+//! /sys/devices/system.
 
 use std::fs;
 use std::path::Path;
 
-/// The kinds of resources that cpus share, by hwloc's names, the coarsest first.
+/// The kinds of hardware that cpus share, with hwloc's names, from the largest to the smallest.
 pub const KINDS: [&str; 8] =
     ["Machine", "Package", "NUMANode", "L3Cache", "L2Cache", "L1Cache", "Core", "PU"];
 
-/// Whether some cpus lie within one instance of a kind of resource, such as one NUMA node.
+/// Whether some cpus share one unit of a kind of hardware, such as one NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locality {
-    /// All the cpus lie in one instance, whose lowest cpu is this.
+    /// All the cpus share one unit. The number is the lowest cpu of that unit.
     Within(usize),
-    /// The cpus lie in more than one instance.
+    /// The cpus belong to more than one unit.
     Across,
 }
 
-/// Whether `cpus` lie within one instance of `kind`. Returns None if there are no cpus, or the kernel does
-/// not know the kind.
+/// Returns whether `cpus` share one unit of the hardware `kind`, such as one package. None if `cpus` is
+/// empty, or the kernel does not report this kind.
 pub fn locality(kind: &str, cpus: &[usize]) -> Option<Locality> {
     locality_under(Path::new("/sys/devices/system"), kind, cpus)
 }
@@ -29,13 +30,14 @@ fn locality_under(system: &Path, kind: &str, cpus: &[usize]) -> Option<Locality>
     Some(if within { Locality::Within(*instance.iter().min()?) } else { Locality::Across })
 }
 
-/// All cpus of the instance of `kind` to which `cpu` belongs, such as its package; only `cpu` if the kernel
-/// does not say.
+/// Returns all cpus that share the unit of hardware `kind` with `cpu`, such as its package. Returns only
+/// `cpu` if the kernel does not report this kind.
 pub fn sharers(kind: &str, cpu: usize) -> Vec<usize> {
     instance(Path::new("/sys/devices/system"), kind, cpu).unwrap_or_else(|| vec![cpu])
 }
 
-/// All cpus of the instance of `kind` to which `cpu` belongs. Returns None if the kernel does not say.
+/// Returns all cpus that share the unit of hardware `kind` with `cpu`. None if the kernel does not report
+/// this kind.
 fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     let here = system.join(format!("cpu/cpu{cpu}"));
     match kind {
@@ -62,7 +64,8 @@ fn instance(system: &Path, kind: &str, cpu: usize) -> Option<Vec<usize>> {
     }
 }
 
-/// Reads a file with a list of cpus such as `0-3,8`. Returns None if there is no such file or list.
+/// Returns the cpus of a file that holds a list such as `0-3,8`. None if there is no such file, or it holds
+/// no list.
 fn list(file: &Path) -> Option<Vec<usize>> {
     let text = fs::read_to_string(file).ok()?;
     let mut cpus = Vec::new();
@@ -77,8 +80,8 @@ fn list(file: &Path) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// Writes what the kernel would show of a machine with two packages, of two cores with two hardware
-    /// threads each. Each package is a NUMA node with its own L3.
+    /// Writes the files that the kernel would show on a machine of two packages, each with two cores of two
+    /// hardware threads. Each package is a NUMA node with its own L3 cache.
     fn machine(root: &Path) {
         let write = |path: String, text: &str| {
             let path = root.join(path);

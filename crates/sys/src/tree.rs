@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The folder of the installation (with `bin`, `lib`, ...). It may have been moved, so no path is compiled
-//! in.
+//! Finds the folder of the installation (with `bin`, `lib`, ...). It may have been moved, so no path is
+//! compiled into the programs.
 
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
 
-/// The folder of the installation: the one above the `lib` or `bin` that contains this code. Empty if
-/// unknown.
+/// Returns the folder of the installation, which is the parent of the folder (`lib` or `bin`) that contains
+/// this code. Empty if it is unknown.
 pub fn folder() -> PathBuf {
     let file = library().or_else(|| std::env::current_exe().ok()).unwrap_or_default();
     let file = std::fs::canonicalize(file).unwrap_or_default();
     file.parent().and_then(Path::parent).unwrap_or(Path::new("")).to_owned()
 }
 
-/// The path of the shared library that contains this code; None if a program contains it.
+/// Returns the path of the shared library that contains this code. None if this code is part of a program.
 fn library() -> Option<PathBuf> {
     let mut facts = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
     let here = library as fn() -> Option<PathBuf> as *const ();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `mpirun`, also installed as `mpiexec` and `mpirun_rsh`: starts the processes of an MPI job
-//! (`programs::mpirun`).
+//! `mpirun`, also installed as `mpiexec` and `mpirun_rsh`: starts the processes of an MPI job. The code is in
+//! `programs::mpirun`.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `mpirun`: makes the job's memory, starts proxies and ranks, passes their output on, and ends what is left
+//! `mpirun` makes the job's memory, starts proxies and ranks, passes their output on, and ends what is left
 //! of the job.
 //!
 //! A folder uses only the folders that follow it in this list (`tables/layers.toml`): `root/` (what happens
@@ -28,8 +28,8 @@ use command::say::{Refusal, say};
 use root::adopt;
 use wire::relay;
 
-/// Runs `mpirun`, and returns its exit code. `name` is the name by which it was called, which decides the
-/// form of `words`.
+/// Runs `mpirun`, and returns its exit code. `name` is the name by which it was called: for `mpirun_rsh` the
+/// arguments `words` are read as MVAPICH does.
 pub fn run(name: &OsStr, mut words: Vec<OsString>) -> u8 {
     if Path::new(name).file_name().is_some_and(|name| name == "mpirun_rsh") {
         words = rsh::translated(&words);
@@ -77,7 +77,8 @@ fn launch(arguments: &CommandLine) -> Result<u8, Refusal> {
     root::launch(arguments, signals)
 }
 
-/// Returns clap's description of the command line, from which the manual page and the completion are made.
+/// Returns clap's description of the command line. The manual page and the shell completions are made from
+/// it.
 pub fn command() -> clap::Command {
     arguments::command::<arguments::First>()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard completion`: the scripts with which shells complete command lines, made from the same
-//! description as `--help`.
+//! `outboard completion` prints the scripts with which shells complete command lines. They are made from the
+//! same description as `--help`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use clap_complete::Shell;
 #[derive(Args)]
 #[command(arg_required_else_help = true)]
 pub struct Completion {
-    /// For this shell.
+    /// The shell that is to complete command lines.
     #[arg(required_unless_present = "to")]
     shell: Option<Known>,
     /// Write the files for all shells instead, below this folder, usually share.
@@ -23,7 +23,7 @@ pub struct Completion {
     to: Option<PathBuf>,
 }
 
-/// A shell whose completion is installed.
+/// A shell for which an installation has completions.
 #[derive(Clone, Copy, ValueEnum)]
 enum Known {
     Bash,
@@ -51,7 +51,8 @@ impl Known {
 }
 
 impl Completion {
-    /// Returns the script for one shell; empty if files were written instead, for all shells.
+    /// Returns the script for one shell. Returns an empty text after writing the files for all shells
+    /// (`--to`).
     pub fn run(&self, outboard: Command) -> Result<String, String> {
         let mut programs = programs(outboard);
         if let Some(to) = &self.to {
@@ -68,7 +69,7 @@ impl Completion {
     }
 }
 
-/// Returns the programs that users type, each with its name and clap's description of its command line.
+/// Returns the programs whose command lines shells complete, each with its name and clap's description.
 fn programs(outboard: Command) -> Vec<(&'static str, Command)> {
     let mut programs = vec![("outboard", outboard)];
     programs.extend(["mpirun", "mpiexec"].map(|name| (name, crate::mpirun::command())));

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard info --fabric`: libfabric, what it offers on this host, and what a job on several hosts uses.
+//! `outboard info --fabric`: which libfabric there is, what it offers on this host, and which offer a job on
+//! several hosts takes.
 
 use fabric::{Libfabric, Provider, ProviderChoice, RULE, choose, offers};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// What libfabric offers on this host, and what a job on several hosts would use.
+/// What libfabric offers on this host, and which offer a job on several hosts would take.
 pub struct FabricReport {
-    /// The version and the file of libfabric, and why this file is taken, in words.
+    /// The version and the path of libfabric, and why this file is taken, as text.
     library: String,
-    /// The providers and interfaces that libfabric offers: first the one that a job uses, then what else may
-    /// be taken in the order of the rule, then the rest.
+    /// The providers and interfaces that libfabric offers: first the one that a job takes, then the other
+    /// suitable ones in the order of the rule, then the unsuitable ones.
     offers: Vec<Offer>,
 }
 
@@ -23,8 +24,8 @@ struct Offer {
     is_chosen: bool,
 }
 
-/// Asks libfabric what it offers; `host` is the address by which a launcher would name this host. Fails if
-/// there is no libfabric, or it offers nothing suitable; the hosts of a job would print the same error.
+/// Returns what libfabric offers. `host` is the address by which a launcher would name this host. Fails if
+/// there is no libfabric or no suitable offer, with the error that a job on several hosts would print.
 pub fn find(host: Option<IpAddr>) -> Result<FabricReport, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let wanted = &ProviderChoice::of(settings);
@@ -59,7 +60,7 @@ pub fn find(host: Option<IpAddr>) -> Result<FabricReport, String> {
 }
 
 impl Offer {
-    /// Whether both offers are the same provider over the same interface and address.
+    /// Whether both offers are of the same provider, with the same interface and address.
     fn is_same_route(&self, other: &Offer) -> bool {
         (&self.provider, &self.domain, &self.address) == (&other.provider, &other.domain, &other.address)
     }

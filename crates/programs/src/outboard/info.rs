@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard info`: version, paths, machine, settings, and the MPI functions that are implemented.
+//! `outboard info` prints version, paths, machine, settings, and which MPI functions are implemented.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -10,8 +10,8 @@ use settings::{Setting, TABLE};
 use telemetry::{Counter, Unit};
 use tuning::{VECTOR_COPIES, ValueKind, ValueSource};
 
-/// The functions of the standard ABI, one a line. The name is followed by 1 if the function is implemented,
-/// else by 0. Generated.
+/// The functions of the standard ABI, one a line: the name, and 1 if the function is implemented, else 0.
+/// Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
 
 /// Print version, paths, machine, settings, counters and MPI functions.
@@ -42,7 +42,7 @@ pub struct InfoCommand {
 }
 
 impl InfoCommand {
-    /// Returns the text to print: the part that the options name, or an overview.
+    /// Returns the text to print: the part that an option asks for, or an overview.
     pub fn run(&self) -> Result<String, String> {
         let all = !self.settings && !self.counters && !self.functions && !self.tuning && !self.fabric;
         let network = self.fabric.then(|| super::fabric::find(self.address)).transpose()?;
@@ -122,7 +122,7 @@ fn counters() -> String {
     Counter::ALL.iter().map(line).collect()
 }
 
-/// Returns the unit of a counter, in words.
+/// Returns the name of a counter's unit: count, bytes or nanoseconds.
 pub(super) fn unit(counter: Counter) -> &'static str {
     match counter.unit() {
         Unit::Count => "count",
@@ -131,7 +131,7 @@ pub(super) fn unit(counter: Counter) -> &'static str {
     }
 }
 
-/// A value that is chosen by measurement, as text for the user.
+/// A value that is chosen by measurement, with its source, as text for the user.
 struct Tuned {
     name: &'static str,
     value: String,
@@ -139,7 +139,7 @@ struct Tuned {
     doc: &'static str,
 }
 
-/// Returns the values that a job would use that starts on this machine now.
+/// Returns the tuned values that a job on this machine would use if it started now.
 fn tuned() -> Result<Vec<Tuned>, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let found = crate::tables::find(&settings.tuning)?;
@@ -176,7 +176,7 @@ fn count() -> String {
     format!("functions with a body: {with} of {}", functions().count())
 }
 
-/// Returns what is known of the installation and the machine, as names and values.
+/// Returns facts about the installation and the machine, each with its name.
 fn facts() -> Vec<(&'static str, String)> {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let folder = own.parent().map(PathBuf::from).unwrap_or_default();
@@ -199,7 +199,8 @@ fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Returns in words how much memory a rank may allocate in its arena, and how much of it processes map.
+/// Returns a sentence that says how much memory a rank may allocate in its arena, and how much address space
+/// processes use for that.
 fn arena() -> String {
     let shape = boot::shape(settings::get(), 1, 0, 0);
     format!(
@@ -209,7 +210,7 @@ fn arena() -> String {
     )
 }
 
-/// Returns the value of a setting in this environment, with the default if that differs.
+/// Returns the value of a setting in this environment as text. If it is set, the default follows in brackets.
 fn value_of(row: &Setting) -> String {
     let default = if row.default.is_empty() { "(not set)" } else { row.default };
     match settings::text_in_environment(row).filter(|value| !value.is_empty()) {

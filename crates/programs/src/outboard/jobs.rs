@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The running jobs of this user, found by the shared memory that their processes hold open.
+//! Finds the running jobs of this user, by the shared memory (memfd) that their processes hold open.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -9,15 +9,15 @@ use std::sync::atomic::Ordering;
 use sys::process::Stat;
 use transport::shm::{LocalRank, Segment, State};
 
-/// A running job of this user, with its shared memory.
+/// A running job of this user, with the job's shared memory.
 pub struct RunningJob {
-    /// The pid of the job's `mpirun`, or of the program if it runs alone; 0 if neither is known.
+    /// The pid of the job's `mpirun`, or of the program if it runs without `mpirun`. 0 if no pid is known.
     pub pid: u32,
     pub segment: Segment,
 }
 
-/// Returns all running jobs or, with `job`, the one whose `mpirun` or lone program has this pid. Fails if
-/// `job` names none.
+/// Returns all running jobs. With `job`, returns only the job whose `mpirun` (or program, without `mpirun`)
+/// has this pid, and fails if there is no such job.
 pub fn running(job: Option<u32>) -> Result<Vec<RunningJob>, String> {
     let mut jobs = find()?;
     // The agent of a job on several hosts is a child of its `mpirun`, if that runs on this host.
@@ -31,7 +31,7 @@ pub fn running(job: Option<u32>) -> Result<Vec<RunningJob>, String> {
     }
 }
 
-/// Returns the jobs whose shared memory a process of this user holds open.
+/// Returns the jobs whose shared memory some process of this user holds open.
 fn find() -> Result<Vec<RunningJob>, String> {
     let mut found: HashMap<(u64, u64), RunningJob> = HashMap::new();
     let processes = std::fs::read_dir("/proc").map_err(|error| format!("cannot read /proc: {error}"))?;
@@ -58,8 +58,8 @@ fn find() -> Result<Vec<RunningJob>, String> {
     Ok(found.into_values().collect())
 }
 
-/// Opens the job's memory behind a descriptor in /proc, with the key that all descriptors of one job have.
-/// None if it is of something else, or the job is among `known`.
+/// Opens a job's memory through a process's descriptor, `/proc/PID/fd/N`. Returns the segment and its device
+/// and inode, the key of the job. None if the descriptor is of another file, or the job is in `known`.
 fn open(path: &Path, known: &HashMap<(u64, u64), RunningJob>) -> Option<((u64, u64), Segment)> {
     std::fs::read_link(path).ok().filter(|to| to.to_string_lossy().contains("memfd:outboard-job"))?;
     let facts = std::fs::metadata(path).ok()?;
@@ -71,7 +71,8 @@ fn open(path: &Path, known: &HashMap<(u64, u64), RunningJob>) -> Option<((u64, u
     Some((key, Segment::attach(file.into()).ok()?))
 }
 
-/// Returns the ranks of a job that run in this segment: those that `mpirun` started, and spawned ones.
+/// Returns the ranks of a job that are on this host: those of the first world, and the spawned ranks that
+/// have started.
 pub fn ranks(segment: &Segment) -> impl Iterator<Item = LocalRank> {
     let first = segment.world(0).size.load(Ordering::Relaxed) as usize;
     let is_here = |rank: &LocalRank| segment.local(rank.peer()).is_some();

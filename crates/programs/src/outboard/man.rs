@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard man`: writes the manual pages, for the installation.
+//! `outboard man` writes the manual pages, which an installation has below share/man.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -19,8 +19,8 @@ pub struct Man {
 }
 
 impl Man {
-    /// Writes all manual pages; those of programs are made from clap's descriptions of their command lines.
-    /// Returns an empty text.
+    /// Writes all manual pages. The pages of programs are made from clap's descriptions of their command
+    /// lines. Returns an empty text.
     pub fn run(&self, outboard: clap::Command) -> Result<String, String> {
         let write = || -> std::io::Result<()> {
             let (programs, other) = (self.to.join("man1"), self.to.join("man7"));
@@ -37,7 +37,8 @@ impl Man {
     }
 }
 
-/// Returns the manual page of `mpirun`. The closing text of its `--help` becomes sections here.
+/// Returns the manual page of `mpirun` in roff. The text at the end of `mpirun --help` becomes sections of
+/// the page.
 fn mpirun() -> std::io::Result<Vec<u8>> {
     let man = clap_mangen::Man::new(crate::mpirun::command().version(env!("CARGO_PKG_VERSION")));
     let mut page = Vec::new();
@@ -75,7 +76,7 @@ fn options(names: &[&str]) -> String {
     names.join(", ")
 }
 
-/// Returns the manual page outboard-settings(7): every setting, its values and its default.
+/// Returns the manual page outboard-settings(7) in roff: every setting with its values and its default.
 fn settings_page() -> String {
     let mut text = String::from(
         ".TH outboard-settings 7 \"\" Outboard\n.SH NAME\noutboard-settings \\- environment variables that Outboard obeys\n\
@@ -96,7 +97,7 @@ fn settings_page() -> String {
     text + ".SH SEE ALSO\n.BR mpirun (1),\n.BR outboard\\-info (1),\n.BR outboard\\-counters (7)\n"
 }
 
-/// Returns the manual page outboard-counters(7): every counter and its meaning.
+/// Returns the manual page outboard-counters(7) in roff: every counter with its meaning.
 fn counters_page() -> String {
     let mut text = String::from(
         ".TH outboard-counters 7 \"\" Outboard\n.SH NAME\noutboard-counters \\- counters of Outboard, and MPI_T variables\n\
@@ -118,7 +119,7 @@ fn counters_page() -> String {
     text + ".SH SEE ALSO\n.BR outboard\\-top (1),\n.BR outboard\\-settings (7)\n"
 }
 
-/// Returns the text, escaped so that roff prints it unchanged.
+/// Returns `text`, escaped so that roff prints it unchanged.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     // A line that begins with a full stop or a quote would be a command of roff.

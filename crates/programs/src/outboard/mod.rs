@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard`: shows settings, running jobs and schedules, and measures performance.
+//! The program `outboard`: it shows settings, running jobs and schedules, and measures performance.
 
 mod bench;
 mod completion;
@@ -44,7 +44,7 @@ enum OutboardTask {
     Man(man::Man),
 }
 
-/// Runs `outboard` with these words, of which the first is its own name. Returns the exit code.
+/// Runs `outboard` with these arguments, the first of which is the program's name. Returns the exit code.
 pub fn run(words: Vec<OsString>) -> u8 {
     let arguments = match OutboardCommand::try_parse_from(words) {
         Ok(arguments) => arguments,
@@ -77,7 +77,7 @@ pub fn run(words: Vec<OsString>) -> u8 {
     }
 }
 
-/// Returns clap's description of the command line, from which manual pages and completions are made.
+/// Returns clap's description of the command line. Manual pages and completions are made from it.
 fn command() -> clap::Command {
     OutboardCommand::command()
 }

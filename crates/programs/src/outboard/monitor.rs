@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard monitor`: becomes the program `outboard-monitor` beside this one, which is built and installed
-//! separately (the folder `monitor`).
+//! `outboard monitor` runs the program `outboard-monitor`, which lies beside this one. It is built and
+//! installed separately (folder `monitor/`).
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -18,7 +18,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Becomes the program outboard-monitor. Returns only if that cannot be started, with the reason.
+    /// Replaces this process by the program outboard-monitor. Returns only if that cannot be started: with
+    /// the reason.
     pub fn run(&self) -> Result<String, String> {
         let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
         let program = here.with_file_name("outboard-monitor");

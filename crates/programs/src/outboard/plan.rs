@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard plan`: prints a rank's schedule, or what is chosen for a size.
+//! `outboard plan` prints a rank's schedule, or what would be chosen for a call.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use schedule::{
 use telemetry::Unit;
 use telemetry::summary::short;
 
-/// Print one rank's schedule of a collective, or what is chosen for a size.
+/// Print the steps of a collective's schedule on one rank, or what is chosen for a size.
 #[derive(Args)]
 pub struct Plan {
     #[command(flatten)]
@@ -41,8 +41,8 @@ pub struct Plan {
     /// The root of a rooted collective.
     #[arg(long, value_name = "RANK", default_value_t = 0)]
     root: u32,
-    /// Print what is chosen for this size: executor and algorithm. The size is that of the vector, or of the
-    /// block that one rank sends to one other.
+    /// Print what is chosen for this size: who carries the call out, and the algorithm. The size is that of
+    /// the vector, or of the block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", requires = "collective")]
     bytes: Option<String>,
     /// The libfabric provider between the nodes, such as tcp or verbs. Default: the one that a job would take
@@ -73,8 +73,9 @@ pub(super) struct Which {
     algorithm: Option<String>,
 }
 
-/// Returns the collective that a name means, as settings (reduce_scatter), MPI (MPI_Reduce_scatter) or the
-/// tables (reduce-scatter) write it, and whether the name is that of the nonblocking one.
+/// Returns the collective that `name` means, and whether the name is that of the nonblocking function
+/// (`iallreduce`). The spelling may be that of settings (reduce_scatter), of MPI (MPI_Reduce_scatter) or of
+/// the tables (reduce-scatter).
 pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
     let plain = |name: &str| name.to_lowercase().trim_start_matches("mpi_").replace('_', "-");
     let find = |wanted: &str| Collective::ALL.into_iter().find(|one| plain(one.name()) == wanted);
@@ -87,8 +88,8 @@ pub(super) fn collective(name: &str) -> Result<(Collective, bool), String> {
 }
 
 impl Which {
-    /// Returns the algorithms that the command line names, at least one. Fails if there is no such collective
-    /// or algorithm.
+    /// Returns the algorithms that the command line names, at least one. Without a collective, returns all.
+    /// Fails if no collective or algorithm has that name.
     pub(super) fn algorithms(&self) -> Result<Vec<&'static AlgorithmFacts>, String> {
         let Some(name) = &self.collective else {
             return Ok(ALGORITHMS.iter().filter(|facts| !facts.inter).collect());
@@ -106,8 +107,8 @@ impl Which {
 }
 
 impl Plan {
-    /// Returns the text to print: the steps of a schedule, the list of algorithms, or what is chosen for a
-    /// size.
+    /// Returns the text to print: the steps of a schedule, the list of algorithms, what is chosen for a size,
+    /// or the protocols of messages.
     pub fn run(&self) -> Result<String, String> {
         if self.p2p {
             return protocols();
@@ -152,8 +153,8 @@ impl Plan {
         Ok(text)
     }
 
-    /// Returns the steps of a schedule in words, one a line; with `--dpu` a line begins with who carries it
-    /// out.
+    /// Returns the steps of a schedule as text, one a line. With `--dpu` a line begins with who carries the
+    /// step out: `host` (the rank) or `dpu` (the proxy).
     fn steps(&self, schedule: &Schedule) -> String {
         let words = schedule.to_string();
         if !self.dpu {
@@ -169,13 +170,14 @@ impl Plan {
 }
 
 impl Plan {
-    /// Returns on which node each rank is, as the command line says.
+    /// Returns which rank is on which node, as --nodes and --round-robin say.
     fn placement(&self) -> Placement {
         let make = if self.round_robin { NodeMap::round_robin } else { NodeMap::by_node };
         Placement::of(make(self.ranks, self.nodes.min(self.ranks)))
     }
 
-    /// Returns in words what carries out a call of this size, with proxies and without.
+    /// Returns a text that says what carries out a call of this size, in a job with proxies and in a job
+    /// without.
     fn choice(
         &self,
         (collective, nonblocking): (Collective, bool),
@@ -243,8 +245,8 @@ impl Plan {
         Ok(head + &format!("  with proxies:    {served}\n  without proxies: {alone}\n"))
     }
 
-    /// Returns the libfabric provider between the nodes: the one of the command line, or the one that a job
-    /// on this host would use. None if there is no libfabric.
+    /// Returns the libfabric provider between the nodes: that of --fabric, else the one that a job on this
+    /// host would take. None if there is no libfabric.
     fn network(&self, settings: &settings::Settings) -> Option<String> {
         let found = || {
             let wanted = fabric::ProviderChoice::of(settings);
@@ -254,7 +256,7 @@ impl Plan {
         self.fabric.clone().or_else(found)
     }
 
-    /// Returns in words how many nodes there are, and which provider connects them.
+    /// Returns " of N nodes" and the provider that connects them, as text.
     fn nodes_over(&self, network: Option<String>) -> String {
         let over = match network {
             Some(network) => format!("over {network}"),
@@ -263,7 +265,8 @@ impl Plan {
         format!(" of {} nodes {over}", self.nodes)
     }
 
-    /// Returns in words which algorithm the schedule has, and why.
+    /// Returns a text that says which algorithm the schedule has, and whether a setting or the table chose
+    /// it.
     fn by(&self, algorithm: Algorithm, is_overruled: bool) -> String {
         let facts = algorithm.facts();
         let why = if is_overruled { "as the setting says" } else { "by the table" };
@@ -272,8 +275,8 @@ impl Plan {
         format!("a schedule, algorithm {} ({why}{order})", facts.name)
     }
 
-    /// Returns the facts about the collective library that OUTBOARD_CCL names, for an operator that the
-    /// library has; None if the setting is off.
+    /// Returns what is known of the collective library that OUTBOARD_CCL names, for operators that the
+    /// library has. None if the setting is off.
     fn library(
         &self,
         collective: Collective,
@@ -288,7 +291,7 @@ impl Plan {
     }
 }
 
-/// Returns a table of the protocols of messages, with the settings and the tuning of this machine.
+/// Returns a table of the protocols of messages by length, with the settings and the tuning of this machine.
 fn protocols() -> Result<String, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard simulate`: the time of a collective on many ranks, and what proxies save of it.
+//! `outboard simulate` prints how long a collective takes on many ranks, and what proxies save.
 
 use super::plan::{Which, collective};
 use std::io::Write as _;
@@ -29,8 +29,8 @@ pub struct Simulate {
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     per_node: u32,
-    /// Print the time of computation and communication of equal length, when this many proxies of each node
-    /// carry the communication out, and that of ranks which communicate inside MPI calls only.
+    /// Print how long computation and communication take that are equally long. First ranks communicate
+    /// inside MPI calls only; then this many proxies of each node communicate meanwhile.
     #[arg(long, value_name = "COUNT", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     proxies: Option<u32>,
@@ -38,39 +38,39 @@ pub struct Simulate {
     /// many. The collective `stencil` is messages to six neighbours in three dimensions.
     #[arg(long, requires = "nodes", num_args = 0..=1, require_equals = true, default_missing_value = "bluefield-2")]
     dpu: Option<KnownDpu>,
-    /// Who carries out what stays within a node, beside a DPU.
+    /// Who moves the bytes that stay within a node, while a DPU moves all others.
     #[arg(long, requires = "dpu", default_value = "ranks")]
     within: NodeCarrier,
     /// The DPU moves bytes between hosts without a copy of its own (Cross-GVMI), or its copies stay in its
     /// caches.
     #[arg(long, requires = "dpu")]
     direct: bool,
-    /// There and back between node and DPU, in nanoseconds. Default: that of the DPU.
+    /// The time of a message to the DPU and back, in nanoseconds. Default: that of the DPU.
     #[arg(long, value_name = "NS", requires = "dpu")]
     pcie_ns: Option<u64>,
     /// Each rank starts at a random time before this, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 0)]
     skew_us: u64,
-    /// The seed of those random times.
+    /// The seed of the random times of --skew-us.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// A data processing unit that is known.
+/// A data processing unit whose figures the simulator has.
 #[derive(Clone, Copy, ValueEnum)]
 enum KnownDpu {
-    /// 8 Cortex-A72, 12.5 GB/s, DDR4-3200 on one channel.
+    /// 8 Cortex-A72 cores, a port of 12.5 GB/s, DDR4-3200 memory on one channel.
     #[value(name = "bluefield-2")]
     BlueField2,
-    /// 16 Cortex-A78, 25 GB/s, DDR5-5600 of 128 bits.
+    /// 16 Cortex-A78 cores, a port of 25 GB/s, DDR5-5600 memory of 128 bits.
     #[value(name = "bluefield-3")]
     BlueField3,
 }
 
-/// Who carries out what stays within a node.
+/// Who moves the bytes that stay within a node.
 #[derive(Clone, Copy, ValueEnum)]
 enum NodeCarrier {
-    /// The ranks, in the calls that start and end the operation.
+    /// The ranks, inside MPI calls.
     Ranks,
     /// A proxy on the node.
     Proxy,
@@ -78,17 +78,19 @@ enum NodeCarrier {
     Dpu,
 }
 
-/// The most nodes that are simulated: as many as take some seconds.
+/// The most nodes for which a row is simulated, so that it takes some seconds at most.
 const NODES_MAX: u32 = 100_000;
-/// The most steps of all ranks together for which an algorithm is simulated: as many as take some seconds.
+/// The most steps of all ranks together for which an algorithm is simulated, so that it takes some seconds at
+/// most.
 const STEPS_MAX: u64 = 30_000_000;
 
-/// How long a rank takes to hand an operation to a proxy (docs/measured/offload.md: 3 to 5 us), in ps.
+/// How long a rank takes to submit an operation to a proxy, in ps. It is 3 to 5 us
+/// (docs/measured/offload.md).
 const HANDOVER_PS: u64 = 4_000_000;
 
 impl Simulate {
-    /// Simulates what the command line asks for, and prints each row as soon as it is known; large ones take
-    /// seconds. Returns an empty text.
+    /// Simulates what the command line asks for. Prints each row as soon as it is known, because large ones
+    /// take seconds. Returns an empty text.
     pub fn run(&self) -> Result<String, String> {
         let sizes: Vec<u64> = self.bytes.split(',').map(settings::bytes).collect::<Result<_, _>>()?;
         let given = self.ranks.as_deref().map(settings::list).transpose()?;
@@ -123,7 +125,7 @@ impl Simulate {
         Ok(String::new())
     }
 
-    /// Returns the network that the command line describes, with the proxies of its nodes.
+    /// Returns the simulated network that the command line describes, with the proxies of its nodes.
     fn network(&self) -> Network {
         let unit = self.dpu.map(|unit| match unit {
             KnownDpu::BlueField2 => Dpu::BLUEFIELD_2,
@@ -147,7 +149,7 @@ impl Simulate {
         Network { skew_ps: self.skew_us.saturating_mul(1_000_000), proxies, ..network }
     }
 
-    /// Returns the lines of the table for `--nodes`, each of which is simulated when it is asked for.
+    /// Returns the lines of the table for `--nodes`. Each line is simulated when the iterator comes to it.
     fn over_nodes(
         &self,
         nodes: Vec<u64>,
@@ -185,7 +187,7 @@ impl Simulate {
     }
 }
 
-/// The operation that is simulated: a collective, or messages between neighbours.
+/// The operation that is simulated: a collective, or messages to neighbours.
 #[derive(Clone, Copy)]
 enum SimulatedOperation {
     Collective(Collective),
@@ -202,13 +204,13 @@ impl SimulatedOperation {
     }
 }
 
-/// One call that is simulated: the operation, its size, and the nodes of its ranks.
+/// A call that is simulated: the operation, its size in bytes, and the node of each rank.
 struct SimulatedCall {
     choice: coll::AlgorithmChoice,
     operation: SimulatedOperation,
     bytes: u64,
     map: Arc<NodeMap>,
-    /// The network between the nodes, without any proxies.
+    /// The network between the nodes, without proxies.
     network: Network,
     seed: u64,
 }
@@ -218,15 +220,15 @@ impl SimulatedCall {
     const OVERLAP: &'static str =
         "  ranks by           ranks us  proxies by      proxies us    without us   with us   less  auto";
 
-    /// Returns the algorithm that is chosen if the map of the nodes is known or not. None for messages, which
-    /// have none.
+    /// Returns the algorithm that Outboard chooses. `is_known` says whether it knows the nodes of the ranks.
+    /// None for messages to neighbours.
     fn algorithm(&self, is_known: bool) -> Option<Algorithm> {
         let SimulatedOperation::Collective(collective) = self.operation else { return None };
         let known = if is_known { Placement::of((*self.map).clone()) } else { Placement::Apart };
         Some(self.choice.of(collective, self.bytes, self.map.ranks(), true, &known))
     }
 
-    /// Returns the simulated time of the call in picoseconds, or None if the simulation would take minutes.
+    /// Returns the simulated time of the call in ps. None if the simulation would take minutes.
     fn time(&self, algorithm: Option<Algorithm>, network: &Network) -> Option<u64> {
         let Some(algorithm) = algorithm else {
             return Some(simulate_stencil(&self.map, self.bytes, network, self.seed));
@@ -240,7 +242,8 @@ impl SimulatedCall {
         })
     }
 
-    /// Returns a line of the table: the algorithms that are chosen with and without the map, and their times.
+    /// Returns a line of the table: the algorithms chosen with and without knowing the nodes, and their
+    /// times.
     fn gain(&self) -> String {
         let run = |is_known| {
             let algorithm = self.algorithm(is_known);
@@ -258,9 +261,9 @@ impl SimulatedCall {
         )
     }
 
-    /// Returns a line of the table: the times of the communication by ranks and by proxies, and with a
-    /// computation as long as the communication by ranks. Ranks communicate after it, proxies during it;
-    /// `auto` takes the shorter time.
+    /// Returns a line of the table: the times of the communication by ranks and by proxies, alone and beside
+    /// a computation of the same length. Ranks communicate after the computation, proxies during it. The last
+    /// word says which is faster.
     fn overlap(&self, proxies: Proxies) -> String {
         let algorithm = self.algorithm(true);
         let ranks = self.time(algorithm, &self.network);
@@ -282,8 +285,8 @@ impl SimulatedCall {
         )
     }
 
-    /// Returns the best algorithm, and the time in ps of a computation of `work_ps` during which proxies
-    /// communicate by it: the best of `algorithm` and, on a DPU, of the linear ones and those over nodes.
+    /// Returns the fastest algorithm for proxies, and its time in ps beside a computation of `work_ps`. Tries
+    /// `algorithm` and, on a DPU, also the algorithms named `linear` or `nodes...`.
     fn beside(
         &self,
         algorithm: Option<Algorithm>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard top`: shows running jobs by the counters in their shared memory. It only reads, so it does not
-//! slow the job.
+//! `outboard top` shows running jobs by the counters in their shared memory. It only reads, so it does not
+//! slow the jobs.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -34,23 +34,24 @@ pub struct Top {
     json: bool,
 }
 
-/// The counters of a job's ranks, then of its proxies, at the time `at` of the machine's monotonic clock.
+/// The counters of a job's ranks and then of its proxies, as they were at `at`: ns of the machine's monotonic
+/// clock.
 struct Sample {
     at: u64,
     pages: Vec<ProcessCounts>,
 }
 
-/// The counters of a rank or proxy since the job's start, and its processor time.
+/// The counters and the processor time of a rank or proxy since it started.
 struct ProcessCounts {
     /// The values of the counters, in the order of [`Counter::ALL`].
     values: Vec<u64>,
-    /// The processor time that the process has used, or None if /proc does not show it.
+    /// The processor time that the process has used, in ns. None if /proc does not show it.
     cpu_ns: Option<u64>,
 }
 
 impl Top {
-    /// Prints the running jobs once, or shows them until the user ends it. Returns the text to print, if any
-    /// is left.
+    /// Prints the running jobs once (--once, --json), or shows them until the user presses q. Returns the
+    /// text that is still to be printed.
     pub fn run(&self) -> Result<String, String> {
         if self.json {
             let jobs: Vec<Value> = running(self.job)?.iter().map(described).collect();
@@ -103,7 +104,7 @@ impl Sample {
         Sample { at, pages: ranks.chain(proxies).collect() }
     }
 
-    /// Returns the sum of these counters of the process with index `page`.
+    /// Returns the sum of some counters of the process with the index `page` in `pages`.
     fn sum(&self, page: usize, counters: &[Counter]) -> u64 {
         counters.iter().map(|counter| self.pages[page].values[*counter as usize]).sum()
     }
@@ -137,7 +138,7 @@ const COLLECTIVES: &[Counter] = &[
 
 const SHMEM: &[Counter] = &[Counter::ShmemPuts, Counter::ShmemGets, Counter::ShmemAtomics];
 
-/// Returns the line above a job's table: its pid, its ranks and proxies, its age and memory.
+/// Returns the line above a job's table: its pid, how many ranks and proxies it has, its age and its memory.
 fn title(job: &RunningJob, age: u64, is_rate: bool) -> String {
     let what = if is_rate { "per second" } else { "since its start" };
     let memory = job.segment.resident().map_or("?".into(), |bytes| short(bytes, Unit::Bytes));
@@ -169,8 +170,8 @@ const HEAD: [&str; COLUMNS] = [
     "waiting for",
 ];
 
-/// Returns the table of a job: a line for each rank and proxy, per second since the sample `last` or, without
-/// one, totals since the job's start.
+/// Returns the table of a job, with a line for each rank and proxy. With the earlier sample `last` the
+/// numbers are rates per second since then; without it they are totals since the job's start.
 fn table(job: &RunningJob, last: Option<&Sample>, now: &Sample) -> String {
     let shape = job.segment.shape();
     let start = job.segment.job().start.load(Ordering::Relaxed);
@@ -238,7 +239,7 @@ fn table(job: &RunningJob, last: Option<&Sample>, now: &Sample) -> String {
     text
 }
 
-/// Returns words that say which host of the job this is; empty if the job has one host.
+/// Returns a text that says which of the job's hosts this is. Empty if the job has one host.
 fn elsewhere(segment: &Segment) -> String {
     if !segment.has_nodes() {
         return String::new();
@@ -276,8 +277,8 @@ fn line(text: &mut String, name: &str, cells: &[String; COLUMNS]) {
     writeln!(text, "{}", line.trim_end()).expect("a String takes all");
 }
 
-/// Returns where a process may run: the number of its cpu if it is bound to one, else in brackets how many
-/// cpus it may use.
+/// Returns where a process may run, as text: the number of its only cpu, or in brackets how many cpus it may
+/// use.
 fn place(cpus: u32, first: u32) -> String {
     match cpus {
         0 => "-".into(),
@@ -308,7 +309,8 @@ fn described(job: &RunningJob) -> Value {
     json!({"job": job.pid, "ranks": ranks.collect::<Vec<_>>(), "proxies": proxies.collect::<Vec<_>>()})
 }
 
-/// The terminal while `top` uses it: keys arrive at once and are not shown. Drop restores it.
+/// The terminal while `top` uses it: keys arrive at once and are not shown. Dropping this restores the
+/// terminal.
 struct Screen {
     before: Option<Termios>,
 }
@@ -324,8 +326,8 @@ impl Screen {
         Screen { before }
     }
 
-    /// Shows `text` for a second. Returns false if the user pressed q to end `top`, or nobody reads the
-    /// output.
+    /// Shows `text` for a second. Returns false if the user has pressed q or the output has no reader any
+    /// more, so that `top` ends.
     fn show(&self, text: &str) -> bool {
         let mut out = std::io::stdout();
         let clear = if out.is_terminal() { "\x1b[H\x1b[2J" } else { "" };
@@ -361,7 +363,7 @@ mod tests {
     use super::*;
     use transport::shm::Shape;
 
-    /// Returns the cell of a column in the line of rank 0.
+    /// Returns the text in the column `column` of rank 0's line.
     fn cell(table: &str, column: &str) -> String {
         let words = |line: usize| table.lines().nth(line).unwrap().split_whitespace();
         // The name in front has two words.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of the library itself that operations reach through spans.
+//! Blocks: memory of the library itself that operations reach through spans.
 //!
-//! Invariant: the memory stays mapped for ever, as `Span::claim` requires. Later blocks reuse the memory of a
-//! dropped block, so a span that outlives its block is a bug, but never leads to memory that is not mapped.
+//! Invariant: the memory stays mapped for ever, as `Span::claim` requires. A later block uses the memory of a
+//! dropped block again. So a span that outlives its block is a bug, but never leads to memory that is not
+//! mapped.
 
 use crate::Span;
 use crate::limits::page_bytes;
@@ -11,18 +12,18 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// Memory of the library, all bytes zero at first.
+/// Memory of the library itself. Its bytes are zero at first.
 #[derive(Debug)]
 pub struct Block {
     whole: Span,
     bytes: usize,
 }
 
-/// The memory of dropped blocks, by its length, for later blocks. All of it is zero.
+/// The memory of dropped blocks, by its length in bytes, for later blocks. All its bytes are zero.
 static SPARE: Mutex<BTreeMap<usize, Vec<Span>>> = Mutex::new(BTreeMap::new());
 
-/// The longest block that is zeroed when it is dropped. The pages of a longer block go back to the kernel,
-/// which gives zeroed ones later.
+/// The longest block, in bytes, that is zeroed when it is dropped. The pages of a longer block go back to the
+/// kernel, which gives zero pages on the next use.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
 impl Block {
@@ -35,19 +36,19 @@ impl Block {
         Block { whole: spare.unwrap_or_else(fresh), bytes }
     }
 
-    /// Makes a block that has a copy of `bytes`.
+    /// Makes a block that holds a copy of `bytes`.
     pub fn of(bytes: &[u8]) -> Block {
         let block = Block::new(bytes.len());
         block.span().write(bytes);
         block
     }
 
-    /// The memory of the block.
+    /// Returns the address and length of the block's memory.
     pub fn span(&self) -> Span {
         self.whole.slice(0, self.bytes)
     }
 
-    /// Copies the bytes of the block into a vector.
+    /// Returns a copy of the block's bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.span().to_vec()
     }
@@ -65,7 +66,8 @@ impl Drop for Block {
     }
 }
 
-/// Zeroes private memory; its whole pages go back to the kernel until they are touched again.
+/// Zeroes the bytes of `span`, which is private memory. Its whole pages go back to the kernel until they are
+/// used again.
 fn discard(span: Span) {
     let (start, end) = (span.address().next_multiple_of(page_bytes()), span.address() + span.bytes());
     let end = end / page_bytes() * page_bytes();

@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Copies of some kilobytes, by the instructions that are faster on this processor.
+//! Copies some kilobytes with the instructions that are faster on this processor.
 //!
 //! From 4 to 16 KiB on, the C library copies by `rep movsb` if the processor claims to be fast at it. On some
 //! processors vectors of 32 bytes are faster within the L2 cache (docs/measured/choices.md). So `outboard
-//! tune`, or else the first such copy, measures which is faster.
+//! tune` measures which is faster; without its table, the first copy of this length does.
 
 use crate::Span;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// The shortest copy that uses vectors.
+/// The shortest copy that uses vectors, in bytes.
 #[cfg(any(test, all(target_arch = "x86_64", not(miri))))]
 const BYTES_MIN: usize = 4 << 10;
-/// The longest copy that uses vectors: a longer copy may touch more than the L2 cache holds. A caller whose
-/// buffers fit the cache copies in pieces of this length.
+/// The longest copy that uses vectors, in bytes: a longer copy may use more memory than the L2 cache holds. A
+/// caller whose buffers fit into the cache copies in pieces of this length.
 pub const BYTES_MAX: usize = 32 << 10;
 
-/// Whether copies use vectors: `UNKNOWN`, `NO` or `YES`.
+/// Whether copies use vectors: `YES`, `NO`, or `UNKNOWN` before it has been measured or set.
 static VECTORS: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
 
-/// Whether copies use vectors on this processor. If nothing has decided that yet, this call measures it.
+/// Whether copies use vectors on this processor. The first call measures that, unless `set_vectors` was
+/// called before.
 #[inline]
 pub fn vectors_suit() -> bool {
     match VECTORS.load(Ordering::Relaxed) {
@@ -30,7 +31,7 @@ pub fn vectors_suit() -> bool {
     }
 }
 
-/// Sets whether copies use vectors, which they never do on a processor without AVX2.
+/// Sets whether copies use vectors. On a processor without AVX2 they never do.
 pub fn set_vectors(are_used: bool) {
     VECTORS.store(if are_used && has_vectors() { YES } else { NO }, Ordering::Relaxed);
 }
@@ -49,8 +50,8 @@ fn has_vectors() -> bool {
     has
 }
 
-/// Measures how many nanoseconds a copy of 64 KiB takes, in pieces within the caches: by vectors, and by the
-/// C library. Returns None on a processor without AVX2. Takes about 50 us.
+/// Measures how many ns a copy of 64 KiB takes, in pieces of 16 KiB: first by vectors, then by the C library.
+/// Returns None on a processor without AVX2. Takes about 50 us.
 pub fn measure() -> Option<(u64, u64)> {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if has_vectors() {
@@ -75,14 +76,14 @@ pub fn measure() -> Option<(u64, u64)> {
     None
 }
 
-/// Copies by the C library's function.
+/// Copies `from` to `to`, which has the same length, by the C library's function.
 fn by_library(from: Span, to: Span) {
     // SAFETY: the makers of both spans claimed so many bytes mapped (contract of `Span::claim`); `copy`
     // allows overlap.
     unsafe { std::ptr::copy(from.address() as *const u8, to.address() as *mut u8, from.bytes()) }
 }
 
-/// Copies between spans of one length, which may overlap.
+/// Copies `from` to `to`, which has the same length. The spans may overlap.
 #[inline(never)]
 pub(crate) fn copy(from: Span, to: Span) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -95,13 +96,13 @@ pub(crate) fn copy(from: Span, to: Span) {
     by_library(from, to);
 }
 
-/// The bytes that one step of a copy by vectors moves: four vectors of 32 bytes.
+/// The bytes that one step of a copy by vectors moves: four vectors of 32 bytes each.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 type VectorStep = [std::arch::x86_64::__m256i; 4];
 
-/// Copies between spans of one length, at least one step long, that do not overlap. The first and the last
-/// bytes are moved unaligned; all stores in between are aligned, and the first of them writes some bytes
-/// again.
+/// Copies `from` to `to`, which has the same length. The spans have at least the bytes of one step and do not
+/// overlap. The first and last steps may be unaligned. The stores in between are aligned, so some bytes are
+/// written twice.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn by_vectors(from: Span, to: Span) {
@@ -119,7 +120,8 @@ fn by_vectors(from: Span, to: Span) {
     move_step(from.address() + last, end);
 }
 
-/// Moves the bytes of one step from address `from` to address `to`, each in a span that has them.
+/// Moves the bytes of one step from the address `from` to the address `to`. Both must lie in spans that
+/// contain all these bytes.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline]
 #[target_feature(enable = "avx2")]

@@ -3,7 +3,7 @@
 //! write to a buffer while the library reads it, and another process may write to shared memory at any time.
 //!
 //! Only making a span is unsafe (`Span::claim`): the caller promises that the bytes stay mapped until the
-//! operation that holds the span has ended. All later uses (slices, copies) are checked against the length.
+//! operation that uses the span has ended. Each later use (a slice, a copy) is checked against the length.
 
 mod block;
 pub mod copy;
@@ -12,7 +12,7 @@ pub use block::Block;
 
 use std::mem::MaybeUninit;
 
-/// `bytes` bytes at `address`, claimed to be mapped for as long as the operation that holds the span runs.
+/// A claim that `bytes` bytes at `address` stay mapped until the operation that uses the span has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     address: usize,
@@ -20,10 +20,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// A span without bytes.
+    /// A span of no bytes.
     pub const EMPTY: Span = Span { address: 0, bytes: 0 };
 
-    /// Claims memory.
+    /// Makes a span of the `bytes` bytes at `address`: claims that they stay mapped.
     ///
     /// # Safety
     /// The bytes must stay mapped (readable, and writable if the span is ever copied into) until the last use
@@ -33,24 +33,25 @@ impl Span {
         Span { address, bytes }
     }
 
-    /// A span of memory that is never freed, such as `Box::leak` returns.
+    /// Returns the span of `bytes`, which is memory that is never freed, such as `Box::leak` returns.
     pub fn of(bytes: &'static mut [u8]) -> Span {
         Span { address: bytes.as_mut_ptr() as usize, bytes: bytes.len() }
     }
 
-    /// The address of the span's first byte in this process.
+    /// Returns the address of the span's first byte in this process.
     #[inline]
     pub fn address(self) -> usize {
         self.address
     }
 
-    /// The length of the span in bytes.
+    /// Returns the length of the span in bytes.
     #[inline]
     pub fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// The span of the `bytes` bytes from offset `from` on. Panics if they are not inside this span.
+    /// Returns the span of `bytes` bytes that begins `from` bytes after this span's start. Panics if these
+    /// bytes are not all inside this span.
     #[inline(always)]
     pub fn slice(self, from: usize, bytes: usize) -> Span {
         if from > self.bytes || bytes > self.bytes - from {
@@ -59,7 +60,7 @@ impl Span {
         Span { address: self.address.wrapping_add(from), bytes }
     }
 
-    /// Asks the processor to load the first bytes, up to eight cache lines, into its cache.
+    /// Asks the processor to load the span's first bytes, up to eight cache lines, into its cache.
     #[inline]
     pub fn prefetch(self) {
         #[cfg(target_arch = "x86_64")]
@@ -70,7 +71,8 @@ impl Span {
         }
     }
 
-    /// Asks the processor to take the first byte's cache line from other cores, since it will be written.
+    /// Asks the processor to take the cache line with the span's first byte from other cores, because this
+    /// core will write to it.
     #[inline]
     pub fn prefetch_write(self) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -88,7 +90,7 @@ impl Span {
         self.bytes > 0 && other.bytes > 0 && (starts_in(self, other) || starts_in(other, self))
     }
 
-    /// Copies the whole span to `to`, which must be as long; overlapping is allowed.
+    /// Copies the whole span to `to`, which must have the same length. The spans may overlap.
     #[inline(always)] // A call would cost as much as a short copy.
     pub fn copy_to(self, to: Span) {
         if self.bytes != to.bytes {
@@ -111,21 +113,22 @@ impl Span {
         unsafe { std::ptr::write_bytes(self.address as *mut u8, 0, self.bytes) }
     }
 
-    /// Copies the span into memory of the library, which must be as long and may be uninitialised.
+    /// Copies the bytes of the span to `to`, memory of the library, which must have the same length and may
+    /// be uninitialised.
     #[inline]
     pub fn save(self, to: &mut [MaybeUninit<u8>]) {
         // SAFETY: the slice is live and exclusive until after the copy.
         self.copy_to(unsafe { Span::claim(to.as_mut_ptr().expose_provenance(), to.len()) });
     }
 
-    /// Copies memory of the library, which must be as long, into the span.
+    /// Copies the bytes of `from`, memory of the library, into the span, which must have the same length.
     #[inline]
     pub fn restore(self, from: &[MaybeUninit<u8>]) {
         // SAFETY: the slice is live until after the copy, which only reads it.
         unsafe { Span::claim(from.as_ptr().expose_provenance(), from.len()) }.copy_to(self);
     }
 
-    /// Copies the span into `to`, which must be as long.
+    /// Copies the bytes of the span into `to`, which must have the same length.
     #[inline]
     pub fn read(self, to: &mut [u8]) {
         if self.bytes != to.len() {
@@ -135,14 +138,14 @@ impl Span {
         unsafe { std::ptr::copy(self.address as *const u8, to.as_mut_ptr(), self.bytes) }
     }
 
-    /// Copies the bytes of the span into a vector.
+    /// Returns a copy of the span's bytes.
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         self.read(&mut bytes);
         bytes
     }
 
-    /// Copies `from`, which must be as long, into the span.
+    /// Copies the bytes of `from` into the span, which must have the same length.
     #[inline]
     pub fn write(self, from: &[u8]) {
         if self.bytes != from.len() {

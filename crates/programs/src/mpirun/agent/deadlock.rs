@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What every rank waits for, reported on SIGUSR1: the first question when a program hangs.
+//! On SIGUSR1 `mpirun` prints what every rank waits for: the user's first question when a program hangs.
 //!
-//! A rank that waits in a call of MPI is asked and answers in full. A rank that computes or is stopped cannot
-//! answer; its page says what it last waited for.
+//! The agent (the `mpirun` process on each host) asks each rank that waits in an MPI call, and the rank
+//! answers in full. A rank that computes or is stopped cannot answer; its page in shared memory says what it
+//! last waited for.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,11 +14,12 @@ use transport::shm::{RankPage, State};
 
 use super::job::AgentJob;
 
-/// How long `explain` waits for the answers of all ranks: a rank that waits in MPI wakes up to answer.
+/// How long `explain` waits for the ranks' answers: a rank that sleeps in an MPI call must wake up first.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl AgentJob {
-    /// Asks all ranks of this host what they wait for, and has the root print the answers.
+    /// Asks all ranks of this host what they wait for, and has the root, the part of `mpirun` that decides,
+    /// print the answers.
     pub(super) fn explain(&self) {
         let ranks = self.living_ranks();
         for (rank, _) in &ranks {
@@ -51,7 +53,8 @@ impl AgentJob {
     }
 }
 
-/// Returns one clause about the rank with this page: what it waits for and since when, or that it has ended.
+/// Returns a clause about the rank that owns this page: what it waits for and since when, or that it has left
+/// or ended.
 pub fn standing(page: &RankPage) -> String {
     let now = sys::clock::now();
     let for_long = |since: u64| short(now.saturating_sub(since), Unit::Nanoseconds);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a job ends on a host: ranks and proxies that have ended, the first failure, and the end of all that is
-//! left.
+//! How a job ends on a host: what follows when a rank or proxy has ended, and how the remaining processes are
+//! ended.
 //!
-//! The first failure decides the exit code. To end a world and those connected with it, their ranks get
-//! SIGTERM and, half a second later, SIGKILL. Processes that ranks started and left behind become children of
-//! the agent (a subreaper), so no pid is ever guessed. After a good end they go on, after a failure they are
-//! ended. Children that a shell had before it became `mpirun` (`exec mpirun`) are left alone.
+//! The first failure decides the exit code. To end a world (an MPI_COMM_WORLD) and the worlds connected with
+//! it, the agent (the `mpirun` process on the host) sends their ranks SIGTERM and, half a second later,
+//! SIGKILL. Processes that ranks started and left behind become children of the agent (a subreaper): it never
+//! guesses a pid. After a failure the agent ends these processes; otherwise they go on. Children that a shell
+//! had before it became `mpirun` (`exec mpirun`) are left alone.
 //!
 //! Read next: `job.rs`.
 
@@ -23,19 +24,19 @@ use super::guardian::{Guardian, carries};
 use super::job::{AgentJob, JobProcess, LocalWorld};
 use crate::mpirun::wire::frame::ToRoot;
 
-/// How long the ranks of a failed world have between SIGTERM and SIGKILL.
+/// How long after SIGTERM the ranks of a failed world (an MPI_COMM_WORLD) get SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long proxies may run on after the last rank has ended, in which they write their traces.
+/// How long proxies may go on after the last rank has ended, to write their traces. Then they get SIGKILL.
 const PROXY_GRACE: Duration = Duration::from_millis(1000);
 
-/// How long processes that ranks had started and left behind have between SIGTERM and SIGKILL.
+/// How long after SIGTERM processes that ranks had started and left behind get SIGKILL.
 const ORPHAN_GRACE: Duration = Duration::from_secs(5);
 
-/// How the process of a rank ended, as `wait` reports it.
+/// How the process of a rank ended, as the system call `wait` says.
 struct RankExit {
-    /// The exit code. None if a signal killed the process, or if it is not our child.
+    /// The exit code. None if a signal killed the process, or if it is not a child of this process.
     code: Option<i32>,
-    /// The signal that killed the process, or None if no signal is known.
+    /// The signal that killed the process. None if the process exited, or is not a child of this process.
     signal: Option<i32>,
 }
 
@@ -62,7 +63,8 @@ impl AgentJob {
         }
     }
 
-    /// Returns the world to which a rank of this segment belongs, or None if the world has been forgotten.
+    /// Returns the world to which process number `rank` belongs, or None if this agent (`mpirun` on a host)
+    /// has forgotten the world.
     fn world_of(&mut self, rank: u32) -> Option<&mut LocalWorld> {
         let first = self.page(rank).first.load(Ordering::Relaxed);
         self.worlds.iter_mut().find(|world| world.first == first)
@@ -120,8 +122,8 @@ impl AgentJob {
         }
     }
 
-    /// Returns the end of a sentence that says that the kernel killed a process for want of memory; empty if
-    /// `signal` had another cause.
+    /// Returns " by the kernel: ..." if the kernel killed a process because memory ran out. Returns an empty
+    /// text if `signal` had another cause.
     fn want_of_memory(&self, signal: i32) -> String {
         if signal != libc::SIGKILL || sys::limits::oom_kills().is_none_or(|kills| kills <= self.oom_kills) {
             return String::new();
@@ -134,8 +136,8 @@ impl AgentJob {
         }
     }
 
-    /// Marks an ended proxy as dead, and wakes its ranks: they continue its operations themselves, only
-    /// slower.
+    /// Marks an ended proxy as dead, and wakes all ranks here: each continues by itself the collectives that
+    /// the proxy was carrying out for it.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
         if self.segment.has_remote_servers() {
@@ -182,8 +184,9 @@ impl AgentJob {
         self.report(first, sentence, code);
     }
 
-    /// Reports to the root why the world that begins at rank `first` and those connected with it must end,
-    /// and ends them on this host.
+    /// Reports to the job's root (`mpirun`) that the world whose first process number is `first`, and all
+    /// worlds connected with it, must end. `sentence` says why. Also ends the ranks of these worlds on this
+    /// host.
     pub(super) fn report(&mut self, first: u32, sentence: String, code: u8) {
         let connected = self.segment.connected(first);
         let ending = |world: &LocalWorld| connected.contains(&world.first) && world.kill_at.is_some();
@@ -195,8 +198,8 @@ impl AgentJob {
         self.end(&connected, code, libc::SIGTERM);
     }
 
-    /// Sends `signal` to the ranks of these worlds on this host, and sets the time at which they get SIGKILL
-    /// ([`GRACE`] later).
+    /// Sends `signal` to the ranks of these worlds on this host, which get SIGKILL [`GRACE`] later. `code`
+    /// becomes the exit code of this host unless the host has one already.
     pub(super) fn end(&mut self, worlds: &[u32], code: u8, signal: i32) {
         self.failed.get_or_insert(code);
         sys::debugger::show_end();
@@ -239,8 +242,8 @@ impl AgentJob {
     }
 
     /// After a failure, ends the processes that ranks had started and left behind, and prints their names.
-    /// They are our children now, so their pids cannot belong to others. If we had children before the job,
-    /// the job's id tells these apart.
+    /// These processes are our children now, so no other process has their pids. Children that we had before
+    /// the job go on: they lack the job's id in their environment.
     pub(super) fn end_orphans(&mut self) {
         if self.failed.is_none() {
             return;
@@ -293,7 +296,8 @@ impl AgentJob {
     }
 }
 
-/// Returns the pids of this process's children, including adopted ones and those not reaped yet.
+/// Returns the pids of this process's children, including processes adopted as a subreaper and ended ones not
+/// reaped yet.
 pub(super) fn children() -> Vec<i32> {
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     threads

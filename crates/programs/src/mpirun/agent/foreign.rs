@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds programs that use the library of another MPI. Their processes never join the job: each would run as
-//! a job of one rank, without a word.
+//! Finds ranks whose program uses the library of another MPI. Such a process never joins the job: it would
+//! run as a job of one rank, without a message to the user.
 //!
-//! A thread looks into the memory map of the first process of each program, and of its descendants (a script
-//! starts the program), until the process joins or ends. It looks often at first, since that library is
-//! loaded early.
+//! A thread looks into the memory map of the first process of each program, and of the process's descendants
+//! (a script starts the program), until the process joins the job or ends. The thread looks often at first,
+//! since an MPI library is loaded early.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,24 +15,25 @@ use transport::shm::{Segment, State};
 use super::start::beside_us;
 use crate::mpirun::wire::uplink::Uplink;
 
-/// The pause before the thread looks into the processes for the first time.
+/// The pause before the thread reads the memory maps for the first time.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest pause between two looks.
+/// The longest pause between two readings of the memory maps.
 const LONGEST: Duration = Duration::from_millis(500);
-/// The factor by which each pause is longer than the one before.
+/// The factor by which each pause between two readings is longer than the one before, up to `LONGEST`.
 const GROWTH: f64 = 1.3;
 
-/// A process of this job of which it is not known yet whether it uses another MPI.
+/// A rank's process that has not joined the job yet, so that it may use the library of another MPI.
 pub struct Suspect {
-    /// The process number of the rank in the segment.
+    /// The rank's process number in the segment.
     pub rank: u32,
     pub pid: i32,
-    /// The program, as the command line names it.
+    /// The program's name on the command line.
     pub program: String,
 }
 
-/// Starts a thread that looks into the suspects, ranks of a world of `size`, until each has joined the job or
-/// ended. The thread prints the first library of another MPI that it finds, and ends then.
+/// Starts a thread that reads the memory maps of `suspects` until each has joined the job or ended. If the
+/// thread finds the library of another MPI, it tells the user and ends. `size`: how many ranks the world of
+/// the suspects has.
 pub fn watch(
     segment: Segment,
     mut suspects: Vec<Suspect>,
@@ -69,7 +70,7 @@ pub fn watch(
     std::thread::Builder::new().name("foreign".into()).spawn(look).map(|_| ())
 }
 
-/// Returns the pids of a process and of its descendants, up to about 64 of them.
+/// Returns `pid` and the pids of this process's descendants, about 64 at most.
 fn with_descendants(pid: i32) -> Vec<i32> {
     let mut all = vec![pid];
     let mut at = 0;
@@ -86,8 +87,8 @@ fn with_descendants(pid: i32) -> Vec<i32> {
     all
 }
 
-/// Returns the path of the MPI library that a process has mapped into its memory. None if it has mapped none,
-/// or has mapped a library in `own`, our folder, as well.
+/// Returns the path of the first MPI library that a process has mapped into its memory. None if it has mapped
+/// no MPI library, or if one of them lies in `own`, the folder of our library.
 fn library(pid: i32, own: &Path) -> Option<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let own = std::fs::canonicalize(own).unwrap_or_else(|_| own.to_path_buf());
@@ -98,7 +99,7 @@ fn library(pid: i32, own: &Path) -> Option<PathBuf> {
     libraries.all(|path| path.parent() != Some(&own)).then_some(first)
 }
 
-/// Whether a file is named like the library of an MPI.
+/// Whether a file has the name of an MPI library, such as `libmpi.so.12`.
 fn is_mpi(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ["libmpi.so", "libmpich.so", "libmpi_abi.so", "libmpi_cray.so", "libmpi_ibm.so"]

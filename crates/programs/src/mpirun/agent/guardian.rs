@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Ends what is left of a job when `mpirun` itself is killed: the kernel ends its children (PDEATHSIG), and
-//! the guardian, a small process of its own, ends what these had started.
+//! Ends what is left of a job when `mpirun` itself is killed. The kernel ends the children of `mpirun`
+//! (PDEATHSIG). The guardian, a small process that `mpirun` starts, ends the other descendants.
 //!
-//! The guardian holds one end of a pipe. At an orderly end `mpirun` writes a byte into it; a pipe that ends
-//! without that byte means that `mpirun` was killed. All descendants of the job carry its random
-//! `OUTBOARD_JOB_ID` in their environment, even if they have left its process group, session or parent.
+//! The guardian reads from a pipe. At an orderly end `mpirun` writes a byte into the pipe; if the pipe ends
+//! without that byte, `mpirun` was killed. All descendants of the job have its random `OUTBOARD_JOB_ID` in
+//! their environment, even if they have left its process group, session or parent.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,21 +13,21 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The hidden first argument that makes `mpirun` the guardian.
+/// The hidden first argument with which `mpirun` runs as the guardian; the job's id follows.
 pub const WORD: &str = "--guard-job-of";
 /// The environment variable with the job's id, which all processes of a job inherit.
 pub const JOB_ID: &str = "OUTBOARD_JOB_ID";
 /// The byte that `mpirun` writes to its guardian at an orderly end.
 const ENDED_WELL: u8 = b'.';
 
-/// The guardian of this job: the process, and the pipe to it.
+/// The guardian process of this job, as `mpirun` sees it, with the pipe to the guardian.
 pub struct Guardian {
     pipe: ChildStdin,
     child: Child,
 }
 
 impl Guardian {
-    /// Starts the guardian process of the job with this id. Returns a handle to it.
+    /// Starts the guardian process of the job with this id. Returns a handle to the process.
     pub fn start(id: &str) -> std::io::Result<Guardian> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(WORD).arg(id);
@@ -46,7 +46,8 @@ impl Guardian {
         self.child.id() as i32
     }
 
-    /// Tells the guardian that the job has ended and left nothing behind, and waits for its end.
+    /// Tells the guardian that the job has ended in order, so that it kills nothing, and waits until the
+    /// guardian has ended.
     pub fn dismiss(mut self) {
         // A guardian that has ended already needs no word.
         let _ = self.pipe.write_all(&[ENDED_WELL]);
@@ -55,8 +56,8 @@ impl Guardian {
     }
 }
 
-/// Runs as the guardian of the job `id`: waits for the end of `mpirun`, and kills what is left of the job
-/// unless that end was orderly.
+/// Runs this process as the guardian of the job `id`: waits for the end of `mpirun`. If `mpirun` was killed,
+/// kills all processes that are left of the job.
 pub fn guard(id: &str) {
     sys::child::name_myself("mpirun-guardian");
     let mut word = [0];
@@ -86,8 +87,8 @@ fn members(id: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process was started with the id of a job in its environment. False for a process that has ended
-/// or belongs to another user: its environment cannot be read.
+/// Whether the process `pid` was started with the job id `id` in its environment. False for a process that
+/// has ended or belongs to another user: its environment cannot be read.
 pub fn carries(pid: i32, id: &str) -> bool {
     let variable = format!("{JOB_ID}={id}");
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job as the agent of a host sees it: its processes, its worlds, its memory.
+//! A job as the agent of one host (the `mpirun` process there) sees it: its processes on the host, its worlds
+//! (each an MPI_COMM_WORLD), and its shared memory.
 //!
 //! Read next: `watch.rs`.
 
@@ -40,23 +41,25 @@ pub(super) enum JobProcess {
     Proxy(u32),
 }
 
-/// What this agent knows of one MPI_COMM_WORLD, as long as that has process numbers in the segment.
+/// What this agent (`mpirun` on a host) knows of one MPI_COMM_WORLD. It is kept until another world gets the
+/// process numbers of this one.
 pub(super) struct LocalWorld {
-    /// The world's first rank in the segment.
+    /// The process number of the world's rank 0 in the segment. It also names the world.
     pub first: u32,
-    /// How many ranks the world has.
+    /// How many ranks the world has on all hosts.
     pub size: u32,
     /// The environment variables that were set for the ranks of this world, as names and values.
     pub environment: Vec<(std::ffi::OsString, std::ffi::OsString)>,
-    /// When the world's living ranks will get SIGKILL. None as long as the world is not being ended.
+    /// When the world's living ranks get SIGKILL. None unless the world is being ended.
     pub kill_at: Option<Instant>,
-    /// The first rank that ended well without ever joining the job, or None if all joined.
+    /// The process number of the first rank that ended with exit code 0 before MPI_Init, or None if no rank
+    /// did so.
     pub never_joined: Option<u32>,
-    /// Whether some rank left other than by MPI_Finalize. That rank's shared memory cannot be trusted then,
-    /// and its process number is never used again.
+    /// Whether some rank ended other than by MPI_Finalize. The shared memory of that rank cannot be trusted
+    /// any more, and its process number is never given to another rank.
     pub broken: bool,
-    /// Whether a rank of this spawned world ended before all its ranks had come to MPI_Init. Then only
-    /// MPI_Comm_spawn fails, and the job goes on.
+    /// Whether this spawned world has failed to start: a rank ended before all had come to MPI_Init. Only
+    /// MPI_Comm_spawn fails then, and the job goes on.
     pub failed_to_start: bool,
 }
 
@@ -74,48 +77,50 @@ impl LocalWorld {
     }
 }
 
-/// The part of a job that runs on this host.
+/// The part of a job that runs on this host, as the agent (the `mpirun` process on the host) sees it.
 pub struct AgentJob {
-    /// How lines that ranks print are shown: with or without the rank, the time, in files.
+    /// How the lines that ranks print are shown: with the rank or the time in front, or written to files.
     pub(super) style: Style,
     pub(super) segment: Segment,
     pub(super) setup: Setup,
     pub(super) forwarder: Option<Forwarder>,
     pub(super) worlds: Vec<LocalWorld>,
-    /// The spawned worlds whose processes here have not all come to MPI_Init, by their first ranks.
+    /// The spawned worlds of which some rank on this host has not come to MPI_Init yet. Each world is named
+    /// by its first process number.
     pub(super) births: Vec<u32>,
     pub(super) signals: Arc<Signals>,
     pub(super) host: String,
-    /// The ranks of the first world that run here.
+    /// The process numbers of those ranks of the first world that run on this host.
     pub(super) here: Vec<u32>,
     pub(super) upstream: Upstream,
     pub(super) guardian: Option<Guardian>,
-    /// Whether this process had children before the job: a shell's, if that became `mpirun` by `exec`.
+    /// Whether this process had children before the job. A shell has some when it becomes `mpirun` by `exec`.
     pub(super) had_children: bool,
-    /// The cores that this job has claimed, so that other jobs keep off them; None for a program that ran
-    /// before `mpirun`.
+    /// The cores that this job has claimed, so that other jobs keep off them. None if `mpirun` adopted a
+    /// program that was already running.
     pub(super) claims: Option<Claims>,
-    /// Whether this host only runs proxies, for the ranks of another host, whose segment this one mirrors.
+    /// Whether this agent runs on a DPU: only proxies run here, for the ranks of another host. The segment
+    /// here is then the mirror of that host's segment.
     pub(super) is_dpu: bool,
-    /// The pipes to ranks that read the standard input passed on here; handed to the thread that writes to
-    /// them once all ranks have started.
+    /// The pipes to the ranks that read the job's standard input. Once all ranks have started, the thread
+    /// that writes to these pipes takes them.
     pub(super) readers: Vec<ChildStdin>,
     /// The living ranks and proxies of this host, by pid.
     pub(super) living: HashMap<i32, JobProcess>,
-    /// The pid and handle of the program for which this `mpirun` was started: rank 0, but not our child. None
-    /// if `mpirun` has started the ranks itself.
+    /// The pid and handle of a program that ran before this `mpirun` and became rank 0 of the job; it is not
+    /// our child. None if `mpirun` has started the ranks itself.
     pub(super) adopted: Option<(i32, ProcessHandle)>,
-    /// One more than the highest process number that this host has ever given to a rank.
+    /// One more than the highest process number that a rank on this host has ever had.
     pub(super) used: u32,
-    /// The exit code of this host's first failure, or None if nothing has failed.
+    /// The exit code of this host's first failure, or None if there has been no failure here.
     pub(super) failed: Option<u8>,
-    /// How many processes of our cgroup the kernel had killed for want of memory before the job.
+    /// How many processes of our cgroup the kernel's out-of-memory killer had killed before the job.
     pub(super) oom_kills: u64,
 }
 
 impl AgentJob {
-    /// Returns a job of which nothing runs yet. `here` are the ranks of its first world that are to run on
-    /// this host.
+    /// Returns a job of which no process runs yet. `here`: the process numbers of the ranks of its first
+    /// world that are to run on this host.
     pub fn new(
         segment: Segment,
         signals: Arc<Signals>,
@@ -147,17 +152,17 @@ impl AgentJob {
         }
     }
 
-    /// Sends a frame to the root.
+    /// Sends a frame (a message between an agent and the root) to the job's root (`mpirun`).
     pub(super) fn send(&self, frame: ToRoot) {
         self.upstream.uplink.send(frame);
     }
 
-    /// Has the root print `sentence` as a line for the user.
+    /// Has the job's root (`mpirun`) print `sentence` as a line of its own for the user.
     pub(super) fn say(&self, sentence: &str) {
         self.upstream.uplink.say(sentence);
     }
 
-    /// Returns the living ranks of this host in their order, each with its pid.
+    /// Returns the living ranks of this host in ascending order: process number and pid.
     pub(super) fn living_ranks(&self) -> Vec<(u32, i32)> {
         let mut ranks: Vec<(u32, i32)> = self
             .living
@@ -170,17 +175,19 @@ impl AgentJob {
         ranks
     }
 
-    /// Returns rank `rank` as an index into this segment. The agent asks only for ranks that the segment has.
+    /// Returns process number `rank` as an index into this host's segment. Panics if the segment has no such
+    /// rank, which the agent never asks for.
     pub(super) fn local(&self, rank: u32) -> LocalRank {
         self.segment.local(rank).expect("a launcher gives away only places of its segment")
     }
 
-    /// Returns the shared page of rank `rank`, in which the rank keeps its state.
+    /// Returns the page of process number `rank` in shared memory, in which the rank keeps its state.
     pub(super) fn page(&self, rank: u32) -> &RankPage {
         self.segment.rank(self.local(rank))
     }
 
-    /// Writes the programs and pids of the ranks into the table that parallel debuggers read.
+    /// Writes the programs and pids of the ranks into the table that parallel debuggers read
+    /// (`sys::debugger`).
     pub(super) fn show_processes(&self) {
         let ranks = self.living_ranks();
         let program = |pid: i32| std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
@@ -206,9 +213,9 @@ impl AgentJob {
         self.signal_group(signal, |member| matches!(member, JobProcess::Proxy(_)));
     }
 
-    /// Signals the process groups of our living children for which `which` returns true: until they are
-    /// reaped, pids and groups are theirs. An adopted program does not lead a group of ours, so the signal
-    /// goes to its process only.
+    /// Sends a signal to the process groups of our living children for which `which` returns true. Until we
+    /// reap a child, its pid and its group's number stay its own. An adopted program does not lead a group of
+    /// ours, so the signal goes to its process only.
     fn signal_group(&self, signal: Signal, which: impl Fn(JobProcess) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
             match (&self.adopted, Pid::from_raw(*pid)) {

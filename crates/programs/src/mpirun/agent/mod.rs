@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The agent of a job on one of its hosts: it starts, watches and signals the processes there, forwards their
-//! input and output, and reports to the root. If the job has one host only, the agent is in the root's
-//! process.
+//! input and output, and reports to the job's root (`mpirun`). If the job has one host only, the agent runs
+//! in the root's process.
 //!
-//! On another host it starts in two steps. The first reads what to do, and becomes the second by `exec`, with
-//! the environment and the folder of `mpirun`.
+//! On any other host the agent starts in two steps. The first step reads the frame `Start` from the root. It
+//! then runs `mpirun` again by `exec`, as the second step, with the environment and the working folder of the
+//! root.
 //!
-//! Invariants: an agent that has lost its `mpirun` ends its ranks; only frames are written to its standard
-//! output.
+//! Invariants: an agent that has lost the root ends its ranks; an agent writes only frames (messages) to its
+//! standard output.
 //!
 //! Read next: `watch.rs`, `receive.rs`, `wire/frame.rs` (the frames), `root/mod.rs` (the other side).
 
@@ -41,10 +42,11 @@ use super::wire::uplink::{PipeUplink, Uplink, input};
 use job::AgentJob;
 use upstream::Upstream;
 
-/// The hidden first argument of an agent's second step; the descriptor of a [`Start`] follows.
+/// The hidden first argument of an agent's second step. The number of a file descriptor follows, from which
+/// the agent reads a [`Start`].
 const AGAIN: &str = "--agent-with";
-/// Environment variables that belong to a host or a login: an agent keeps its own instead of those of
-/// `mpirun`.
+/// Environment variables that belong to a host or a login. An agent keeps its own values of these; all other
+/// variables come from the job's root (`mpirun`).
 const LOCAL_VARIABLES: [&str; 8] = [
     "HOSTNAME",
     "HOST",
@@ -56,7 +58,8 @@ const LOCAL_VARIABLES: [&str; 8] = [
     "SLURMD_NODENAME",
 ];
 
-/// Runs an agent, if the first word asks for one. Returns its exit code, else None.
+/// Runs an agent (`mpirun` on a host) if the first word of the command line asks for one, and returns its
+/// exit code. Otherwise returns None at once.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     let step: fn(&str, &Arc<PipeUplink>) -> Result<u8, Refusal> = match words.first()?.to_str()? {
         WORD => |_, pipe| begin(pipe),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Prepares a host before the first process starts: the plan of cores, and the job's memory.
+//! Prepares a host before the first process of the job starts there: plans the cores, and makes the job's
+//! shared memory.
 
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
@@ -21,8 +22,8 @@ use crate::mpirun::place::cpus::{self, Core, CorePlan, Want};
 use crate::mpirun::wire::frame::Start;
 
 impl AgentJob {
-    /// Makes the job's memory on this host, and plans its cores. Returns the job, of which nothing runs yet,
-    /// and the plan.
+    /// Makes the job's memory on this host, and plans which process gets which cores. Returns the job, of
+    /// which no process runs yet, and the plan.
     pub fn prepare(
         start: &Start,
         upstream: Upstream,
@@ -76,8 +77,8 @@ impl AgentJob {
     }
 }
 
-/// Makes the job's memory on this host. Returns it, its descriptor for child processes, and a sentence about
-/// what is wrong with the table of tuning (None if it is sound, or there is none).
+/// Makes the job's memory on this host. Returns the segment, its descriptor for child processes, and a
+/// warning for the user if the file with this machine's tuning has a fault.
 fn memory(
     start: &Start,
     settings: &Settings,
@@ -111,8 +112,8 @@ fn memory(
     Ok((segment, fd, found.complaint))
 }
 
-/// Returns the address at which other hosts reach this one: the one that `mpirun` found, else the one to
-/// which ssh connected. Empty if neither is known: then libfabric chooses the interface.
+/// Returns this host's address for other hosts: the address that `mpirun` found, else the one at which ssh
+/// reached us. Empty if neither is known: then libfabric chooses the interface.
 fn address(start: &Start) -> String {
     let by_ssh = || {
         // The variable holds the address and port of the client, then those of this host.
@@ -123,8 +124,8 @@ fn address(start: &Start) -> String {
     start.nodes[start.node as usize].address.clone().or_else(by_ssh).unwrap_or_default()
 }
 
-/// Decides which process runs on which cores: on those that no other job has, if there are enough. Claims
-/// them, and returns the plan.
+/// Decides which process runs on which cores, on cores that no other job has claimed if there are enough.
+/// Claims the chosen cores, and returns the plan.
 fn plan_cores(cores: &[Core], want: &mut Want, claims: &mut Claims) -> Result<CorePlan, Refusal> {
     let free = claims.free();
     let is_free = |cpu: &usize| free.iter().flatten().any(|free| free == cpu);

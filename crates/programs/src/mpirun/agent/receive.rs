@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Frames from the root that an agent carries out, and the changes that it reports to the root.
+//! How an agent (the `mpirun` process on one host) carries out the frames (messages) from the root (the
+//! `mpirun` process that decides), and which changes on its host it reports to the root.
 //!
 //! Read next: `wire/frame.rs`.
 
@@ -13,7 +14,8 @@ use crate::mpirun::wire::frame::{Arrivals, NewWorld, ToAgent, ToRoot};
 use crate::mpirun::wire::statistics::Counted;
 
 impl AgentJob {
-    /// Takes and obeys all frames from the root. Returns whether there were any.
+    /// Takes all frames (messages) that have come from the job's root (`mpirun`), and carries them out.
+    /// Returns whether there were any.
     pub(super) fn receive_frames(&mut self) -> bool {
         let (frames, is_lost) = self.upstream.receive();
         let has_received = !frames.is_empty();
@@ -60,8 +62,8 @@ impl AgentJob {
         }
     }
 
-    /// Enters into the shared memory how many ranks of a world have arrived at MPI_Init and MPI_Finalize on
-    /// all other hosts, and wakes all ranks.
+    /// Adds the ranks that have come to MPI_Init and to MPI_Finalize on other hosts to the counts of a world
+    /// in shared memory, and wakes all ranks and proxies here.
     fn obey_arrived(&mut self, first: u32, arrivals: Arrivals) {
         let world = self.segment.world(first);
         let elsewhere = &mut self.upstream.worlds.entry(first).or_default().elsewhere;
@@ -71,8 +73,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Enters into the shared memory with which worlds a world is connected on other hosts, and wakes all
-    /// ranks.
+    /// Writes into shared memory with which worlds (`to`) the world whose first process number is `first` is
+    /// connected on other hosts, and wakes all ranks and proxies here.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
@@ -84,7 +86,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Passes a piece of standard input on to the ranks that read it; an empty piece means its end.
+    /// Passes a piece of `mpirun`'s standard input on to the ranks that read it. An empty piece means the end
+    /// of the input.
     fn obey_input(&mut self, bytes: Vec<u8>) {
         let taken = bytes.len() as u32;
         if taken == 0 {
@@ -122,8 +125,9 @@ impl AgentJob {
         }
     }
 
-    /// Reports to the root what has changed on this host since the last call: names of endpoints, closed
-    /// ports, and the state of each world.
+    /// Reports to the job's root (`mpirun`) what has changed on this host since the last call: names of
+    /// network endpoints, ports of MPI_Open_port that were closed, and how many ranks of each world have
+    /// arrived or ended.
     pub(super) fn report_changes(&mut self) {
         let living: Vec<u32> = self.living_ranks().into_iter().map(|(rank, _)| rank).collect();
         let proxies = (0..self.segment.shape().proxies).map(|proxy| self.segment.proxy_endpoint(proxy));

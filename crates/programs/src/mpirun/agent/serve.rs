@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests of ranks to `mpirun`: to start processes (MPI 5.0, section 11.8), and to keep names of ports
-//! (section 11.9.4).
+//! Requests that ranks make to `mpirun`: to start processes (MPI 5.0, section 11.8), and to publish, look up
+//! or unpublish names of ports (section 11.9.4).
 //!
-//! A rank writes its request into its arena, and sends SIGCHLD to wake the agent. The agent passes requests
-//! on to the root, which has all agents start the new world. The root answers a spawn when all the new
-//! processes have come to MPI_Init, or one of them has ended before.
+//! A rank writes its request into its arena, its part of the segment, and sends SIGCHLD to wake the agent.
+//! The agent passes the request on to the job's root (`mpirun`), which has all agents start the new world.
+//! The root answers a spawn when all new processes have come to MPI_Init, or when one of them has ended
+//! before that.
 //!
 //! Read next: `root/worlds.rs`.
 
@@ -27,7 +28,8 @@ use crate::mpirun::place::cpus;
 use crate::mpirun::wire::frame::{NewWorld, ToRoot};
 
 impl AgentJob {
-    /// Takes all requests of the living ranks, and passes them on to the root.
+    /// Takes the waiting requests of all living ranks here, and passes them on to the job's root (`mpirun`).
+    /// Also reports spawned worlds that have started.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
             let state = &self.page(rank).ask.state;
@@ -43,8 +45,8 @@ impl AgentJob {
         self.report_births();
     }
 
-    /// Returns the memory that a rank's request lies in and that the answer is written to: the rank's arena,
-    /// and the place in it.
+    /// Returns the memory that holds the request of rank `rank`, and later the answer: the rank's arena, and
+    /// an address range in the arena.
     fn request_memory(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
         let ask = &self.segment.rank(place).ask;
@@ -64,8 +66,8 @@ impl AgentJob {
         Ok(bytes)
     }
 
-    /// Writes the answer to a rank's request into the rank's arena. A rank that has ended, or whose memory
-    /// makes no sense, gets no answer.
+    /// Writes the answer to a rank's request into the rank's arena, and wakes the rank. There is no answer
+    /// for a rank that has ended, or whose shared memory holds impossible values.
     pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
         let Some(place) = self.segment.local(rank) else { return };
         let page = self.segment.rank(place);
@@ -85,7 +87,8 @@ impl AgentJob {
         page.bell.ring();
     }
 
-    /// Starts the processes of a new world that are to run on this host: all of them, or none.
+    /// Starts those processes of a spawned world that are to run on this host. If one cannot be started, ends
+    /// all of them.
     pub(super) fn start_new_world(&mut self, new: &NewWorld) -> Result<()> {
         let spawn = Spawn::from_bytes(&new.spawn)?;
         let (first, size) = (new.first, new.node_of.len() as u32);
@@ -157,7 +160,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Reports to the root the spawned worlds whose processes on this host have all come to MPI_Init.
+    /// Reports to the job's root (`mpirun`) each spawned world whose processes on this host have all come to
+    /// MPI_Init.
     fn report_births(&mut self) {
         let segment = self.segment.clone();
         let has_come =
@@ -166,8 +170,8 @@ impl AgentJob {
         come.into_iter().for_each(|first| self.send(ToRoot::Born { first }));
     }
 
-    /// Reports to the root that a spawned world has failed, because a process of it has ended before
-    /// MPI_Init, and ends its ranks here.
+    /// Reports to the job's root (`mpirun`) that the spawned world whose first process number is `first` has
+    /// failed, because one of its processes ended before MPI_Init. Ends the world's ranks on this host.
     pub(super) fn spawn_failed(&mut self, first: u32, sentence: String) {
         self.undo(first);
         if self.births.contains(&first) {
@@ -176,7 +180,8 @@ impl AgentJob {
         }
     }
 
-    /// Ends the ranks on this host of a spawned world that has failed to start.
+    /// Ends the ranks on this host of the spawned world whose first process number is `first`, because it has
+    /// failed to start.
     pub(super) fn undo(&mut self, first: u32) {
         // No rank waits for this world in MPI_Finalize any more.
         self.segment.disconnect(first);
@@ -186,8 +191,9 @@ impl AgentJob {
         self.signal_world(first, Signal::KILL);
     }
 
-    /// Returns the programs that rank `asker` wants to spawn, changed as their infos ask: `wdir`, `path`, and
-    /// `env`, lines of NAME=VALUE (MPI 5.0, section 11.8.4).
+    /// Returns the programs that rank `asker` wants to spawn, changed by the keys of their infos: `wdir`
+    /// (working folder), `path` (where to look), and `env`, which holds lines of NAME=VALUE (MPI 5.0, section
+    /// 11.8.4).
     fn programs(&self, asker: u32, spawn: &Spawn) -> Result<Vec<RankProgram>> {
         let asker = self.segment.first_of(asker);
         let inherited = self.worlds.iter().find(|world| world.first == asker);

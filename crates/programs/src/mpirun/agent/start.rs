@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starts the processes of ranks and proxies with their environment variables, standard streams and cpus.
+//! Starts the processes of ranks and proxies with their environment variables, standard streams and cpus
+//! (hardware threads).
 
 use std::ffi::OsString;
 use std::hash::BuildHasher;
@@ -17,7 +18,7 @@ use crate::mpirun::command::arguments::{Global, RankProgram};
 use crate::mpirun::command::say::Refusal;
 use crate::mpirun::streams::input;
 
-/// The rank that is to be started: its numbers in the job, in its world and on this host.
+/// The numbers of a rank that is to be started: in the segment, in its world and on this host.
 pub struct RankPlacement<'a> {
     /// The rank's process number in the segment.
     pub rank: u32,
@@ -25,28 +26,30 @@ pub struct RankPlacement<'a> {
     pub number: u32,
     /// The size of the rank's MPI_COMM_WORLD.
     pub size: u32,
-    /// The rank's number among those ranks of its MPI_COMM_WORLD that run on this host, and how many these
-    /// are.
+    /// The rank's index among the ranks of its MPI_COMM_WORLD on this host, and how many ranks that world has
+    /// here.
     pub local: (u32, u32),
-    /// The process numbers of the ranks that spawned this one; empty in the first world.
+    /// The process numbers of the ranks that called MPI_Comm_spawn to start this rank. Empty for a rank of
+    /// the first world.
     pub parents: &'a [u32],
 }
 
-/// What `mpirun` needs to start any process of a job, the same for all of them.
+/// What `mpirun` passes on to every process that it starts for a job.
 pub struct Setup {
-    /// The descriptor of the job's memory, which child processes inherit.
+    /// The descriptor of the job's segment, which ranks and proxies inherit.
     pub fd: OwnedFd,
-    /// The random id that all processes of the job have in their environment, so that they are known even
-    /// when pids are used again.
+    /// The job's random id, which all its processes have in their environment. The id tells them apart from
+    /// later processes with the same pid.
     pub id: String,
-    /// The options of the command line for the whole job.
+    /// The command-line options that hold for the whole job.
     pub global: Global,
-    /// Whether a rank may read the standard input of this process itself, because the root is in this
-    /// process.
+    /// Whether a rank may inherit the standard input of this process. True if the job's root (`mpirun`) is in
+    /// this process.
     pub reads_ours: bool,
-    /// The value of MPI_UNIVERSE_SIZE, or None if it is the number of ranks.
+    /// The value of MPI_UNIVERSE_SIZE, or None if the attribute is to be the number of ranks.
     pub universe: Option<u32>,
-    /// The absolute path of the file for the trace, or None if the user wants no trace.
+    /// The absolute path of the file into which the trace (OUTBOARD_TRACE) is written. None if no trace is
+    /// wanted.
     pub trace: Option<PathBuf>,
 }
 
@@ -56,8 +59,9 @@ impl Setup {
         format!("{:016x}", std::hash::RandomState::new().hash_one(std::process::id()))
     }
 
-    /// Returns the absolute path of the trace file, because ranks may start in another folder (`-wdir`).
-    /// Nodes may share a file system, so with `node` the path ends in its number. None if no trace is wanted.
+    /// Returns the path of the trace file, made absolute because ranks may start in another folder (`-wdir`).
+    /// Hosts may share a file system, so the path ends in the number `node` if that is given. None if no
+    /// trace is wanted.
     pub fn trace_path(settings: &Settings, node: Option<u32>) -> Option<PathBuf> {
         let file = settings.trace.as_ref()?;
         let mut path = std::path::absolute(file).unwrap_or_else(|_| file.clone()).into_os_string();
@@ -67,7 +71,8 @@ impl Setup {
         Some(path.into())
     }
 
-    /// Starts a rank on these cpus. Returns its process, and our end of its standard output.
+    /// Starts a rank on these cpus. Returns its process and, if --pty gives the rank a terminal for standard
+    /// output, our end of it; otherwise the reading end of the pipe for standard output.
     pub fn start_rank(
         &self,
         program: &RankProgram,
@@ -134,8 +139,8 @@ impl Setup {
         Ok((child, output))
     }
 
-    /// Sets variables so that lines appear as they are written by Python and gfortran, too, which have
-    /// buffers of their own, unless the user sets these variables. For C and C++ the library does the same.
+    /// Sets environment variables that make Python and gfortran write each line at once, although the output
+    /// is a pipe. A variable that the user sets stays. For C and C++ the MPI library does the same.
     fn unbuffered(&self, command: &mut Command, program: &RankProgram) {
         for (name, value) in [("PYTHONUNBUFFERED", "1"), ("GFORTRAN_UNBUFFERED_PRECONNECTED", "y")] {
             let is_given = program.environment.iter().any(|(given, _)| given == name);
@@ -185,8 +190,8 @@ impl Setup {
     }
 }
 
-/// Opens a pseudo-terminal as wide as our own. Returns the end that we read, and the raw end to which a rank
-/// prints.
+/// Opens a pseudo-terminal as wide as our own. Returns the end from which we read, and the end, in raw mode,
+/// to which a rank prints.
 fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let ours = openpt(flags)?;
@@ -201,8 +206,8 @@ fn pty() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok((ours, theirs))
 }
 
-/// Sets the variable `name` of a command to `ours`, followed by the paths that the variable has in
-/// `environment` or, without one there, in our own environment.
+/// Sets the variable `name` of a command to `ours`, followed by a colon and the paths that the user gave: in
+/// `environment`, else in our own environment.
 fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name: &str, ours: OsString) {
     let given = environment.iter().rev().find(|(given, _)| given == name).map(|(_, value)| value.clone());
     let mut all = ours;
@@ -215,8 +220,8 @@ fn put_before(command: &mut Command, environment: &[(OsString, OsString)], name:
     command.env(name, all);
 }
 
-/// Returns the path that is `relative` to the folder of our own executable: the installed tree may lie
-/// anywhere.
+/// Returns the absolute path of the file `relative`, seen from the folder of our own executable. So the
+/// installed tree may lie anywhere.
 pub(super) fn beside_us(relative: &str) -> PathBuf {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).unwrap_or_default();
     let folder = own.parent().unwrap_or(Path::new("."));
@@ -226,7 +231,8 @@ pub(super) fn beside_us(relative: &str) -> PathBuf {
     }
 }
 
-/// Returns the reason why a program did not start, for the user, with the exit code that a shell would give.
+/// Returns a message for the user that says why a program could not be started, and the exit code that a
+/// shell would return.
 fn refusal(program: &RankProgram, error: &std::io::Error) -> Refusal {
     let name = program.words[0].to_string_lossy();
     if let Some(directory) = program.directory.as_ref().filter(|directory| !directory.is_dir()) {

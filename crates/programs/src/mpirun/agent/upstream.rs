@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An agent's connection to the root: what it has received, and what it has reported.
+//! The connection of an agent (the `mpirun` process on one host) to the root (the `mpirun` process that
+//! decides): the frames (messages) that have come from the root, and what the agent has reported to it.
 //!
 //! Read next: `receive.rs`.
 
@@ -16,48 +17,59 @@ use crate::mpirun::command::say::Refusal;
 use crate::mpirun::wire::frame::{self, Arrivals, ToAgent, ToRoot};
 use crate::mpirun::wire::uplink::{PULSE, STANDSTILL, Uplink, input};
 
-/// An agent's connection to the root, and what each side has told the other over it.
+/// An agent's connection to the job's root (`mpirun`), and what the agent and the root have told each other
+/// over it.
 pub struct Upstream {
     pub(super) uplink: Arc<dyn Uplink>,
-    /// The queue of frames from the root, each with the number of this agent's node.
+    /// The queue of frames (messages) from the job's root (`mpirun`). The number in front of each frame is
+    /// the node it is for, which the agent ignores.
     inbox: Receiver<(u32, ToAgent)>,
-    /// What is known of a root in another process; None if the root is in this process.
+    /// The state of the connection to the job's root (`mpirun`) if the root is in another process. None if it
+    /// is in this process.
     remote: Option<RemoteRoot>,
     /// The queue to the thread that writes standard input to the ranks that read it. None before that thread
-    /// exists, and after the end of standard input.
+    /// has started, and after the end of standard input.
     pub(super) input: Option<Sender<Vec<u8>>>,
-    /// What this agent and the root have told each other about each world, by the world's first rank.
+    /// What this agent and the job's root (`mpirun`) have told each other about each world. The key is the
+    /// world's first process number.
     pub(super) worlds: HashMap<u32, ReportedWorld>,
-    /// The endpoints of this host whose names the root has been told.
+    /// The network endpoints of this host whose names this agent has reported to the job's root (`mpirun`).
     pub(super) named: HashSet<u32>,
-    /// The proxies on another computer (a DPU) that ranks here have given up, as the root has been told.
+    /// The proxies on a DPU that ranks here have given up, and whose end this agent has reported to the job's
+    /// root (`mpirun`). Each is named by its endpoint.
     pub(super) given_up: HashSet<u32>,
-    /// How many entries of the segment's list of closed ports this agent has read.
+    /// How many entries this agent (`mpirun` on a host) has read of the list of closed ports that the segment
+    /// holds.
     pub(super) closings: u64,
-    /// Whether the connection to the root was found to be lost.
+    /// Whether this agent has found that its connection to the job's root (`mpirun`) is lost.
     is_lost: bool,
-    /// Whether the ranks are stopped (Ctrl-Z), so that a root that sends nothing is not taken for lost.
+    /// Whether the user has stopped the ranks (Ctrl-Z). A stopped root sends nothing, and is not taken for
+    /// lost then.
     pub(super) is_stopped: bool,
-    /// Whether no more ranks may start here, because the job ends.
+    /// Whether no more ranks may start on this host, because the job ends.
     pub(super) is_closed: bool,
 }
 
-/// What is known of a root in another process, which may end or fall silent.
+/// The state of a connection to a root in another process. That root may end, or send nothing any more.
 struct RemoteRoot {
-    /// A pipe that is readable when `inbox` has frames.
+    /// The reading end of a pipe, readable when frames (messages) have come into `inbox`.
     woken: OwnedFd,
-    /// When the last frame came from the root.
+    /// When the latest frame (message) came from the job's root (`mpirun`). A time in which this process was
+    /// stopped itself is added.
     received: Instant,
-    /// When `is_silent` was last called: a long gap means that this process stood still itself.
+    /// When `is_silent` was last called. A long time since then means that this process was stopped itself.
     looked: Instant,
-    /// When this agent last sent a pulse.
+    /// When this agent last sent the frame `Alive`, which shows the job's root (`mpirun`) that the agent
+    /// lives.
     pulse: Instant,
-    /// How long the root may send nothing before it counts as lost (OUTBOARD_LAUNCH_SILENCE_MS).
+    /// How long the job's root (`mpirun`) may send nothing before the agent takes it for lost
+    /// (OUTBOARD_LAUNCH_SILENCE_MS).
     silence: Duration,
 }
 
 impl RemoteRoot {
-    /// Whether the root has sent nothing for longer than `silence`. Also sends a pulse when one is due.
+    /// Whether the job's root (`mpirun`) has sent nothing for longer than `silence`. Also sends the frame
+    /// `Alive` to the root when it is due.
     fn is_silent(&mut self, has_received: bool, is_stopped: bool, uplink: &dyn Uplink) -> bool {
         let now = Instant::now();
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
@@ -76,21 +88,26 @@ impl RemoteRoot {
     }
 }
 
-/// What an agent and the root have reported to each other about a world.
+/// What an agent and the job's root (`mpirun`) have last reported to each other about one world.
 #[derive(Default)]
 pub(super) struct ReportedWorld {
-    /// How many ranks of the world have arrived at MPI_Init and MPI_Finalize on this host, as last reported.
+    /// How many ranks of the world had come to MPI_Init and to MPI_Finalize on this host at the agent's last
+    /// report.
     pub(super) arrived: Arrivals,
-    /// How many ranks of the world have arrived on all other hosts, as the root has said last.
+    /// How many ranks of the world have come to MPI_Init and to MPI_Finalize on all other hosts, says the
+    /// latest frame (message) from the job's root (`mpirun`).
     pub(super) elsewhere: Arrivals,
-    /// The worlds with which the world is connected on this host, by their first ranks, as last reported.
+    /// The worlds with which this world was connected on this host at the agent's last report. Each is named
+    /// by its first process number.
     pub(super) connected: Vec<u32>,
-    /// Whether the root has been told that no rank of the world lives here any more.
+    /// Whether this agent has reported to the job's root (`mpirun`) that no rank of the world lives on this
+    /// host any more.
     pub(super) is_over: bool,
 }
 
 impl Upstream {
-    /// Returns the connection to a root in this process: `uplink` sends to it, `inbox` receives from it.
+    /// Returns the connection of an agent in the same process as the job's root (`mpirun`). `uplink` sends
+    /// frames (messages) to the root, and `inbox` receives frames from it.
     pub fn here(uplink: Arc<dyn Uplink>, inbox: Receiver<(u32, ToAgent)>) -> Upstream {
         Upstream {
             uplink,
@@ -107,8 +124,8 @@ impl Upstream {
         }
     }
 
-    /// Opens the connection to a root that writes frames to our standard input. It counts as lost when it has
-    /// sent nothing for `silence`.
+    /// Opens the connection to the job's root (`mpirun`) in another process, which writes frames (messages)
+    /// to our standard input. The agent takes the root for lost when it has sent nothing for `silence`.
     pub fn open(uplink: Arc<dyn Uplink>, silence: Duration) -> Result<Upstream, Refusal> {
         let wrong = |error: std::io::Error| Refusal::other(format!("cannot hear mpirun: {error}"));
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
@@ -138,19 +155,20 @@ impl Upstream {
         Ok(Upstream { remote, ..Upstream::here(uplink, inbox) })
     }
 
-    /// Whether the root is in this process, so that this process has the standard streams of the job.
+    /// Whether the job's root (`mpirun`) is in this process. If so, this process has the standard input and
+    /// output of the job.
     pub fn is_here(&self) -> bool {
         self.remote.is_none()
     }
 
-    /// Returns the pipe that becomes readable when a root in another process has sent a frame. None if the
-    /// root is in this process.
+    /// Returns the pipe that becomes readable when the job's root (`mpirun`) in another process has sent a
+    /// frame (message). None if the root is in this process.
     pub fn woken(&self) -> Option<&OwnedFd> {
         self.remote.as_ref().map(|remote| &remote.woken)
     }
 
-    /// Returns all frames that have come from the root, and whether its connection was found to be lost in
-    /// this call.
+    /// Returns all frames (messages) that have come from the job's root (`mpirun`). The bool is true in the
+    /// one call that finds the connection lost.
     pub(super) fn receive(&mut self) -> (Vec<ToAgent>, bool) {
         let mut bytes = [0; 64];
         while self
@@ -171,8 +189,8 @@ impl Upstream {
         (frames, is_gone && !std::mem::replace(&mut self.is_lost, true))
     }
 
-    /// Makes the queue by which standard input reaches the ranks that read it, and returns its reading end.
-    /// It is called once.
+    /// Makes the queue that brings standard input to the thread that writes it to the ranks, and returns the
+    /// reading end. It is called once.
     pub fn take_input(&mut self) -> InputPieces {
         let (sender, from) = channel();
         self.input = Some(sender);
@@ -180,8 +198,9 @@ impl Upstream {
     }
 }
 
-/// The standard input of `mpirun`, piece by piece. It reports how much the ranks took, also of what no rank
-/// reads any more, so that the readers on other hosts go on.
+/// Reads the standard input of `mpirun`, which comes in pieces from the root. It tells the root how many
+/// bytes were taken, so that the root sends more. This includes bytes that no rank reads any more, because
+/// ranks on other hosts wait for the next piece.
 pub struct InputPieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,
@@ -202,8 +221,8 @@ impl Read for InputPieces {
 }
 
 impl Drop for InputPieces {
-    /// Takes and drops the rest of standard input. This runs in the thread that copies it to the ranks, for
-    /// whose end nothing waits.
+    /// Takes and drops the rest of standard input. This runs in the thread that writes standard input to the
+    /// ranks. No other thread waits for the end of that thread.
     fn drop(&mut self) {
         let mut buffer = [0; 4096];
         while self.read(&mut buffer).is_ok_and(|bytes| bytes > 0) {}

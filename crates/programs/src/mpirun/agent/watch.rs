@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The loop of an agent: it starts processes, receives frames, and watches which processes live.
+//! The loop of an agent (the `mpirun` process on one host): it starts processes, obeys frames (messages) from
+//! the job's root (`mpirun`), and sees which processes have ended.
 //!
-//! One thread, one loop: it wakes for a signal (SIGCHLD: a child has ended, or a rank has a request) or a few
-//! times a second. If the root is in this process, too, the loop is the root's.
+//! The loop runs in one thread. It wakes for a signal (SIGCHLD: a child has ended, or a rank has a request),
+//! for a frame, and a few times a second. If the root is in the same process, the root's loop calls `step`.
 //!
 //! Read next: `end.rs` (how a job ends), `serve.rs`, `receive.rs`.
 
@@ -33,8 +34,8 @@ use crate::mpirun::wire::trace;
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl AgentJob {
-    /// Starts the ranks and proxies of this host. What cannot be started is reported to the root, and ends
-    /// the job.
+    /// Starts the ranks and proxies of this host. If one of them cannot be started, reports that to the job's
+    /// root (`mpirun`), and ends the job.
     pub fn start(&mut self, programs: &[RankProgram], plan: &CorePlan) -> Result<(), Refusal> {
         self.open()?;
         if let Err(Refusal { message, code }) = self.start_all(programs, plan) {
@@ -46,7 +47,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Makes a program that runs already, with this pid, the only rank of its world, and serves its requests.
+    /// Makes the program that runs already with this pid the only rank of its world, and from then on serves
+    /// the program's requests.
     pub fn adopt(&mut self, pid: i32, process: ProcessHandle) -> Result<(), Refusal> {
         self.open()?;
         self.worlds.push(LocalWorld::new(0, 1));
@@ -61,8 +63,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Starts what must be there before the first process: the guardian, and the thread that passes output
-    /// on.
+    /// Starts what the job needs before its first process: the guardian (`guardian.rs`), and the thread that
+    /// forwards output.
     fn open(&mut self) -> Result<(), Refusal> {
         sys::child::adopt_orphans()
             .map_err(|error| Refusal::other(format!("cannot be a subreaper: {error}")))?;
@@ -76,8 +78,8 @@ impl AgentJob {
         Ok(())
     }
 
-    /// Runs the agent's loop until no rank lives and the root, which is in another process, wants nothing
-    /// more. Returns the exit code of this host.
+    /// Runs the agent's loop if the job's root (`mpirun`) is in another process. The loop ends when no rank
+    /// lives here and the root has said that the job ends. Returns the exit code of this host.
     pub fn watch(mut self) -> u8 {
         while !self.is_over() {
             let mut list = vec![PollFd::new(&*self.signals, PollFlags::IN)];
@@ -92,19 +94,19 @@ impl AgentJob {
         self.finish()
     }
 
-    /// Whether no rank lives on this host, and no more may start.
+    /// Whether no rank lives on this host, and the job's root (`mpirun`) has said that no more will start.
     pub fn is_over(&self) -> bool {
         self.upstream.is_closed && !self.lives(|member| matches!(member, JobProcess::Rank(_)))
     }
 
-    /// Returns the handle of the adopted program, whose end no signal reports; None if there is no such
-    /// program.
+    /// Returns the handle of the adopted program, a rank that is not our child: no SIGCHLD comes when it
+    /// ends. None if `mpirun` started the ranks itself.
     pub fn adopted(&self) -> Option<&ProcessHandle> {
         self.adopted.as_ref().map(|(_, process)| process)
     }
 
-    /// Makes one round of the agent's loop: what has happened on this host, then the frames from the root.
-    /// Returns whether there were frames.
+    /// Makes one round of the agent's loop: handles what has happened on this host, then the frames
+    /// (messages) from the job's root (`mpirun`). Returns whether there were frames.
     pub fn step(&mut self) -> bool {
         self.reap();
         // First, so that the root knows which ranks have ended when it looks for free ranks.
@@ -115,8 +117,8 @@ impl AgentJob {
         has_received
     }
 
-    /// Ends the proxies and what ranks left behind, and sends the last reports, when no rank lives any more.
-    /// Returns the exit code of this host.
+    /// Ends the proxies and the processes that ranks left behind, and sends the last reports. It is called
+    /// once no rank lives any more. Returns the exit code of this host.
     pub fn finish(mut self) -> u8 {
         self.end_proxies();
         if self.is_dpu {
@@ -180,7 +182,7 @@ impl AgentJob {
             .map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
     }
 
-    /// Starts a rank, and has its output passed on. Returns its pid.
+    /// Starts a rank, and has the output thread forward what it prints. Returns the rank's pid.
     pub(super) fn start_rank(
         &mut self,
         program: &RankProgram,
@@ -214,8 +216,9 @@ impl AgentJob {
         Ok(child.id() as i32)
     }
 
-    /// Ends worlds in which a rank has called MPI_Abort or will never join, and kills the ranks of ending
-    /// worlds whose time after SIGTERM is over.
+    /// Ends each world in which a rank has called MPI_Abort, or in which a rank has ended without MPI_Init
+    /// while others wait for it. Sends SIGKILL to the ranks of ending worlds when their time after SIGTERM is
+    /// over.
     fn check_worlds(&mut self) {
         let now = Instant::now();
         for index in 0..self.worlds.len() {
@@ -238,7 +241,8 @@ impl AgentJob {
         }
     }
 
-    /// Does what a signal asks for, whether it came to this process or by a frame.
+    /// Carries out what a signal asks for: one that this process got, or one that the job's root (`mpirun`)
+    /// passed on by a frame (message).
     pub(super) fn obey(&mut self, signal: i32) {
         match signal {
             libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT
@@ -258,21 +262,21 @@ impl AgentJob {
         }
     }
 
-    /// Stops all ranks and proxies. Proxies stop last and continue first, so that no rank takes a stopped
-    /// proxy for a stalled one.
+    /// Stops all ranks and proxies (SIGSTOP). Proxies stop last and continue first, so that no rank takes a
+    /// stopped proxy for one that hangs.
     pub(super) fn stop(&self) {
         self.signal_ranks(Signal::STOP);
         self.signal_proxies(Signal::STOP);
     }
 
-    /// Lets all ranks and proxies continue that `stop` has stopped.
+    /// Lets all ranks and proxies that `stop` has stopped continue (SIGCONT).
     pub(super) fn go_on(&self) {
         self.signal_proxies(Signal::CONT);
         self.signal_ranks(Signal::CONT);
     }
 }
 
-/// Makes the descriptor of the job's memory inheritable, so that ranks and proxies get it.
+/// Makes the descriptor of the job's segment inheritable, so that ranks and proxies get it.
 fn inherited(setup: &Setup) -> Result<(), Refusal> {
     sys::memory::inheritable(&setup.fd, true)
         .map_err(|error| Refusal::other(format!("cannot hand the job's memory on: {error}")))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The hosts that the environment names if the command line names none: an allocation of Slurm, or the list
-//! that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
+//! The hosts that environment variables name, for a command line without hosts: an allocation of Slurm, or
+//! the list that Kubeflow's MPI operator sets for MPICH, Intel MPI and Open MPI.
 //!
 //! Read next: `hosts.rs`.
 
@@ -17,10 +17,11 @@ const HOST_FILES: [&str; 4] = [
     "OMPI_MCA_orte_default_hostfile",
     "PRTE_MCA_prte_default_hostfile",
 ];
-/// Environment variables that hold the command to use, instead of ssh, to start processes on other hosts.
+/// Environment variables that hold the command that starts processes on other hosts in place of ssh.
 const LAUNCHERS: [&str; 4] =
     ["HYDRA_LAUNCHER_EXEC", "I_MPI_HYDRA_BOOTSTRAP_EXEC", "OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"];
-/// Variables that hold more options of `ssh`. Kubeflow sets them, since a pod starts before its sshd.
+/// Environment variables that hold further options for `ssh`. Kubeflow sets them, because a pod starts before
+/// its sshd.
 const SSH_OPTIONS: [&str; 5] = [
     "HYDRA_LAUNCH_EXTRA_ARGS",
     "HYDRA_LAUNCHER_EXTRA_ARGS",
@@ -29,8 +30,8 @@ const SSH_OPTIONS: [&str; 5] = [
     "PRTE_MCA_plm_ssh_args",
 ];
 
-/// Returns the hosts that the environment names; None if it names none. An error is a sentence that names the
-/// variable at fault.
+/// Returns the hosts that environment variables name, or None if no variable names any. An error is a
+/// sentence that names the variable at fault.
 pub fn hosts() -> Result<Option<Hosts>, String> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok());
     for name in HOST_FILES {
@@ -49,25 +50,27 @@ pub fn hosts() -> Result<Option<Hosts>, String> {
     Ok(Some(Hosts(names.into_iter().zip(slots).map(|(name, slots)| Host { name, slots }).collect())))
 }
 
-/// Returns the command that starts processes on other hosts, or None if the environment names none.
+/// Returns the command that starts processes on other hosts in place of ssh. None if no environment variable
+/// names one.
 pub fn launcher_exec() -> Option<PathBuf> {
     LAUNCHERS.iter().find_map(|name| variable(name)).map(PathBuf::from)
 }
 
-/// Returns the further options for `ssh` that the environment names, one a word.
+/// Returns further options for `ssh` from an environment variable, split into words. Empty if there are none.
 pub fn ssh_options() -> Vec<String> {
     let text = |name: &&str| variable(name).and_then(|value| value.into_string().ok());
     SSH_OPTIONS.iter().find_map(text).and_then(|words| shlex::split(&words)).unwrap_or_default()
 }
 
-/// Returns the names in a list of hosts as Slurm writes it, `n[001-003,7],login`; None if it is malformed.
+/// Returns the names in a list of hosts in Slurm's form, such as `n[001-003,7],login`. None if the list is
+/// malformed.
 fn names(list: &str) -> Option<Vec<String>> {
     let all: Option<Vec<_>> = hosts::parts(list).map(hosts::expanded).collect();
     all.map(|all| all.concat()).filter(|all| all.iter().all(|name| !name.is_empty()))
 }
 
-/// Returns the number of tasks on each node from the text of SLURM_TASKS_PER_NODE: 2, 2, 2, 1 from `2(x3),1`.
-/// None if it is malformed.
+/// Returns how many tasks run on each node, from the text of SLURM_TASKS_PER_NODE: `2(x3),1` gives 2, 2, 2,
+/// 1. None if the text is malformed.
 fn counts(text: &str) -> Option<Vec<u32>> {
     let mut all = Vec::new();
     for part in text.split(',') {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The command line, as users of MPICH and Open MPI type it: options with one or two dashes, programs
-//! separated by `:`.
+//! The command line of `mpirun`, as users of MPICH and Open MPI type it: options with one or two dashes,
+//! programs separated by `:`.
 //!
-//! clap knows options of several letters with two dashes only, and cannot tell an option of ours behind the
-//! program's name from one of the program. So the words before each program are first brought into clap's
-//! form, with clap's own table of our options; the words from the program on are left alone.
+//! clap accepts options of several letters with two dashes only, and cannot tell an option of ours behind the
+//! program's name from an option of the program. So `words.rs` first brings the words before each program
+//! into clap's form, by clap's own table of our options. The program's name and the words after it stay as
+//! they are.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -53,8 +54,8 @@ pub struct Global {
     /// Read the options and programs from a file, a line for each program. Also: --app.
     #[arg(long, alias = "app", value_name = "FILE")]
     configfile: Option<PathBuf>,
-    /// Bind each rank to a core of its own or to the socket, numa, l3cache, ... around it (core:2: to two
-    /// cores), or not at all (none). Default: core if the ranks fill the cores that are given.
+    /// Bind each rank to a core of its own, to the socket, numa, l3cache, ... around that core, or not at all
+    /// (none); core:2 binds it to two cores. Default: core if the ranks fill the cores that are given.
     #[arg(long, alias = "binding", value_name = "WHERE")]
     pub bind_to: Option<Bind>,
     /// Let ranks take turns among sockets, numa, l3cache, ...; :PE=4 gives every rank 4 cores, ppr:2:socket
@@ -70,22 +71,22 @@ pub struct Global {
     /// Print where every rank runs. Also: --display-map.
     #[arg(long, aliases = ["display-map", "display-devel-map"])]
     pub report_bindings: bool,
-    /// Start N proxies on each host: processes that carry out collectives while the ranks compute. They take
-    /// the last cores. Without this option as many as OUTBOARD_PROXIES says, else none.
+    /// Start N proxies on each host: processes that carry out collectives while the ranks compute. Proxies
+    /// take the last cores. Without this option N is the value of OUTBOARD_PROXIES, else 0.
     #[arg(long, value_name = "N", default_value_t = settings::get().proxies as u32, hide_default_value = true, value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub proxies: u32,
-    /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them. Without this option those of
-    /// OUTBOARD_PROXY_CORES.
+    /// The cores of the proxies, as 3 or 2,6-7; ranks keep off them. Without this option the cores that
+    /// OUTBOARD_PROXY_CORES names.
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub proxy_cores: Option<Cores>,
-    /// Run the proxies of each host on another computer, such as a data processing unit (DPU): a file with
-    /// one of them a line, in the order of the hosts. Implies --proxies 1. Also: --dpufile.
+    /// Run the proxies of each host on another computer, such as a data processing unit (DPU). The file names
+    /// one such computer a line, in the order of the hosts. Implies --proxies 1. Also: --dpufile.
     #[arg(long, alias = "dpufile", value_name = "FILE", value_parser = hosts::file)]
     pub dpu_hostfile: Option<Hosts>,
     /// Begin every line of output with the rank: `[3] `. Also: --prepend-rank.
     #[arg(short, long, alias = "prepend-rank")]
     pub label: bool,
-    /// Begin every line as Open MPI does: `[1,3]<stdout>: `.
+    /// Begin every line of output as Open MPI does: `[1,3]<stdout>: `.
     #[arg(long)]
     pub tag_output: bool,
     /// Begin every line of output with the time.
@@ -94,10 +95,10 @@ pub struct Global {
     /// Give every rank a terminal to print to: programs then show at once what they would buffer in a pipe.
     #[arg(long)]
     pub pty: bool,
-    /// Write the ranks' standard output to files instead; %r is the rank, %h the host, %g the world.
+    /// Write the ranks' standard output to files instead; %r in FILE is the rank, %h the host, %g the world.
     #[arg(long, value_name = "FILE")]
     pub outfile_pattern: Option<String>,
-    /// The same for standard error.
+    /// Write the ranks' standard error to files instead; %r in FILE is the rank, %h the host, %g the world.
     #[arg(long, value_name = "FILE")]
     pub errfile_pattern: Option<String>,
     /// Write the ranks' output to FILE.RANK.out and FILE.RANK.err.
@@ -127,14 +128,14 @@ pub struct Global {
     /// ssh. Also: --bootstrap.
     #[arg(long, alias = "bootstrap", value_name = "NAME")]
     pub launcher: Option<Launcher>,
-    /// The launch command to use instead, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
+    /// The command to use in place of ssh, called as `CMD [OPTIONS] HOST COMMAND`. Also: --bootstrap-exec.
     #[arg(long, alias = "bootstrap-exec", value_name = "CMD")]
     pub launcher_exec: Option<PathBuf>,
 }
 
 impl Global {
-    /// Sets the options that MVAPICH's environment variables ask for. Returns a sentence about variables that
-    /// have no effect, or None if there are none.
+    /// Sets the options that MVAPICH's environment variables ask for. Returns a sentence that names the
+    /// variables without effect, or None if all have one.
     fn obey_mvapich(&mut self) -> Option<String> {
         let given: Vec<_> = std::env::vars_os().chain(pairs(&self.genv)).collect();
         let (meanings, sentence) = mvapich::meanings(given.iter().cloned());
@@ -151,8 +152,8 @@ impl Global {
         sentence
     }
 
-    /// Returns the environment variables that all ranks get, by `-genv` and by options that are settings of
-    /// ranks. They count for the job's own settings, too.
+    /// Returns the environment variables that all ranks get: from `-genv`, and from `--iface` and
+    /// `--verbose`, which set a variable for ranks. `mpirun` obeys these variables, too.
     pub fn genv(&self) -> Vec<(OsString, OsString)> {
         let interface = self.iface.iter().map(|name| ("OUTBOARD_FABRIC_INTERFACE".into(), name.into()));
         let tells = self.verbose.then(|| ("OUTBOARD_FABRIC_TELL".into(), "1".into()));
@@ -160,7 +161,7 @@ impl Global {
     }
 }
 
-/// Options for one program.
+/// The options of the command line that hold for one program.
 #[derive(Args, Debug)]
 struct Local {
     /// How many processes. Default: the slots of the hosts, -ppn, or 1.
@@ -176,14 +177,14 @@ struct Local {
     #[arg(long, aliases = ["host"], short_alias = 'H', value_name = "LIST", value_parser = hosts::list)]
     #[arg(action = clap::ArgAction::Append)]
     hosts: Vec<Hosts>,
-    /// The same in a file, a host a line: a:4, or a slots=4. Also: -machinefile.
+    /// A file with the hosts, one a line: a:4, or a slots=4. Also: -machinefile.
     #[arg(short = 'f', long, aliases = ["machinefile", "machine"], value_name = "FILE", value_parser = hosts::file)]
     #[arg(action = clap::ArgAction::Append)]
     hostfile: Vec<Hosts>,
     /// Set an environment variable for this program.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     env: Vec<OsString>,
-    /// Set an environment variable for this program, or pass it on as it is.
+    /// Set an environment variable for this program. A NAME alone is passed on as it is.
     #[arg(short = 'x', value_name = "NAME[=VALUE]", action = clap::ArgAction::Append)]
     export: Vec<OsString>,
     /// Start the program in this directory.
@@ -197,7 +198,7 @@ struct Local {
     program: Vec<OsString>,
 }
 
-/// A program after a `:`.
+/// The part of a command line behind a `:`: a further program with its options.
 #[derive(Parser, Debug)]
 #[command(name = "mpirun", override_usage = "mpirun ... : [OPTIONS] PROGRAM [ARGUMENT]...")]
 #[command(after_help = "Options for the whole job stand before the first program.")]
@@ -206,7 +207,7 @@ struct Further {
     local: Local,
 }
 
-/// The program that starts processes on other hosts.
+/// The program by which `mpirun` starts its agents on other hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Launcher {
     Ssh,
@@ -215,42 +216,45 @@ pub enum Launcher {
     Srun,
 }
 
-/// What a whole command line of `mpirun` asks for.
+/// The whole command line of `mpirun`, with what the environment adds to it.
 #[derive(Debug)]
 pub struct CommandLine {
-    /// The options for the whole job.
+    /// The options that hold for the whole job.
     pub global: Global,
     /// The programs to start, in the order of their ranks.
     pub programs: Vec<RankProgram>,
-    /// How many ranks the hosts that were named have room for, by their slots.
+    /// How many ranks there is room for on all hosts that were named, the sum of their slots. 0 if no host
+    /// was named.
     pub slots: u32,
-    /// Which host each rank runs on.
+    /// The host on which each rank runs.
     pub placement: Placement,
-    /// Whether the job runs on this machine only, and the user named no launcher: then no agent is started by
-    /// ssh.
+    /// Whether the job runs on this machine only, and the user named no launcher such as ssh. The agent then
+    /// runs in this process.
     pub is_here: bool,
-    /// Sentences about options that have no effect, and why; `--verbose` prints them.
+    /// Sentences that say which options have no effect, and why. `--verbose` prints them.
     pub notes: Vec<String>,
-    /// A sentence about MVAPICH's environment variables that have no effect, or None if there are none.
+    /// A sentence that names MVAPICH's environment variables without effect. None if there are no such
+    /// variables.
     pub warning: Option<String>,
 }
 
-/// One program of the job, with the number of its ranks and how they start.
+/// One program of the job, with how many ranks run it, and in which folder and environment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankProgram {
     /// How many ranks run the program.
     pub count: u32,
-    /// The environment variables to set, as names and values: `-genv` before `-env` before `-x`.
+    /// The environment variables to set, as names and values. If a name comes twice, the later value counts:
+    /// that of `-x` over `-env` over `-genv`.
     pub environment: Vec<(OsString, OsString)>,
-    /// The folder in which the ranks start, or None for the folder of `mpirun`.
+    /// The folder in which the program's ranks start, or None for the folder in which `mpirun` runs.
     pub directory: Option<PathBuf>,
     /// The program and its arguments: at least one word.
     pub words: Vec<OsString>,
 }
 
 impl CommandLine {
-    /// Parses a command line, without the name of `mpirun` itself. The error prints itself; `--help` is such
-    /// an error.
+    /// Returns what a command line says; `words` starts after the name of `mpirun` itself. The error is a
+    /// text for the user, which is the help text for `--help`.
     pub fn parse(words: &[OsString]) -> Result<CommandLine, clap::Error> {
         let words = with_file(words)?;
         let mut parts = words.split(|word| word == ":");
@@ -324,15 +328,16 @@ impl CommandLine {
 }
 
 impl Local {
-    /// Returns the hosts that were named for this program, or None if the user named none.
+    /// Returns the hosts that the options of this program name (`-hosts`, else `-hostfile`), or None if no
+    /// option does.
     fn hosts(&self) -> Option<Hosts> {
         let lists = if self.hosts.is_empty() { &self.hostfile } else { &self.hosts };
         Hosts::joined(lists.iter().cloned().map(Ok)).ok()
     }
 }
 
-/// Returns the program that the options `local` describe, with `each` ranks on each host unless the user says
-/// how many.
+/// Returns the program that the options `local` describe. `each`: how many ranks it gets on each host if the
+/// options do not say (`-n`, `-ppn`).
 fn program(genv: &[(OsString, OsString)], local: Local, each: Option<u32>) -> RankProgram {
     let exports = local.export.iter().filter_map(|word| {
         // A bare name passes the variable on, as happens to all variables.
@@ -358,7 +363,8 @@ fn pairs(words: &[OsString]) -> Vec<(OsString, OsString)> {
     words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
-/// Returns clap's description of the command line, from which the manual page is made, too.
+/// Returns clap's description of the command line, with the texts for `--help`. The manual page is made from
+/// it, too.
 pub fn command<T: CommandFactory>() -> clap::Command {
     let names = |names: &[&str]| names.iter().map(|name| format!("-{name}")).collect::<Vec<_>>().join(", ");
     let idle: Vec<String> = WITHOUT_EFFECT.iter().map(|(all, ..)| names(all)).collect();
@@ -396,8 +402,8 @@ fn parse<T: Parser>(words: &[OsString], notes: &mut Vec<String>) -> Result<T, cl
     T::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// Returns the words, with `-configfile` replaced by the words in that file, which has a line for each
-/// program.
+/// Returns the words of a command line. If one is `-configfile`, the words of that file take its place; the
+/// file has a line for each program.
 fn with_file(words: &[OsString]) -> Result<Vec<OsString>, clap::Error> {
     let mut command = command::<First>();
     let first = words.split(|word| word == ":").next().unwrap_or_default();

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds the file of a program that the user or MPI_Comm_spawn names.
+//! Finds the file of a program that the command line or MPI_Comm_spawn names.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Returns the path of the program `name`: in a folder of the info key `path`, in the folder `directory`
-/// where the program starts, in the folder `stand` of the parent, or else `name`, for a search as by a shell.
+/// Returns the path of the program `name`. Looks in the folders of the info key `path`; then, if `name` has a
+/// slash, in `directory` (where the program starts) and in `stand` (the parent's folder). Else returns
+/// `name`.
 pub fn found(name: &OsString, path: Option<&str>, stand: &Path, directory: &Path) -> OsString {
     let is_program = |path: &PathBuf| path.is_file();
     let folders =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the user asks for: the command line, and what the environment adds to it.
+//! What the user asks for: the command line of `mpirun`, and what the environment adds to it.
 //!
 //! Read next: `arguments.rs`.
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MVAPICH's variables (MVAPICH2 2.3.7 user guide, chapters 6 to 11): variables with a counterpart are
-//! obeyed, the others are named once. docs/migration.md has the table for users.
+//! MVAPICH's environment variables (MVAPICH2 2.3.7 user guide, chapters 6 to 11). Outboard obeys each that
+//! has a counterpart here, and one warning names all others. docs/migration.md has the table for users.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// What an environment variable of MVAPICH with a certain value means for Outboard.
+/// What Outboard does when an environment variable of MVAPICH has a certain value.
 pub(super) enum Meaning {
-    /// The name and value of a setting of Outboard, which holds unless the user sets it, too.
+    /// Gives a setting of Outboard a value: its environment variable, and the value. A value from the user
+    /// wins.
     Setting(&'static str, &'static str),
-    /// The ranks are not bound, as with `--bind-to none`.
+    /// Leaves the ranks unbound, as `--bind-to none` does.
     Unbound,
-    /// The bindings are printed, as with `--report-bindings`.
+    /// Prints where each rank is bound, as `--report-bindings` does.
     ReportBindings,
 }
 
@@ -24,8 +25,8 @@ const OBEYED: [(&str, &str, Meaning); 6] = [
     ("MV2_SHOW_CPU_BINDING", "1", Meaning::ReportBindings),
 ];
 
-/// Returns what MVAPICH's variables among `variables` mean, and a sentence about those without effect (None
-/// if there are none).
+/// Returns what MVAPICH's variables among `variables` (names and values) mean here, and a sentence that names
+/// the ones without effect. The sentence is None if all have an effect.
 pub(super) fn meanings(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> (Vec<&'static Meaning>, Option<String>) {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Options of MPICH, Intel MPI and Open MPI that Outboard does not have: those that are accepted without
-//! effect, and those that are refused.
+//! Options of MPICH, Intel MPI and Open MPI that Outboard does not have. Some are accepted without effect;
+//! `mpirun` refuses the others.
 
 /// The names of the options by which Open MPI sets one of its parameters: `--mca NAME VALUE`.
 pub const MCA: [&str; 4] = ["mca", "gmca", "prtemca", "pmixmca"];
-/// The one parameter of Open MPI that Outboard obeys, and the option of ours that it stands for.
+/// The one parameter of Open MPI that Outboard obeys, and the option of `mpirun` that has the same effect.
 pub const INTERFACE: (&str, &str) = ("btl_tcp_if_include", "iface");
 
-/// Options of other launchers that are accepted without effect. An entry has the names of an option, the
+/// Options of other launchers that `mpirun` accepts without effect. An entry has the names of an option, the
 /// number of its values, and the reason why it has no effect.
 pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["genvall", "envall"], 0, "all variables are passed on anyway"),
@@ -21,7 +21,8 @@ pub const WITHOUT_EFFECT: [(&[&str], usize, &str); 9] = [
     (&["prefix"], 1, "programs find the library of this mpirun by themselves"),
 ];
 
-/// Options of other launchers that are refused. An entry has the names of an option, and what to do instead.
+/// Options of other launchers that `mpirun` refuses. An entry has the names of an option, and what to do
+/// instead.
 pub const REFUSED: [(&[&str], &str); 8] = [
     (
         &["gdb", "gdba"],

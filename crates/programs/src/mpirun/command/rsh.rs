@@ -5,8 +5,8 @@
 
 use std::ffi::OsString;
 
-/// Returns the command line for `mpirun` that means the same as `words` for `mpirun_rsh`. Unknown words stay,
-/// for `mpirun` to refuse.
+/// Returns the command line of `mpirun` that means the same as the command line `words` of `mpirun_rsh`.
+/// Unknown options stay as they are: `mpirun` then refuses them.
 pub fn translated(words: &[OsString]) -> Vec<OsString> {
     let text = |at: usize| words.get(at).and_then(|word| word.to_str()).unwrap_or_default();
     let mut all: Vec<OsString> = Vec::new();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lines that `mpirun` itself prints, and reasons why it refuses a command.
+//! How `mpirun` prints a line of its own, and how it says why it refuses a command.
 
 use std::io::Write;
 
-/// Prints a sentence of `mpirun` as a line of standard error, in one write, because another thread writes
-/// ranks' lines to the same stream.
+/// Prints a sentence from `mpirun` as a line of standard error. The line is one write, because another thread
+/// writes the ranks' lines to the same stream.
 pub fn say(sentence: &str) {
     // A closed stream cannot be helped.
     let _ = std::io::stderr().write_all(format!("mpirun: {sentence}\n").as_bytes());
 }
 
-/// Why a program could not be started, with the exit code that a shell would give.
+/// Why `mpirun` refuses a command or cannot start a program, with the exit code to return.
 #[derive(Debug)]
 pub struct Refusal {
     /// The exit code: 127 if the program was not found, 126 if it is not executable, 1 for any other reason.

@@ -5,11 +5,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The numbers of the cores that an option names.
+/// The cpus that the option `--proxy-cores` names, by the kernel's numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cores(pub Vec<usize>);
 
-/// Returns the cores of a list that is written as `3` or `2,6-7`.
+/// Returns the cpus of a list such as `3` or `2,6-7`.
 pub fn cores(text: &str) -> Result<Cores, String> {
     let list = settings::list(text)?;
     if list.is_empty() {
@@ -19,7 +19,7 @@ pub fn cores(text: &str) -> Result<Cores, String> {
     }
 }
 
-/// Which ranks read standard input.
+/// The ranks that read standard input, by their numbers in the first world.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Readers {
     All,
@@ -34,7 +34,7 @@ impl Default for Readers {
 }
 
 impl Readers {
-    /// Whether a rank reads standard input.
+    /// Whether rank `rank` of the first world reads standard input.
     pub fn has(&self, rank: u32) -> bool {
         match self {
             Readers::All => true,
@@ -43,7 +43,7 @@ impl Readers {
     }
 }
 
-/// Returns the ranks that the value of `--stdin` names: `all`, `none`, or numbers.
+/// Returns which ranks the value of `--stdin` names: `all`, `none`, or a list such as `1,3-4`.
 pub fn readers(text: &str) -> Result<Readers, String> {
     match text {
         "all" => Ok(Readers::All),
@@ -52,17 +52,17 @@ pub fn readers(text: &str) -> Result<Readers, String> {
     }
 }
 
-/// The value that MPI_UNIVERSE_SIZE gets.
+/// The value that `--usize` gives the attribute MPI_UNIVERSE_SIZE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Universe {
-    /// The number of cores of this machine.
+    /// The number of cores of this machine that the job may use.
     System,
-    /// The number of process numbers in the segment: as many processes can be started.
+    /// How many ranks the job's segment has room for: no more can ever be started.
     Infinite,
     Size(u32),
 }
 
-/// Returns what the value of `--usize` means: a number, SYSTEM or INFINITE.
+/// Returns what a value of `--usize` means: a number, SYSTEM or INFINITE.
 pub fn universe(text: &str) -> Result<Universe, String> {
     match text.to_uppercase().as_str() {
         "SYSTEM" => Ok(Universe::System),

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The environment variables and settings that `mpirun` itself obeys for the whole job.
+//! The settings (environment variables of `tables/settings.toml`) that `mpirun` itself obeys for the whole
+//! job.
 
 use settings::Settings;
 
 use super::arguments::Global;
 use super::say::Refusal;
 
-/// Returns the settings that `mpirun` itself obeys, from the environment and from `-genv`.
+/// Returns the settings that `mpirun` itself obeys, from its own environment and from `-genv`.
 pub fn settings(global: &Global) -> Result<Settings, Refusal> {
     settings::parse(&all(global)).map_err(|error| Refusal::other(error.to_string()))
 }
 
-/// Returns the environment variables that are settings, as names and values: our own, overridden by `-genv`.
+/// Returns all settings that have a value, as names and values of environment variables: first those of our
+/// own environment, then those of `-genv`, which win.
 pub fn all(global: &Global) -> Vec<(String, String)> {
     let mut variables: Vec<(String, String)> = settings::TABLE
         .iter()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The words of a command line before a program, brought into clap's form.
+//! Brings the words of a command line that stand before a program into clap's form.
 //!
 //! Read next: `arguments.rs`, `others.rs`.
 
@@ -11,15 +11,16 @@ use clap::error::ErrorKind;
 
 use super::others::{INTERFACE, MCA, REFUSED, WITHOUT_EFFECT};
 
-/// What an option before the program is.
+/// An option that stands before the program on the command line.
 pub(super) enum Leading {
-    /// An option of Outboard: its name in clap's form, its values, and the range of words that it took.
+    /// An option of Outboard, or an unknown one: its name in clap's form, its values, and the range of words
+    /// that it and its values took.
     Ours { name: String, values: Vec<OsString>, at: std::ops::Range<usize> },
-    /// An option of another launcher that has no effect here, in a sentence that says why.
+    /// An option of another launcher that has no effect here, as a sentence that says why.
     Idle(String),
 }
 
-/// Returns the options before the program, and the index of the word that names the program.
+/// Returns the options that stand before the program, and the index in `words` of the program's name.
 pub(super) fn leading(
     words: &[OsString],
     command: &clap::Command,
@@ -82,8 +83,8 @@ pub(super) fn leading(
     Ok((all, at))
 }
 
-/// Whether a word is one dash and short options: `-n4`, `-xNAME=VALUE`, `-lv`. An unknown long name is not:
-/// clap would take its first letter for `-h`.
+/// Whether a word is one dash and short options: `-n4`, `-xNAME=VALUE`, `-lv`. False for an unknown long name
+/// with one dash such as `-help-me`, which clap would read as `-h`.
 fn is_short(text: &str, command: &clap::Command) -> bool {
     let Some((letter, rest)) = text.strip_prefix('-').and_then(|text| text.split_at_checked(1)) else {
         return false;
@@ -103,8 +104,8 @@ fn is_short(text: &str, command: &clap::Command) -> bool {
     }
 }
 
-/// Finds the option of this name. Returns it with its name in clap's form, or None if there is no such
-/// option. With `short` the name may be one letter.
+/// Finds the option called `name`. Returns its name in clap's form and its description, or None if there is
+/// no such option. If `short` is set, `name` may be one letter.
 fn find<'a>(command: &'a clap::Command, name: &str, short: bool) -> Option<(String, &'a Arg)> {
     let letter = name.chars().next().filter(|_| short && name.chars().count() == 1);
     command.get_arguments().find_map(|arg| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where ranks are to run, in the words of MPICH (`-bind-to core:2`) and of Open MPI (`--map-by
-//! ppr:2:socket:PE=4`).
+//! Where ranks are to run, as the user says it in the syntax of MPICH (`-bind-to core:2`) or of Open MPI
+//! (`--map-by ppr:2:socket:PE=4`).
 
 use std::str::FromStr;
 
@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The resource around a rank's cores to which it is bound, by its name in [`sys::topology::KINDS`]; None
-    /// if ranks are not bound.
+    /// The kind of hardware (core, socket, cache, ...) around its cores to which each rank is bound, as a
+    /// name of [`sys::topology::KINDS`]. None if ranks are not bound.
     pub to: Option<&'static str>,
-    /// How many cores of its own the rank gets.
+    /// How many cores of its own each rank gets.
     pub cores: u32,
 }
 
@@ -21,12 +21,12 @@ pub struct Bind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Map {
-    /// The resource (socket, numa, ...) by whose units ranks take turns; with Core, PU and Machine there are
-    /// no turns.
+    /// The kind of hardware (socket, numa, ...) whose units the ranks take in turns, as a name of
+    /// [`sys::topology::KINDS`]. Core, PU and Machine mean no turns.
     pub by: &'static str,
-    /// How many ranks one unit of the resource gets before the next unit follows (`ppr`); None: one.
+    /// How many ranks one unit gets before the next unit's turn (`ppr`). None: one.
     pub each: Option<u32>,
-    /// How many cores of its own a rank gets (`PE`).
+    /// How many cores of its own each rank gets (`PE`).
     pub cores: u32,
 }
 
@@ -36,7 +36,7 @@ impl Default for Map {
     }
 }
 
-/// The names that launchers use for a resource, each with our name for it.
+/// The names that users write for a kind of hardware, each with its name in [`sys::topology::KINDS`].
 const NAMES: [(&str, &str); 15] = [
     ("core", "Core"),
     ("hwthread", "PU"),
@@ -55,7 +55,8 @@ const NAMES: [(&str, &str); 15] = [
     ("machine", "Machine"),
 ];
 
-/// Words that a value of `--map-by` or `--bind-to` may have behind a `:`, and that ask for what is always so.
+/// Words that `--map-by` and `--bind-to` accept behind a `:` without effect, because Outboard always does
+/// what they ask for.
 const GRANTED: [&str; 5] = ["oversubscribe", "overload-allowed", "if-supported", "span", "inherit"];
 
 fn resource(word: &str) -> Result<&'static str, String> {
@@ -68,7 +69,7 @@ fn resource(word: &str) -> Result<&'static str, String> {
     }
 }
 
-/// Returns the first name that launchers use for this kind of resource.
+/// Returns the first name in `NAMES` that users write for this kind of hardware.
 fn name_of(kind: &str) -> &'static str {
     NAMES.iter().find(|(_, known)| *known == kind).map_or("core", |(name, _)| name)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The cores that living jobs have taken, so that the next job takes others.
+//! The cores that running jobs have claimed, so that the next job takes others.
 //!
-//! A taken core is an abstract socket that `mpirun` has bound and never uses: the kernel gives a name to one
-//! process only, whoever its user is, frees it when that process ends, however it ends, and leaves no file.
-//! Jobs see each other within a network namespace.
+//! To claim a core, `mpirun` binds an abstract socket, on which nothing is ever sent. The kernel lets one
+//! process have a name, whatever its user, frees the name when the process ends in any way, and leaves no
+//! file. Jobs see each other's claims within a network namespace.
 
 use std::io::ErrorKind;
 use std::os::linux::net::SocketAddrExt;
@@ -12,18 +12,20 @@ use std::time::Duration;
 
 use super::cpus::Core;
 
-/// The cores that this job has claimed: at first all that no other job has, after `keep` only those that it
-/// uses.
+/// The cores that this job has claimed. `take` claims all cores that no other job has; `keep` frees those
+/// that this job will not use.
 pub struct Claims {
-    /// A socket whose name only one job can hold: held while this job chooses, so that no other job sees
-    /// cores as taken that are only looked at.
+    /// The socket whose name only one job can hold, held from `take` to `keep`. Meanwhile other jobs wait a
+    /// little, because this job has claimed more cores than it will use.
     choosing: Option<UnixDatagram>,
-    /// The cores that no other job has, each with the socket that claims it; None where cores need no claim.
+    /// The cores that no other job has, each with the socket by which this job claims it. The socket is None
+    /// if claims are off or not possible.
     cores: Vec<(Core, Option<UnixDatagram>)>,
 }
 
 impl Claims {
-    /// Claims all of `cores` that no other job has claimed.
+    /// Claims all of `cores` that no other job has claimed. `keep` later frees the ones that this job does
+    /// not use.
     pub fn take(cores: &[Core]) -> Claims {
         let mut choosing = bind("choosing");
         // Choosing takes microseconds; a launcher that was stopped meanwhile is not waited for.
@@ -38,17 +40,18 @@ impl Claims {
         Claims { choosing: choosing.ok().flatten(), cores: cores.iter().filter_map(free).collect() }
     }
 
-    /// Returns a list in which no core is claimed, and all of `cores` count as free (OUTBOARD_CLAIM_CORES=0).
+    /// Returns `Claims` without any claim, in which all of `cores` count as free (OUTBOARD_CLAIM_CORES=0).
     pub fn none(cores: &[Core]) -> Claims {
         Claims { choosing: None, cores: cores.iter().map(|core| (core.clone(), None)).collect() }
     }
 
-    /// Returns the cores that no other job has.
+    /// Returns the cores that no other job has claimed.
     pub fn free(&self) -> Vec<Core> {
         self.cores.iter().map(|(core, _)| core.clone()).collect()
     }
 
-    /// Keeps the claims of cores with a cpu in `used`, and of `others` more cores, and frees the rest.
+    /// Keeps the claims of the cores that have a cpu in `used` and of `others` further cores. Frees all other
+    /// cores for the next job.
     pub fn keep(&mut self, used: &[usize], mut others: usize) {
         self.cores.retain(|(core, _)| {
             let is_used = core.iter().any(|cpu| used.contains(cpu));
@@ -60,8 +63,8 @@ impl Claims {
     }
 }
 
-/// Binds a socket to an abstract name. Fails if another process has the name; returns None where such sockets
-/// are forbidden: then every name counts as free.
+/// Binds a socket to the abstract name `outboard-NAME`. Fails if another socket has the name. Returns None
+/// where such sockets are forbidden: then every core counts as free.
 fn bind(name: &str) -> Result<Option<UnixDatagram>, ()> {
     let address = SocketAddr::from_abstract_name(format!("outboard-{name}"));
     match address.and_then(|address| UnixDatagram::bind_addr(&address)) {

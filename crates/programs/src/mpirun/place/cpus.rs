@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which process runs on which cpus, within the set that we may use.
+//! Which process of the job runs on which cpus (hardware threads) of this host. Only the cpus count that
+//! `mpirun` may use.
 
 use sys::topology::Locality;
 
 use super::binding::{Bind, Map};
 
-/// A core, as the numbers of those of its hardware threads that we may use.
+/// A core: the cpu numbers of its hardware threads that we may use, at least one.
 pub type Core = Vec<usize>;
 
-/// The numbers of the cpus on which each process may run. A process with an empty list may run on any.
+/// The cpus on which each process of this host may run. A process with an empty list may run on any cpu.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CorePlan {
     /// The cpus of each rank, by its index among the ranks of this host.
     pub ranks: Vec<Vec<usize>>,
-    /// The cpus of each proxy of this host.
+    /// The cpus of each proxy, by the proxy's index on this host.
     pub proxies: Vec<Vec<usize>>,
-    /// Whether every process has a cpu that no other one needs, so that a wait may spin.
+    /// Whether every process has a cpu that no other process needs. Only then does a process that waits spin.
     pub spin: bool,
-    /// The cpus that the plan gives to some process.
+    /// The cpus that the plan gives to proxies and bound ranks; the job claims their cores.
     pub taken: Vec<usize>,
-    /// How many cores the processes would like that are not bound and may run on any core.
+    /// How many cores the unbound ranks want, whichever cores these are.
     pub anywhere: usize,
 }
 
-/// Returns the cores of this machine that we may use, in the order of their first hardware thread.
+/// Returns the cores of this machine that we may use, in the order of each core's first hardware thread.
 pub fn cores() -> Result<Vec<Core>, String> {
     let allowed = sys::cpu::allowed().map_err(|error| format!("cannot read our cpu set: {error}"))?;
     let mut cores: Vec<Core> = Vec::new();
@@ -39,39 +40,39 @@ pub fn cores() -> Result<Vec<Core>, String> {
     Ok(cores)
 }
 
-/// The processes that are to be placed on this host's cores, and what the user said about it.
+/// How many processes are to be placed on this host's cores, and what the user asks for.
 #[derive(Clone, Copy, Default)]
 pub struct Want<'a> {
     pub ranks: u32,
     pub proxies: u32,
     pub bind: Option<Bind>,
     pub map: Map,
-    /// Whether ranks get hardware threads even if there are enough cores (`--use-hwthread-cpus`).
+    /// Whether each rank gets a hardware thread even if there is a whole core for each
+    /// (`--use-hwthread-cpus`).
     pub threads: bool,
-    /// The numbers of the cores of the proxies, or None if the user names none.
+    /// The cpu numbers that the user names for proxies, or None if the user names no cpu.
     pub proxy_cores: Option<&'a [usize]>,
     /// How many cores we may use on this host, including those that other jobs have claimed.
     pub given: usize,
-    /// Whether there are too few cores without those that other jobs have claimed.
+    /// Whether the cores that no other job has claimed are too few for this job.
     pub crowded: bool,
 }
 
 impl Want<'_> {
-    /// Returns how many cores each rank gets.
+    /// Returns how many cores each rank gets, as the user asks.
     fn each(&self) -> usize {
         self.map.cores.max(self.bind.map_or(1, |bind| bind.cores)) as usize
     }
 
-    /// Returns how many cores the ranks and proxies would like all together.
+    /// Returns how many cores this host's ranks and proxies want all together.
     pub fn processes(&self) -> usize {
         self.ranks as usize * self.each() + self.proxies as usize
     }
 }
 
-/// Distributes ranks and proxies over `cores`. By default processes are bound if each can have a cpu and they
-/// fill all that we were given: the kernel places fewer processes better, since it knows what else runs.
-/// Proxies take the last cores, or `proxy_cores`, and ranks keep off these as long as any other is left,
-/// however many ranks there are: a proxy that polls on a rank's core takes half of it.
+/// Distributes ranks and proxies over `cores`. By default binds ranks if all processes fill the cores given
+/// to us and each has a cpu: the kernel places fewer processes better. Proxies take `proxy_cores`, else the
+/// last cores. Ranks keep off these while others are left: a polling proxy takes half of a shared core.
 pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;
@@ -136,7 +137,8 @@ pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     })
 }
 
-/// Returns the first cpu of that socket, cache or other resource of this kind to which `cpu` belongs.
+/// Returns a number for the unit of this kind (the socket, the cache, ...) that `cpu` belongs to: the unit's
+/// first cpu. Returns 0 if the kernel does not report such units.
 fn instance(kind: &str, cpu: usize) -> usize {
     match sys::topology::locality(kind, &[cpu]) {
         Some(Locality::Within(first)) => first,
@@ -145,7 +147,7 @@ fn instance(kind: &str, cpu: usize) -> usize {
     }
 }
 
-/// Returns over how many units of a kind of resource, such as sockets, these cores are spread.
+/// Returns how many units of this kind (sockets, caches, ...) these cores belong to.
 pub fn instances(kind: &str, cores: &[Core]) -> u32 {
     let mut firsts: Vec<usize> = cores.iter().map(|core| instance(kind, core[0])).collect();
     firsts.sort_unstable();
@@ -153,8 +155,8 @@ pub fn instances(kind: &str, cores: &[Core]) -> u32 {
     firsts.len() as u32
 }
 
-/// Returns what each rank gets, in the order of ranks: `each` of the units (cores or hardware threads),
-/// joined to one list of cpus.
+/// Returns the cpus of each rank, in the order of ranks. A rank gets `each` of the units (cores or hardware
+/// threads).
 fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
     let mut groups: Vec<(usize, Vec<Vec<usize>>)> = Vec::new();
     let has_turns = !["Core", "PU", "Machine"].contains(&map.by);
@@ -177,8 +179,8 @@ fn mapped(units: &[Vec<usize>], map: &Map, each: usize) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Returns those of `cpus` that are in the same socket, cache or other resource of this kind as a cpu of
-/// `unit`; the unit itself if the kind is a core or hardware thread.
+/// Returns those of `cpus` that share a socket, cache or other unit of this kind with a cpu of `unit`.
+/// Returns `unit` itself if the kind is a core or hardware thread.
 fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     if unit.is_empty() || ["Core", "PU"].contains(&kind) {
         return unit;
@@ -189,7 +191,7 @@ fn around(unit: Vec<usize>, kind: &str, cpus: &[usize]) -> Vec<usize> {
     all
 }
 
-/// Returns a warning if proxies get cpus of ranks, else None; `cpus` is the number of cpus that we may use.
+/// Returns a warning if a proxy has to share cpus with a rank, else None. `cpus`: how many cpus we may use.
 pub fn shared_with_proxies(plan: &CorePlan, cpus: usize) -> Option<String> {
     let crowded = plan.ranks.len() + plan.proxies.len() > cpus;
     // An empty list means any cpu: the kernel keeps processes apart if there is room.
@@ -205,13 +207,14 @@ pub fn shared_with_proxies(plan: &CorePlan, cpus: usize) -> Option<String> {
     ))
 }
 
-/// Returns all hardware threads of these cores: the first of each core, then the second ones.
+/// Returns all hardware threads of these cores: first the first thread of each core, then the second of each,
+/// and so on.
 fn by_thread(cores: &[Core]) -> Vec<usize> {
     let deepest = cores.iter().map(Vec::len).max().unwrap_or(0);
     (0..deepest).flat_map(|depth| cores.iter().filter_map(move |core| core.get(depth).copied())).collect()
 }
 
-/// Returns cpu numbers as text for the user: `0-3,8`.
+/// Returns cpu numbers as text for the user, such as `0-3,8`; `any` for an empty list.
 pub fn listed(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lists of hosts (`-hosts`, `-f`), and which rank runs on which of them.
+//! Lists of hosts (`-hosts`, `-f`), and which rank runs on which host.
 
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, UdpSocket};
 use std::ops::Range;
 
-/// A host as the user names it.
+/// A host that the user names, with its slots.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
-    /// The name or address of the host.
+    /// The host's name or address, as the user wrote it.
     pub name: String,
     /// How many ranks the host has room for.
     pub slots: u32,
 }
 
-/// A list of hosts: at least one.
+/// A list of hosts, never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hosts(pub Vec<Host>);
 
@@ -24,8 +24,8 @@ impl Hosts {
         self.0.iter().fold(0, |sum, host| sum.saturating_add(host.slots))
     }
 
-    /// Joins several lists. A host that is named twice in a row has the slots of both; named again later, it
-    /// gets another turn. Fails with the first error of the lists, or if there is no host.
+    /// Joins several lists of hosts. A host that is named twice in a row gets the slots of both. A host that
+    /// is named again later gets another turn. Fails with the first error in `lists`, or if there is no host.
     pub fn joined(lists: impl Iterator<Item = Result<Hosts, String>>) -> Result<Hosts, String> {
         let mut all: Vec<Host> = Vec::new();
         for list in lists {
@@ -44,14 +44,14 @@ impl Hosts {
         Hosts(vec![Host { name: sys::host::name(), slots }])
     }
 
-    /// Whether all hosts are this machine.
+    /// Whether every host of this list is this machine.
     pub fn are_here(&self) -> bool {
         let own = sys::host::name();
         self.0.iter().all(|host| is_here(&host.name, &own))
     }
 }
 
-/// Whether a host is this machine, whose name is `own`.
+/// Whether the name or address `host` means this machine, whose name is `own`.
 pub fn is_here(host: &str, own: &str) -> bool {
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_lowercase();
     match host.parse::<IpAddr>() {
@@ -61,12 +61,13 @@ pub fn is_here(host: &str, own: &str) -> bool {
     }
 }
 
-/// Returns the hosts of a list `HOST[:SLOTS],...`, where HOST may have ranges: `n[001-003,7]:4`.
+/// Returns the hosts of a list such as `a,b:4,n[001-003,7]:2`: a number after a `:` is the host's slots,
+/// default 1.
 pub fn list(text: &str) -> Result<Hosts, String> {
     Hosts::joined(parts(text).map(|host| entry(host, "")))
 }
 
-/// Splits a list at its commas, except at those inside brackets.
+/// Splits a list of hosts at its commas, except at commas inside brackets.
 pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |letter| {
@@ -75,8 +76,8 @@ pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns all names that a pattern of Slurm stands for: n1, n2 and n7 for `n[1-2,7]`. None if it is
-/// malformed.
+/// Returns all names that a pattern in Slurm's form means: n1, n2 and n7 for `n[1-2,7]`. None if the pattern
+/// is malformed.
 pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
     let (ranges, after) = rest.split_once(']')?;
@@ -131,19 +132,20 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
     Ok(Hosts(names.into_iter().map(|name| Host { name, slots }).collect()))
 }
 
-/// How ranks are dealt out to hosts.
+/// In which order ranks are distributed over hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
-    /// Every host's slots are filled before the next one's; when all are full, dealing starts again.
+    /// Each host gets as many ranks as it has slots before the next host gets any. When all hosts are full,
+    /// it starts again with the first host.
     Slots,
-    /// Every host gets this many ranks before the next host does (`-ppn`); when all have them, dealing starts
-    /// again.
+    /// Each host gets this many ranks before the next host gets any (`-ppn`). After the last host it starts
+    /// again with the first host.
     Each(u32),
-    /// Every host gets one rank before the next host does; then dealing starts again.
+    /// Each host gets one rank in turn. After the last host it starts again with the first host.
     Turns,
 }
 
-/// Deals `ranks` ranks out to hosts. Returns the index in `hosts` of each rank's host.
+/// Distributes `ranks` ranks over hosts. Returns for each rank the index in `hosts` of its host.
 pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     let slots = |host: &Host| match how {
         Deal::Slots => host.slots,
@@ -155,24 +157,27 @@ pub fn deal(hosts: &Hosts, ranks: u32, how: Deal) -> Vec<u32> {
     (0..ranks as usize).map(|rank| once[rank % once.len()]).collect()
 }
 
-/// The host of each rank and the computers that run proxies. Ranks are added program by program.
+/// The host of each rank, and the other computers (DPUs) that run proxies. `add` adds the ranks of one
+/// program.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    /// The names of the hosts that have ranks and of the computers that only run proxies.
+    /// The names of all nodes: first the hosts that have ranks, then the computers that only run proxies.
     pub nodes: Vec<String>,
-    /// The indices in `nodes` of the computers that only run proxies: the first of them runs those of node 0,
-    /// the second those of node 1, and so on.
+    /// The indices in `nodes` of the computers that only run proxies. The first of these computers runs the
+    /// proxies of node 0, the second those of node 1, and so on.
     pub dpus: Range<u32>,
-    /// The index in `nodes` of each rank's host.
+    /// For each rank the index in `nodes` of its host.
     pub node_of: Vec<u32>,
-    /// Each list of hosts over which ranks were dealt out, and how many ranks the list has got so far.
+    /// Each list of hosts over which ranks have been distributed, and how many ranks each list has got so
+    /// far.
     pub dealt: Vec<(Hosts, u32)>,
-    /// In which order the ranks of the first program were dealt out, or None before `add`.
+    /// In which order the ranks of the first program were distributed over its hosts. None before `add` is
+    /// called.
     pub how: Option<Deal>,
 }
 
 impl Placement {
-    /// Returns a placement of `ranks` ranks on this machine alone, which has `slots` slots.
+    /// Returns a placement of `ranks` ranks, all on this machine, which has `slots` slots.
     pub fn here(ranks: u32, slots: u32) -> Placement {
         let hosts = Hosts::own(slots);
         let nodes = hosts.0.iter().map(|host| host.name.clone()).collect();
@@ -180,7 +185,8 @@ impl Placement {
         Placement { nodes, node_of, dealt: vec![(hosts, ranks)], ..Placement::default() }
     }
 
-    /// Deals `ranks` more ranks out to `hosts`, and continues where the same list of hosts was left.
+    /// Distributes `ranks` more ranks over `hosts`. If the same list of hosts has got ranks before, goes on
+    /// behind the last of them.
     pub fn add(&mut self, hosts: &Hosts, ranks: u32, how: Deal) {
         let at = self.dealt.iter().position(|(other, _)| other == hosts).unwrap_or_else(|| {
             self.dealt.push((hosts.clone(), 0));
@@ -201,8 +207,8 @@ impl Placement {
         }
     }
 
-    /// Gives each host that has ranks a computer that runs its proxies, in the order of `dpus`. An entry with
-    /// several slots serves that many hosts.
+    /// Gives each host that has ranks a computer that runs its proxies, in the order of `dpus`. An entry of
+    /// `dpus` with several slots serves as many hosts.
     pub fn add_dpus(&mut self, dpus: &Hosts) -> Result<(), String> {
         let (hosts, lines) = (self.nodes.len() as u32, dpus.slots());
         if lines < hosts {

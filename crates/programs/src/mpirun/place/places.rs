@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which process numbers of a job's segments belong to which worlds, and the names of published ports (MPI
-//! 5.0, sections 11.8 and 11.9.4).
+//! Which process numbers belong to which worlds, and the names of published ports (MPI 5.0, sections 11.8 and
+//! 11.9.4).
 //!
-//! A process number means the same process in the segment of every host. A new world gets a run of free
-//! numbers: never used, or left in order by a world with which no rank is connected any more.
+//! A process number means the same process in the segment of every host. A new world gets consecutive free
+//! numbers: numbers that were never used, or numbers of a world that ended in order and with which no rank is
+//! connected any more.
 //!
-//! Invariant: a number is used again on the same host only, so that no process finds the number of a
-//! neighbour moved to another host.
+//! Invariant: a number is used again on the same host only, so that for each process the host of a number
+//! never changes.
 
 use std::collections::HashMap;
 
 use error::{Class, Error, Result, fail};
 use transport::shm::launcher::{Request, Spawn};
 
-/// The process numbers of a job, the worlds that have them, and the published names.
+/// The process numbers of a job, the worlds that have them, and the published names of ports.
 pub struct ProcessNumbers {
-    /// For each process number, the node on which it was used first; None for a number that was never used.
+    /// For each process number, the node (index of a host) on which the number was used first. None for a
+    /// number that was never used.
     nodes: Vec<Option<u32>>,
-    /// The worlds that have process numbers: the first number and the size of each.
+    /// The worlds that have process numbers now: for each, its first number and how many it has.
     worlds: Vec<(u32, u32)>,
-    /// The id of the world that was spawned last; 0 is the first world.
+    /// The id of the world that was spawned last; 0 if there is only the first world. Ids count up.
     latest: u64,
-    /// The port of each published name.
+    /// The port of each name that MPI_Publish_name has published.
     names: HashMap<String, String>,
 }
 
 impl ProcessNumbers {
-    /// Returns the process numbers 0 to `places` - 1. The first of them belong to the first world; `node_of`
-    /// is the node of each of its ranks.
+    /// Returns the process numbers 0 to `places` - 1. The first of them go to the first world: one for each
+    /// rank, whose node `node_of` says.
     pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> ProcessNumbers {
         let mut nodes: Vec<Option<u32>> = node_of.into_iter().map(Some).collect();
         let first = nodes.len() as u32;
@@ -35,8 +37,8 @@ impl ProcessNumbers {
         ProcessNumbers { nodes, worlds: vec![(0, first)], latest: 0, names: HashMap::new() }
     }
 
-    /// Returns how many processes each program gets: as many as were asked for, or with the info key `soft`
-    /// (MPI 5.0, section 11.8.4) the largest allowed number for which process numbers are free.
+    /// Returns how many processes of each program to start: as many as were asked for or, with the info key
+    /// `soft` (MPI 5.0, section 11.8.4), the largest allowed number for which process numbers are free.
     pub fn counts(&self, spawn: &Spawn) -> Result<Vec<u64>> {
         let taken: u32 = self.worlds.iter().map(|(_, size)| size).sum();
         let mut free = (self.nodes.len() as u64).saturating_sub(u64::from(taken));
@@ -59,8 +61,8 @@ impl ProcessNumbers {
         }
     }
 
-    /// Gives process numbers to a new world whose ranks are to run on these nodes. Returns its first process
-    /// number and its id.
+    /// Gives process numbers to a new world; `node_of` is the node of each of its ranks. Returns the world's
+    /// first process number and its id.
     pub fn take(&mut self, node_of: &[u32]) -> Result<(u32, u64)> {
         let size = node_of.len();
         let is_free = |at: usize| {
@@ -81,7 +83,7 @@ impl ProcessNumbers {
         Ok((first as u32, self.latest))
     }
 
-    /// Frees the process numbers of the world that begins at number `world`.
+    /// Frees the process numbers of the world whose first process number is `world`.
     pub fn free(&mut self, world: u32) {
         self.worlds.retain(|(first, _)| *first != world);
     }
@@ -96,8 +98,8 @@ impl ProcessNumbers {
         );
     }
 
-    /// Publishes, withdraws or looks up a name, as `request` says. Returns the answer: the port of a
-    /// looked-up name, else nothing.
+    /// Publishes, withdraws or looks up a name of a port, as `request` says. Returns the port of a looked-up
+    /// name, else an empty answer.
     pub fn name(&mut self, request: Request) -> Result<Vec<u8>> {
         match request {
             Request::Publish { service, port } => {
@@ -120,8 +122,8 @@ impl ProcessNumbers {
     }
 }
 
-/// Returns the numbers in a value of the info key `soft`: a list of numbers and of ranges first:last or
-/// first:last:stride, as for MPI_Group_range_incl.
+/// Returns the numbers that a value of the info key `soft` allows: a list of numbers and of ranges first:last
+/// or first:last:stride, as for MPI_Group_range_incl.
 fn soft_counts(text: &str) -> Result<Vec<u64>> {
     let wrong =
         || Error::new(Class::Spawn, format!("the info key soft: {text:?} is no list of numbers and ranges"));

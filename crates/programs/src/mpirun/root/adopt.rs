@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A launcher for a program that was started without `mpirun` and needs one: to spawn processes, or to
-//! publish a name. The library starts `mpirun` with a hidden word; that process starts the launcher proper
-//! and ends. So the program has no child that it did not make, and gets no SIGCHLD for it.
+//! publish a name of a port.
+//!
+//! The library starts `mpirun` with the hidden argument [`WORD`]. That process starts a second one, which is
+//! the launcher, and ends. So the launcher is no child of the program, which gets no SIGCHLD when the
+//! launcher ends.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
@@ -22,10 +25,12 @@ use crate::mpirun::place::hosts::Placement;
 /// The first argument, hidden from users, with which the library starts `mpirun` for a program that runs
 /// already; the program's pid follows.
 pub const WORD: &str = "--launch-for";
-/// The first argument of the launcher proper, which the process with [`WORD`] starts.
+/// The first argument of the launcher itself, which the process with [`WORD`] starts. The program's pid
+/// follows.
 const AGAIN: &str = "--launch-for-now";
 
-/// Runs the launcher for the program `pid`, if the first word asks for it. Returns the exit code, else None.
+/// Runs the launcher for the program with this pid if the argument `word` asks for that, and returns the exit
+/// code. Otherwise returns None at once.
 pub fn serve(word: &str, pid: &str) -> Option<u8> {
     match word {
         WORD => Some(match detach(pid) {
@@ -42,8 +47,8 @@ fn refused(refusal: Refusal) -> u8 {
     refusal.code
 }
 
-/// Checks what can be checked, so that errors are found now, and starts the launcher proper, for which
-/// nothing waits.
+/// Starts the launcher itself, and does not wait for it. Before that checks the settings and the job's
+/// memory, so that the library learns of such errors.
 fn detach(pid: &str) -> Result<(), Refusal> {
     let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
     let (_, fd) = job_memory(settings)?;
@@ -59,7 +64,7 @@ fn detach(pid: &str) -> Result<(), Refusal> {
     start().map(drop).map_err(again)
 }
 
-/// Opens the memory of the program's job. Returns it and its descriptor.
+/// Opens the memory of the program's job (OUTBOARD_JOB_FD). Returns the segment and its descriptor.
 fn job_memory(settings: &Settings) -> Result<(Segment, OwnedFd), Refusal> {
     let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
     let lost = |error| Refusal::other(format!("the descriptor OUTBOARD_JOB_FD={fd}: {error}"));

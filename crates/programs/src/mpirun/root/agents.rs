@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root knows of each agent, and how it sends frames to it.
+//! What the root (the `mpirun` process that decides) knows of each agent (the `mpirun` process on a host),
+//! and how it sends frames (messages) to an agent.
 
 use std::sync::mpsc::Sender;
 use std::time::Instant;
@@ -7,44 +8,50 @@ use std::time::Instant;
 use crate::mpirun::wire::clock::Clock;
 use crate::mpirun::wire::frame::ToAgent;
 
-/// An agent, as the root sees it: its command, its link, and what it has reported.
+/// An agent, as the job's root (`mpirun`) sees it: the command that started it, the connection to it, and
+/// what it has reported.
 pub(super) struct Agent {
     pub(super) name: String,
-    /// The command that started the agent, as text for the user.
+    /// The command line that started the agent (`mpirun` on a host), as text for the user.
     pub(super) command: String,
-    /// The index in `Root::links` of the connection to the agent; None for the agent in this process.
+    /// The index in `Root::links` of the connection to the agent (`mpirun` on a host). None for the agent in
+    /// this process.
     pub(super) link: Option<usize>,
-    /// The queue of frames to the agent.
+    /// The queue from which frames (messages) go to the agent (`mpirun` on a host).
     pub(super) frames: FrameSender,
-    /// Frames that wait until `open` is called, because the agent has not started yet.
+    /// Frames (messages) for an agent (`mpirun` on a host) that has not started yet. `open` sends them.
     waiting: Vec<ToAgent>,
-    /// Whether the agent has greeted, and is of the same build as this `mpirun`.
+    /// Whether the agent has greeted (its first bytes) and is of the same build as this `mpirun`.
     pub(super) has_started: bool,
-    /// When the command that starts the agent was started.
+    /// When `mpirun` started the command that starts the agent.
     pub(super) started: Instant,
-    /// Whether the user has been told that the agent starts slowly.
+    /// Whether the user has been told that this agent (`mpirun` on a host) starts slowly.
     pub(super) is_called_slow: bool,
-    /// Whether `send` sends frames at once, instead of keeping them in `waiting`. The first frame sent is
-    /// `Start`.
+    /// Whether `send` puts frames (messages) into the queue at once. Until `open` is called it keeps them in
+    /// `waiting` instead. The first frame is `Start`.
     is_open: bool,
-    /// Whether the agent has reported that its ranks are stopped (Ctrl-Z).
+    /// Whether the agent (`mpirun` on a host) has reported that its ranks are stopped (Ctrl-Z).
     pub(super) is_stopped: bool,
-    /// The exit code that the agent reported when nothing of the job was left on its node; None before.
+    /// The exit code that the agent (`mpirun` on a host) reported with its last frame (message), when no
+    /// process of the job was left on its node. None before that.
     pub(super) done: Option<u8>,
-    /// Whether the connection to the agent has ended.
+    /// Whether the connection to the agent has ended, or the job's root (`mpirun`) has given the agent up.
     pub(super) is_closed: bool,
-    /// When the agent last sent something.
+    /// When the agent's latest frame (message), greeting or line came. A time in which the job's root
+    /// (`mpirun`) was stopped itself is added.
     pub(super) received: Instant,
-    /// How far the clock of the agent's host differs from ours; measured only for a trace.
+    /// How far the clock of the agent's host differs from the clock of the job's root (`mpirun`). It is
+    /// measured only if the user wants a trace.
     pub(super) clock: Clock,
-    /// The last lines that the command wrote to standard error before the agent started: they say why it did
-    /// not.
+    /// The latest lines that the agent's command (such as ssh) wrote to standard error before the agent
+    /// started. They tell the user why it did not start.
     pub(super) lines: Vec<String>,
-    /// Whether the standard error of the command has ended.
+    /// Whether the standard error of the agent's command has ended.
     pub(super) lines_ended: bool,
 }
 
-/// The queue of frames to a node, which adds the node's number to each frame.
+/// A queue of frames (messages) for the agent of one node. Each frame carries the node's number, because
+/// several agents may share the queue.
 #[derive(Clone)]
 pub(super) struct FrameSender {
     node: u32,
@@ -52,15 +59,16 @@ pub(super) struct FrameSender {
 }
 
 impl FrameSender {
-    /// Puts a frame into the queue. The end of the thread that empties the queue is noticed elsewhere.
+    /// Puts a frame (message) into the queue. If the thread that empties the queue has ended, the frame is
+    /// lost: the job's root (`mpirun`) learns of the lost connection by an event.
     pub(super) fn send(&self, frame: ToAgent) {
         let _ = self.queue.send((self.node, frame));
     }
 }
 
 impl Agent {
-    /// Returns the agent of node `node` before it has started. `queue` leads to the thread that sends it
-    /// frames.
+    /// Returns the agent of node `node`, which has not started yet. The thread that empties `queue` sends the
+    /// frames (messages) to the agent.
     pub(super) fn new(name: String, node: u32, command: String, queue: Sender<(u32, ToAgent)>) -> Agent {
         let now = Instant::now();
         Agent {
@@ -91,20 +99,23 @@ impl Agent {
         }
     }
 
-    /// Sends the frames that wait for the agent's start; from now on `send` sends frames at once.
+    /// Sends the frames (messages) that have waited for the agent's start. From now on `send` puts frames
+    /// into the queue at once.
     pub(super) fn open(&mut self) {
         (self.is_open, self.received) = (true, Instant::now());
         let waiting = std::mem::take(&mut self.waiting);
         waiting.into_iter().for_each(|frame| self.frames.send(frame));
     }
 
-    /// Asks the agent for its clock, as the first of a row of questions.
+    /// Asks the agent (`mpirun` on a host) what time its clock has. This begins a row of such questions,
+    /// because only the fastest answer counts.
     pub(super) fn ask_clock(&mut self) {
         self.clock.start();
         self.send(ToAgent::Clock { sent: 0 });
     }
 
-    /// Takes the agent's answer to a question for its clock, and asks again until the row is complete.
+    /// Takes the agent's answer to a question about its clock, and asks again until the row of questions is
+    /// complete.
     pub(super) fn receive_clock(&mut self, sent: u64, there: u64, back: u64) {
         if self.clock.receive(sent, there, back) {
             self.send(ToAgent::Clock { sent: 0 });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the root does as time passes: it sends pulses, gives up silent hosts, and ends the job after
+//! What the root (the `mpirun` process that decides) does as time passes: it sends the frame `Alive` to its
+//! agents, one on each host, ends the job if an agent is silent for too long, and ends the job after
 //! --timeout.
 
 use std::sync::atomic::Ordering;
@@ -11,9 +12,11 @@ use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::ToAgent;
 use crate::mpirun::wire::uplink::{PULSE, STANDSTILL};
 
-/// How long an agent may take to start before the job fails.
+/// How long after the start of its command an agent (`mpirun` on a host) may take to greet. After this time
+/// the job fails.
 const START: Duration = Duration::from_secs(60);
-/// How long an agent may take to start before the user is told which host the job waits for.
+/// How long an agent (`mpirun` on a host) may take to greet before the user is told which host the job waits
+/// for.
 const SLOW: Duration = Duration::from_secs(10);
 
 impl Root {
@@ -29,14 +32,16 @@ impl Root {
         }
     }
 
-    /// Measures the clocks of all agents' hosts against ours, if the user wants a trace.
+    /// Asks all agents (`mpirun` on each host) for their clocks, if the user wants a trace: its times must
+    /// fit together.
     pub(super) fn ask_clocks(&mut self) {
         if self.trace.is_some() && self.job_has_started {
             self.agents.iter_mut().for_each(Agent::ask_clock);
         }
     }
 
-    /// Sends a pulse to all agents, and ends the job if one of them is silent.
+    /// Sends the frame `Alive` to all agents when it is due, and ends the job if an agent has been silent for
+    /// too long or has not started in time.
     fn check_hosts(&mut self, now: Instant) {
         let gap = now.duration_since(std::mem::replace(&mut self.looked, now));
         if gap > STANDSTILL {
@@ -81,8 +86,8 @@ impl Root {
         }
     }
 
-    /// Tells the user which hosts have had no agent for [`SLOW`] since their command was started, each host
-    /// once.
+    /// Tells the user, once for each host, that no agent has started there [`SLOW`] after its command was
+    /// started.
     fn print_slow_hosts(&mut self, now: Instant) {
         let slow = |agent: &&mut Agent| {
             !agent.has_started && !agent.is_called_slow && now.duration_since(agent.started) > SLOW

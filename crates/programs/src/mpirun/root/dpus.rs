@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Computers that only run the proxies of another host (`--dpu-hostfile`), as the root sees them. Without
-//! them ranks are only slower.
+//! Computers that only run the proxies of another host (`--dpu-hostfile`), as the job's root (`mpirun`) sees
+//! them. If one is lost, the ranks of its host go on, only slower.
 //!
 //! Read next: `mod.rs`; `place/hosts.rs` (`Placement::add_dpus`).
 
@@ -11,13 +11,13 @@ use crate::mpirun::command::say::say;
 use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
-    /// Whether the agent of this index is on a computer that only runs proxies.
+    /// Whether agent number `index` is on a computer that only runs proxies.
     pub(super) fn is_dpu(&self, index: usize) -> bool {
         self.placement.dpus.contains(&(index as u32))
     }
 
-    /// Tells the user and all agents that a computer that runs the proxies of a host is lost: the ranks of
-    /// that host go on without them.
+    /// Tells the user and all agents (`mpirun` on each host) that a computer that runs the proxies of a host
+    /// is lost. `index`: the number of its agent. The ranks of that host go on without proxies.
     pub(super) fn lose_dpu(&mut self, index: usize, why: &str) {
         let host = index as u32 - self.placement.dpus.start;
         let (name, served) = (&self.placement.nodes[index], &self.placement.nodes[host as usize]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The agent in the root's own process, if the job has this machine only. One loop polls both.
+//! The agent (`mpirun` on a host) in the same process as the job's root, for a job on this machine only. The
+//! root's loop also runs the agent's steps.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -13,7 +14,8 @@ use crate::mpirun::wire::frame::{JobNode, ToRoot};
 use crate::mpirun::wire::uplink::QueueUplink;
 
 impl Root {
-    /// Starts the job in a process that is root and agent, for a job on this machine only.
+    /// Starts a job on this machine only: its root and its agent (both parts of `mpirun`) are in this
+    /// process.
     pub(super) fn start_here(&mut self) -> Result<(), Refusal> {
         let upstream = self.open_here();
         let prepared = AgentJob::prepare(&self.start, upstream, self.signals.clone());
@@ -25,7 +27,8 @@ impl Root {
         Ok(())
     }
 
-    /// Makes the two queues between the root and an agent in its process. Returns the agent's ends of them.
+    /// Makes the two queues of frames (messages) between the job's root (`mpirun`) and the agent in the same
+    /// process. Returns the agent's ends.
     pub(super) fn open_here(&mut self) -> Upstream {
         let (queue, inbox) = channel();
         let name = self.placement.nodes[0].clone();
@@ -38,8 +41,8 @@ impl Root {
         Upstream::here(Arc::new(QueueUplink { listener: self.listener.clone(), node: 0 }), inbox)
     }
 
-    /// Lets the agent of this process act and receives its frames, until neither has anything left to do. An
-    /// agent that is over is taken away.
+    /// Lets the agent in this process make a step and receives its frames (messages), until neither brings
+    /// anything new. Removes the agent when it has ended.
     pub(super) fn step_here(&mut self) {
         while let Some(job) = &mut self.here {
             let has_obeyed = job.step();

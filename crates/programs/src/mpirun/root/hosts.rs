@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How the root reaches the hosts of a job: their addresses, and an agent on each.
+//! How the root (the `mpirun` process that decides) reaches the hosts of a job: it finds their addresses, and
+//! starts an agent on each.
 
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::sync::mpsc::channel;
@@ -15,11 +16,11 @@ use crate::mpirun::wire::frame::{JobNode, Start, ToAgent};
 use crate::mpirun::wire::launch::{AGENT, AgentHost};
 use crate::mpirun::wire::link::AgentLink;
 
-/// How long the look-up of a host's address may take. After that time the host counts as unknown here.
+/// How long the look-up of a host's address may take. After this time `mpirun` goes on without the address.
 const LOOKUP: Duration = Duration::from_secs(10);
 
 impl Root {
-    /// Starts an agent on each host of the placement that has none.
+    /// Starts an agent (`mpirun` on a host) on each node of the placement that has none yet.
     pub(super) fn start_agents(&mut self) -> error::Result<()> {
         let before = self.agents.len();
         let started = self.find_addresses(before).and_then(|()| self.start_links(before));
@@ -81,8 +82,8 @@ impl Root {
         Ok(())
     }
 
-    /// Fails if a host is on another machine and the ranks that run already can be reached by loopback
-    /// addresses only.
+    /// Fails if the host `name` is another machine, and the nodes so far are known by loopback addresses
+    /// only: the new host could not reach them.
     fn reachable(&self, name: &str, address: Option<&str>) -> Result<(), String> {
         let is_within = |address: Option<&str>| {
             address.is_some_and(|address| address.is_empty() || address == Ipv4Addr::LOCALHOST.to_string())
@@ -101,8 +102,8 @@ impl Root {
     }
 }
 
-/// Returns the address at which other hosts find the host `name`. The inner error says why the address is not
-/// known here: a name may exist in the configuration of ssh only. The outer error ends the job.
+/// Returns the address at which other hosts reach the host `name`. The inner error says why this machine does
+/// not know the address: a name may exist in the configuration of ssh only. The outer error ends the job.
 fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, String> {
     let own = sys::host::name();
     if placement.nodes.iter().all(|name| hosts::is_here(name, &own))
@@ -128,8 +129,8 @@ fn address(name: &str, placement: &Placement) -> Result<Result<String, String>, 
     Ok(Ok(address.to_string()))
 }
 
-/// Returns the addresses of a host. Fails if the look-up takes so long that agents would take the root for
-/// dead.
+/// Returns the addresses of a host. Fails after [`LOOKUP`]: meanwhile the job's root (`mpirun`) sends no
+/// frames (messages), and its agents would take it for dead.
 fn lookup(host: &str) -> Result<Vec<IpAddr>, String> {
     let (sender, found) = channel();
     let host = host.to_owned();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Standard input of a job on several hosts, passed on to the agents of the ranks that read it.
+//! How the job's root (`mpirun`) passes the standard input of a job on several hosts on to the agents whose
+//! ranks read it.
 
 use super::Root;
 use super::agents::FrameSender;
@@ -8,7 +9,8 @@ use crate::mpirun::streams::input;
 use crate::mpirun::wire::frame::ToAgent;
 
 impl Root {
-    /// Passes our standard input on to the agents whose ranks read it, in a thread for which nothing waits.
+    /// Starts a thread that passes our standard input on to the agents (`mpirun` on each host) whose ranks
+    /// read it. No other thread waits for the end of this thread.
     pub(super) fn read_input(&self) -> Result<(), Refusal> {
         let reads = |node: u32| {
             let mut ranks = (0..).zip(&self.start.node_of);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The root of a job: it decides what happens where (hosts and numbers of ranks, spawned worlds, names, the
-//! first failure, time). It starts an agent on each host, passes frames on between agents, and ends with
-//! them.
+//! The root of a job is the `mpirun` process that decides what happens where: the hosts and numbers of ranks,
+//! spawned worlds, published names, what follows the first failure, and --timeout. It starts an agent on each
+//! host, and passes frames on between agents. When all agents have ended, it ends.
 //!
-//! An agent is reached by the standard input and output of the command that started it, so no process listens
-//! on a port. If the job has this machine only, its agent is in this process (`here.rs`), and the same frames
-//! go by two queues.
+//! The root reaches an agent by the standard input and output of the command that started the agent, so no
+//! process listens on a port. If the job has this machine only, its agent is in this process (`here.rs`), and
+//! the same frames go by two queues.
 //!
 //! Invariants: the first failure decides the exit code, and ends the job on all hosts; an agent in another
 //! process that is silent for OUTBOARD_LAUNCH_SILENCE_MS has failed.
@@ -51,56 +51,65 @@ use super::wire::trace::{self, TracePart};
 use agents::Agent;
 use world::SpreadWorld;
 
-/// How long agents have to end their ranks, what these left behind, and themselves, before the root gives
-/// them up.
+/// How long agents have to end their ranks, the processes that ranks left behind, and themselves. Then the
+/// job's root (`mpirun`) gives the agents up.
 const END: Duration = Duration::from_secs(12);
-/// How long the root waits for what a launcher's command that has ended may still write to standard error.
+/// How long the job's root (`mpirun`) waits for last lines on the standard error of an agent's command, such
+/// as ssh, that has ended.
 const LAST_LINES: Duration = Duration::from_secs(2);
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How many of the last lines that a launcher's command wrote to standard error are kept.
+/// How many of the latest lines are kept that an agent's command, such as ssh, wrote to standard error.
 const LINES_MAX: usize = 4;
 
 struct Root {
     agents: Vec<Agent>,
     links: Vec<AgentLink>,
     launch: AgentCommand,
-    /// The frame that tells agents what to start; each gets it with the number of its node.
+    /// The frame (message) that tells an agent (`mpirun` on a host) what to start. Each agent gets a copy
+    /// with its own node number.
     start: Start,
-    /// Whether all agents of the first world have started: no rank starts in a job that lacks a host.
+    /// Whether all agents (`mpirun` on each host) of the first world have started. No rank starts before
+    /// that, because a host may be missing.
     job_has_started: bool,
-    /// The host of each rank of the first world; ranks that are spawned later are placed by it, too.
+    /// The hosts of the job, and the host of each rank of the first world. It also chooses the hosts of
+    /// spawned ranks.
     placement: Placement,
     numbers: ProcessNumbers,
     worlds: Vec<SpreadWorld>,
-    /// The node of each rank that waits for an answer to MPI_Comm_spawn, by rank.
+    /// The rank that waits for an answer to MPI_Comm_spawn, by process number, and the node that it is on.
     askers: HashMap<u32, usize>,
-    /// The names of all endpoints, by endpoint, for agents that start later.
+    /// The network names of all endpoints, by the endpoint's number. Agents that start later get them.
     names: HashMap<u32, Vec<u8>>,
     events: Receiver<(usize, AgentEvent)>,
     listener: Listener,
     woken: OwnedFd,
     signals: Arc<Signals>,
-    /// The agent in this process, as long as it runs, in a job that has this machine only; else None.
+    /// The agent in this process. None if the job has other hosts, before this agent has started, and once it
+    /// has ended.
     here: Option<AgentJob>,
     /// Whether the job has this machine only, so that its agent is in this process.
     is_here: bool,
-    /// The file into which the trace is written at the end, or None if the user wants none.
+    /// The file into which the trace is written when the job ends. None if the user wants no trace.
     trace: Option<PathBuf>,
-    /// The parts of the trace that have come so far, each with the index of its agent.
+    /// The parts of the trace that agents have sent so far, each with the index of its agent.
     parts: Vec<(usize, TracePart)>,
-    /// The seconds of `--timeout`, and when they are over; None without the option.
+    /// The seconds that the user gave with `--timeout`, and when they are over. None without the option.
     timeout: Option<(f64, Instant)>,
-    /// When the agents were last checked for silence: a long gap means that this process stood still itself.
+    /// When the job's root (`mpirun`) last looked for silent agents. A long time since then means that this
+    /// process was stopped itself.
     looked: Instant,
-    /// When the last pulse was sent to the agents.
+    /// When the job's root (`mpirun`) last sent the frame `Alive` to all agents.
     pulse: Instant,
-    /// How long an agent may send nothing before its host counts as failed (OUTBOARD_LAUNCH_SILENCE_MS).
+    /// How long an agent may send nothing before the job's root (`mpirun`) takes its host for lost
+    /// (OUTBOARD_LAUNCH_SILENCE_MS).
     silence: Duration,
-    /// The exit code of the job's first failure, or None if nothing has failed.
+    /// The exit code of the job's first failure, or None if there has been no failure.
     failed: Option<u8>,
-    /// When the root gives up agents that have not ended. None as long as the job is not being ended.
+    /// When the job's root (`mpirun`) gives up the agents that have not ended by then. None unless the job is
+    /// being ended.
     end_at: Option<Instant>,
-    /// How much standard input is on the way to the ranks.
+    /// How much standard input has been sent to the agents (`mpirun` on each host) and not yet been taken by
+    /// ranks.
     credit: Credit,
 }
 
@@ -118,7 +127,7 @@ pub fn launch(arguments: &CommandLine, signals: Signals) -> Result<u8, Refusal> 
 }
 
 impl Root {
-    /// Returns the root of a job of which nothing runs yet.
+    /// Returns the root (the part of `mpirun` that decides) of a job in which no process runs yet.
     fn new(arguments: &CommandLine, settings: &Settings, signals: Signals) -> Result<Root, Refusal> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)
             .map_err(|error| Refusal::other(format!("cannot make a pipe: {error}")))?;
@@ -210,7 +219,8 @@ impl Root {
         self.failed.unwrap_or(0)
     }
 
-    /// Waits until a signal or something from an agent has come, or for the time [`TICK`].
+    /// Waits until a signal has come, an agent (`mpirun` on a host) has sent something, or the time [`TICK`]
+    /// is over.
     fn wait(&self) {
         let mut list =
             vec![PollFd::new(&*self.signals, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
@@ -220,7 +230,7 @@ impl Root {
         let _ = poll(&mut list, Some(&TICK));
     }
 
-    /// Acts on all events of agents that have come. Returns whether there were any.
+    /// Acts on all events from agents that have come. Returns whether there were any.
     fn receive_all(&mut self) -> bool {
         let _ = rustix::io::read(&self.woken, &mut [0; 256]);
         let mut has_received = false;
@@ -277,7 +287,8 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents, unless the job has not started: then they understand none.
+    /// Sends a frame (message) to all agents (`mpirun` on each host). Does nothing before the job has
+    /// started, because an agent's first frame must be `Start`.
     fn send_all(&mut self, frame: &ToAgent) {
         if self.job_has_started {
             self.agents.iter_mut().for_each(|agent| agent.send(frame.clone()));
@@ -316,14 +327,14 @@ impl Root {
         }
     }
 
-    /// Sends a frame to all agents except the one of this index.
+    /// Sends a frame (message) to all agents (`mpirun` on each host) except agent number `index`.
     fn send_others(&mut self, index: usize, frame: &ToAgent) {
         let others = self.agents.iter_mut().enumerate().filter(|(other, _)| *other != index);
         others.for_each(|(_, agent)| agent.send(frame.clone()));
     }
 
-    /// Ends the worlds that begin at these ranks because of a failure on some host. Without any such rank,
-    /// ends the whole job.
+    /// Ends the worlds whose first process numbers are `worlds`, because of a failure on some host. If the
+    /// list is empty, ends the whole job.
     fn ranks_failed(&mut self, worlds: &[u32], sentence: &str, code: u8) {
         let is_of_all = worlds.is_empty() || self.end_at.is_some();
         if is_of_all || !self.fail_some(worlds, sentence, code) {
@@ -331,7 +342,8 @@ impl Root {
         }
     }
 
-    /// Notes that nothing of the job is left on the agent's node.
+    /// Acts on the last frame (message) of agent number `index`: no process of the job is left on its node.
+    /// An exit code other than 0 ends the job, unless all worlds are over or the node only ran proxies.
     fn agent_done(&mut self, index: usize, code: u8) {
         self.agents[index].done = Some(code);
         let all_are_over = self.worlds.iter().all(SpreadWorld::is_over);
@@ -349,8 +361,8 @@ impl Root {
         }
     }
 
-    /// Notes that the connection to an agent has ended; `ended` says what became of its command. If the agent
-    /// has not ended well, the job ends.
+    /// Acts on the end of the connection to agent number `index`; `ended` says how its command ended. If the
+    /// agent had not reported its own end, the job ends.
     fn closed(&mut self, index: usize, ended: &str) {
         let agent = &mut self.agents[index];
         let was_closed = std::mem::replace(&mut agent.is_closed, true);
@@ -367,9 +379,9 @@ impl Root {
         later.into_iter().for_each(|(other, event)| self.take_event(other, event));
     }
 
-    /// Takes the last lines that an agent's command wrote to standard error: they may come later than its
-    /// end, and a process that it left may hold the stream open. Returns the other events that came
-    /// meanwhile.
+    /// Waits for the last lines that an agent's command wrote to standard error, at most [`LAST_LINES`]: they
+    /// may come after the command's end, and a process that it left behind may keep the stream open. Returns
+    /// all other events that came meanwhile.
     fn take_last_lines(&mut self, index: usize) -> Vec<(usize, AgentEvent)> {
         let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
         while !self.agents[index].lines_ended
@@ -401,8 +413,8 @@ impl Root {
         }
     }
 
-    /// Ends the job because of a failure with this exit code. Prints `sentence` unless the job is being ended
-    /// already.
+    /// Ends the job because of a failure. `code` becomes the job's exit code if this is the first failure.
+    /// Prints `sentence` unless the job is being ended already.
     fn fail(&mut self, sentence: &str, code: u8) {
         if self.end_at.is_none() {
             say(sentence);
@@ -439,7 +451,8 @@ impl Root {
         }
     }
 
-    /// Ctrl-Z: stops `mpirun` when all ranks have stopped. After SIGCONT all ranks continue.
+    /// After Ctrl-Z, stops this `mpirun` once all agents have stopped their ranks. When SIGCONT lets it go
+    /// on, tells all agents to let their ranks continue.
     fn stop_if_all_have(&mut self) {
         if !self.agents.iter().all(|agent| agent.is_stopped || agent.is_over()) {
             return;
@@ -452,7 +465,7 @@ impl Root {
         }
     }
 
-    /// Kills the commands of agents that have not ended, and closes the connections to all others.
+    /// Kills the commands of agents that have not ended, and closes all connections.
     fn give_up(&mut self) {
         for agent in &mut self.agents {
             if agent.done.is_none() && !agent.is_closed {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The worlds of a job, as the root sees them: which nodes have ranks of them, which rank waits for their
-//! start, and with which others they are connected (MPI 5.0, sections 11.8 and 11.10.4).
+//! The worlds of a job, as the job's root (`mpirun`) sees them: which nodes have ranks of a world, which rank
+//! waits for its start, and with which other worlds it is connected (MPI 5.0, sections 11.8 and 11.10.4).
 //!
-//! A spawned world is entered on all nodes at once, so that all give its ranks the same process numbers; the
-//! nodes that run these ranks start them. The world is born when all nodes have reported so: then no node
-//! takes its processes for those that had the numbers before.
+//! All nodes learn of a spawned world at the same time, so that all give its ranks the same process numbers.
+//! The nodes that are to run these ranks start them. The root answers the spawn when all nodes have reported
+//! that the world has started. Then no node takes the new processes for earlier ones with the same numbers.
 //!
 //! Read next: `place/places.rs`, `agent/serve.rs` (the side of an agent).
 
@@ -26,8 +26,8 @@ impl Root {
         self.worlds.iter_mut().find(|world| world.first == first)
     }
 
-    /// Carries out what rank `rank` on node `node` asks for: to spawn a world, or to publish or look up a
-    /// name.
+    /// Carries out what rank `rank` on node `node` asks for: to spawn a world, or to publish, withdraw or
+    /// look up the name of a port.
     pub(super) fn asked(&mut self, node: usize, rank: u32, request: &[u8]) {
         let answer = match Request::from_bytes(request) {
             Ok(Request::Spawn(spawn)) => match self.spawn(node, rank, &spawn) {
@@ -87,9 +87,9 @@ impl Root {
         firsts.max().unwrap_or(0)
     }
 
-    /// Returns the hosts on which a program's info wants it, and the order in which ranks are dealt out to
-    /// them. The keys are `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`, `ppn`, `npernode` and
-    /// `map_by`, as users of MPICH and Open MPI write them.
+    /// Returns the hosts on which the info of a spawned program wants it, and in which order ranks are
+    /// distributed over the hosts. It obeys the keys `host`, `hosts`, `add-host`, `hostfile`, `add-hostfile`,
+    /// `ppn`, `npernode` and `map_by`, as users of MPICH and Open MPI write them.
     fn wanted(&self, spawn: &Spawn, info: &[(String, String)]) -> Result<(Hosts, Deal)> {
         let of = |names: &[&str]| info.iter().find(|(key, _)| names.contains(&key.as_str()));
         let wrong = |key: &str, why: String| Error::new(Class::Spawn, format!("the info key {key}: {why}"));
@@ -126,7 +126,8 @@ impl Root {
         Ok((hosts, how))
     }
 
-    /// Sends `answer` to the rank that waits in MPI_Comm_spawn for the world that begins at `first`.
+    /// Sends `answer` to the rank that waits in MPI_Comm_spawn for the world whose first process number is
+    /// `first`.
     fn answer(&mut self, first: u32, answer: &Result<Vec<u8>>) {
         let Some(asker) = self.world(first).and_then(|world| world.asker.take()) else { return };
         if let Some(node) = self.askers.remove(&asker) {
@@ -153,8 +154,8 @@ impl Root {
         self.answer(first, &Err(Error::new(Class::Spawn, sentence)));
     }
 
-    /// Fails the spawns that need the agent of node `node`, which could not start; nothing else ends. Returns
-    /// whether there were any.
+    /// Lets each MPI_Comm_spawn fail that needs the agent of node `node`, which could not start. The job goes
+    /// on. Returns whether a spawn failed.
     pub(super) fn fails_spawns(&mut self, node: usize, sentence: &str) -> bool {
         let waiting: Vec<(u32, bool)> = self
             .worlds
@@ -202,7 +203,8 @@ impl Root {
         }
     }
 
-    /// Notes that no rank of a world lives on a node any more. When no world lives, the job ends.
+    /// Acts on a report that no rank of the world whose first process number is `first` lives on node `node`
+    /// any more. When no rank of any world lives, ends the job.
     pub(super) fn over(&mut self, node: usize, first: u32, is_broken: bool) {
         let Some(world) = self.world(first) else { return };
         world.living.remove(&node);
@@ -217,7 +219,7 @@ impl Root {
         }
     }
 
-    /// Frees the numbers of spawned worlds that have ended in order, and with which no living rank is
+    /// Frees the process numbers of spawned worlds that have ended in order and with which no living world is
     /// connected.
     fn forget_ended(&mut self) {
         let stays = |world: &SpreadWorld| {
@@ -232,8 +234,9 @@ impl Root {
         gone.into_iter().for_each(|first| self.numbers.free(first));
     }
 
-    /// Ends the worlds that begin at `firsts` if other worlds live. Prints `sentence` only if none of them is
-    /// being ended yet. Returns whether other worlds live.
+    /// Ends the worlds whose first process numbers are `firsts`, if other worlds live. Prints `sentence`
+    /// unless one of these worlds is being ended already. Returns whether other worlds live; if not, does
+    /// nothing.
     pub(super) fn fail_some(&mut self, firsts: &[u32], sentence: &str, code: u8) -> bool {
         let is_meant = |world: &SpreadWorld| firsts.contains(&world.first);
         if self.worlds.iter().all(|world| is_meant(world) || world.is_over() || world.is_ending) {
@@ -248,7 +251,8 @@ impl Root {
         true
     }
 
-    /// Sends a new agent the frames from which it learns what the other agents know already.
+    /// Sends the agent of node `node`, which has just started, the frames (messages) that tell it what the
+    /// other agents know already.
     pub(super) fn catch_up(&mut self, node: usize) {
         let agent = &mut self.agents[node];
         for world in &self.worlds {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Standard input goes to rank 0, or to the ranks that the user names; the others read an empty one.
+//! Standard input of the job: rank 0 gets it, or the ranks that the user names. All other ranks read an empty
+//! file.
 
 use std::io::{IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
@@ -8,12 +9,13 @@ use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
 
-/// How many bytes of standard input may have been sent to the agents and not yet taken by the ranks.
+/// How many bytes of standard input may have been sent to the agents (`mpirun` on each host) and not yet
+/// taken by the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
-/// Returns the standard input of a rank: our own one, if it is the job's (`is_ours`) and no other rank reads
-/// it; an empty one, if the rank is no reader; or else a pipe that [`pump`] fills. A rank leads a process
-/// group of its own, so a terminal would stop it if it read there.
+/// Returns the standard input of rank `rank`: an empty file if the rank is not in `readers`; ours if
+/// `is_ours` says that it is the job's, no other rank reads it, and it is no terminal (which would stop a
+/// rank in a process group of its own); else a pipe that [`pump`] fills.
 pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
@@ -24,14 +26,15 @@ pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     }
 }
 
-/// Returns a function that reads our standard input.
+/// Returns a function that reads our standard input into a buffer. It returns the number of bytes, 0 at the
+/// end.
 pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send> {
     let mut terminal = std::fs::File::from(std::os::fd::AsFd::as_fd(&std::io::stdin()).try_clone_to_owned()?);
     Ok(move |buffer: &mut [u8]| terminal.read(buffer))
 }
 
-/// Starts a thread, for which nothing waits, that writes all that `read` returns to each of `ranks`, until
-/// `read` or all ranks end.
+/// Starts a thread that writes all that `read` returns to each of `ranks`. The thread ends when `read`
+/// returns 0 or no rank reads any more. No other thread waits for its end.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
     read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
@@ -43,7 +46,8 @@ pub fn pump(
     std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
 }
 
-/// Passes all that `read` returns to `each`, until `read` comes to its end or `each` returns false.
+/// Passes all bytes that `read` returns to `each`, until `read` returns 0 or `each` returns false. After an
+/// error it tries again.
 pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     loop {
@@ -58,13 +62,13 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
     }
 }
 
-/// The number of bytes of standard input that are on the way to the ranks, shared by the threads that send
-/// and receive.
+/// How many bytes of standard input are on the way to the ranks. The thread that sends them and the thread
+/// that receives the agents' reports share it.
 #[derive(Clone, Default)]
 pub struct Credit(Arc<(Mutex<usize>, Condvar)>);
 
 impl Credit {
-    /// Notes that the ranks have taken `bytes` bytes, and wakes a thread that waits in `take`.
+    /// Counts `bytes` bytes as taken by the ranks, and wakes a thread that waits in `take`.
     pub fn give_back(&self, bytes: usize) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);
@@ -72,8 +76,8 @@ impl Credit {
         changed.notify_all();
     }
 
-    /// Notes that `bytes` more bytes are on the way, and calls `send`, which sends them. Then waits while
-    /// more than [`INPUT_BYTES_MAX`] are on the way.
+    /// Counts `bytes` more bytes as on the way, and calls `send`, which sends them. Then waits while more
+    /// than [`INPUT_BYTES_MAX`] bytes are on the way.
     pub fn take(&self, bytes: usize, send: impl FnOnce()) {
         let (under_way, changed) = &*self.0;
         let mut under_way = under_way.lock().unwrap_or_else(PoisonError::into_inner);

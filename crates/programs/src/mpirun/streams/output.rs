@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Passes on what ranks print, line by line: lines of different ranks never mix, and can begin with the rank.
+//! How `mpirun` passes on what ranks print, line by line: lines of different ranks never mix, and can begin
+//! with the rank.
 //!
-//! One thread reads all pipes. Another thread watches processes, so a slow reader of our output (`| less`)
-//! delays neither Ctrl-C nor the detection of a dead rank.
+//! One thread reads all pipes. Another thread watches the processes, so a slow reader of our output (`|
+//! less`) delays neither Ctrl-C nor the detection of a dead rank.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,14 +21,14 @@ use crate::mpirun::command::arguments::Global;
 use crate::mpirun::wire::frame::{OutputStream, ToRoot};
 use crate::mpirun::wire::uplink::Uplink;
 
-/// The most bytes of a line that a rank prints. A longer line is broken, so that a stream without newlines
-/// takes no memory.
+/// The most bytes of a line that a rank prints. A longer line is written in parts, so that output without
+/// newlines cannot fill the memory.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const READ_BYTES: usize = 64 << 10;
-/// How long an unfinished line (a prompt, a progress bar) waits for its end before it is shown.
+/// How long an unfinished line (a prompt, a progress bar) waits for its newline before it is shown, in ns.
 const PATIENCE_NS: i64 = 100_000_000;
 
-/// How the lines that ranks print are shown, and into which files they go.
+/// What stands before the lines that ranks print, and into which files the lines go.
 #[derive(Clone, Debug, Default)]
 pub struct Style {
     /// Whether every line begins with the rank: `[3] ` (`--label`).
@@ -36,8 +37,8 @@ pub struct Style {
     pub tag: bool,
     /// Whether every line begins with the time (`--timestamp-output`).
     pub stamp: bool,
-    /// The pattern of the files' names, such as `out.%r`, for standard output and for standard error. None if
-    /// that stream goes to ours.
+    /// The pattern of the files' names, such as `out.%r`: first for standard output, then for standard error.
+    /// None if that stream goes to the same stream of `mpirun`.
     pub files: [Option<String>; 2],
 }
 
@@ -57,7 +58,8 @@ impl Style {
         }
     }
 
-    /// Returns the start of each line that a rank of a world prints to the stream `to`, without the time.
+    /// Returns what each line begins with that rank `rank` of world number `world` prints to the stream `to`,
+    /// without the time.
     pub fn prefix(&self, world: u64, rank: u32, to: OutputStream) -> String {
         let job = world + 1;
         let stream = if to == OutputStream::Output { "stdout" } else { "stderr" };
@@ -65,8 +67,8 @@ impl Style {
         if self.tag { format!("{label}[{job},{rank}]<{stream}>: ") } else { label }
     }
 
-    /// Returns the path of the file that gets what a rank prints to the stream `to`, or None if that goes to
-    /// our own streams.
+    /// Returns the path of the file for what rank `rank` of world number `world` prints to the stream `to`.
+    /// None if the lines go to the same stream of `mpirun`.
     pub fn file(&self, world: u64, rank: u32, host: &str, to: OutputStream) -> Option<PathBuf> {
         let mut path = String::new();
         let mut letters = self.files[to as usize].as_deref()?.chars();
@@ -85,15 +87,16 @@ impl Style {
     }
 }
 
-/// Returns a rank's name for the user: `3`, or `2.3` in the spawned world 2.
+/// Returns a rank's name for the user: `3`, or `2.3` for rank 3 of the spawned world 2.
 fn name(world: u64, rank: u32) -> String {
     if world == 0 { rank.to_string() } else { format!("{world}.{rank}") }
 }
 
-/// The place to which lines are written.
+/// Where the lines that ranks print are written.
 enum OutputEnd {
     File(File),
-    /// A standard stream of the root, which is in another process: lines go there as frames.
+    /// A standard stream of the job's root (`mpirun`), which is in another process. The lines go there in
+    /// frames (messages).
     Upward(Arc<dyn Uplink>, OutputStream),
 }
 
@@ -109,7 +112,7 @@ impl OutputEnd {
     }
 }
 
-/// A file or stream to which lines are written, with its state.
+/// A file or stream to which the lines of one or more ranks are written, with its state.
 struct Sink {
     end: OutputEnd,
     /// The name of the stream or path of the file, as text for the user.
@@ -120,11 +123,11 @@ struct Sink {
 
 struct RankStream {
     pipe: OwnedFd,
-    /// What every line begins with, besides the time; None if nothing.
+    /// What every line begins with, apart from the time. None if lines begin with nothing else.
     label: Option<Arc<str>>,
     stamp: bool,
     sink: Arc<Sink>,
-    /// The bytes of the line of which the end has not come yet.
+    /// The bytes that have come after the last newline.
     unfinished: Vec<u8>,
 }
 
@@ -134,19 +137,20 @@ impl RankStream {
     }
 }
 
-/// A handle to the thread that passes on what ranks print; the thread that watches processes holds it.
+/// A handle to the thread that passes on what ranks print. The thread that watches the processes holds it.
 pub struct Forwarder {
     thread: JoinHandle<()>,
     shared: Arc<ForwarderShared>,
-    /// Standard output and standard error of the job, by [`OutputStream`].
+    /// The standard output and the standard error of the job, indexed by [`OutputStream`].
     own: [Arc<Sink>; 2],
-    /// The files that were opened for ranks, by path: ranks may share one.
+    /// The files that were opened for ranks' output, by path. Ranks may share a file.
     files: HashMap<PathBuf, Arc<Sink>>,
-    /// The pipe by which the thread is woken.
+    /// The writing end of the pipe that wakes the thread.
     wake: OwnedFd,
 }
 
-/// What the thread that watches processes tells the thread that passes output on: new pipes, and the end.
+/// What the thread that watches the processes tells the thread that passes output on: new pipes, and that the
+/// job has ended.
 #[derive(Default)]
 struct ForwarderShared {
     stop: AtomicBool,
@@ -154,8 +158,9 @@ struct ForwarderShared {
 }
 
 impl Forwarder {
-    /// Starts the thread that passes output on, without any pipe of a rank. Lines go to the streams of this
-    /// process if they are the job's (`is_ours`), else as frames to the root.
+    /// Starts the thread that passes output on; pipes of ranks come later (`add`). Lines go to the standard
+    /// streams of this process if these are the job's (`is_ours`), else in frames (messages) to the job's
+    /// root (`mpirun`).
     pub fn start(uplink: Arc<dyn Uplink>, is_ours: bool) -> std::io::Result<Forwarder> {
         let (woken, wake) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let own = |to: OutputStream| {
@@ -177,7 +182,8 @@ impl Forwarder {
         Ok(Forwarder { thread, shared, own, files: HashMap::new(), wake })
     }
 
-    /// Hands the thread a pipe into which a rank of a world prints to the stream `to`.
+    /// Gives the output thread a pipe into which a rank prints to the stream `to`. The rank's name is its
+    /// world's number and its number there.
     pub fn add(
         &mut self,
         pipe: OwnedFd,
@@ -216,13 +222,13 @@ impl Forwarder {
         Ok(sink)
     }
 
-    /// Wakes the thread that passes output on. A wake pipe that is full wakes it as well.
+    /// Wakes the thread that passes output on. If the pipe is full, the thread will wake anyway.
     fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
-    /// Waits until the thread has passed on everything that ranks wrote. It is called when no rank lives any
-    /// more, and does not wait for what surviving descendants may still write.
+    /// Ends the thread once it has passed on everything that ranks wrote. It is called when no rank lives any
+    /// more. It does not wait for output of processes that ranks left behind.
     pub fn finish(self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
@@ -273,8 +279,8 @@ impl Pump {
         }
     }
 
-    /// Reads once from the pipe of stream `index`, and removes the stream at its end; so the caller reads
-    /// streams with the highest index first.
+    /// Reads once from the pipe of stream `index`. At the end of the pipe it removes the stream from
+    /// `streams`, so the caller takes the streams in descending order of their indices.
     fn read(&mut self, index: usize, buffer: &mut [u8]) {
         let bytes = match rustix::io::read(&self.streams[index].pipe, &mut *buffer) {
             Ok(bytes) => bytes,
@@ -305,8 +311,8 @@ impl Pump {
         write(stream, &lines, &*self.uplink);
     }
 
-    /// Writes the unfinished lines of streams without labels, when no stream has had bytes for a while: they
-    /// may be prompts.
+    /// Writes the unfinished lines of streams whose lines have no label. It is called when no output has come
+    /// for a while: these lines may be prompts.
     fn show_unfinished(&mut self) {
         for stream in
             self.streams.iter_mut().filter(|stream| stream.is_unlabelled() && !stream.unfinished.is_empty())
@@ -327,8 +333,8 @@ fn close(stream: &mut RankStream, uplink: &dyn Uplink) {
     }
 }
 
-/// Writes whole lines of a rank to its file or stream. If nobody reads our stream any more, the ranks' pipes
-/// are closed, so that ranks get SIGPIPE as they would without `mpirun`. Any other error ends the job.
+/// Writes lines of a rank to its file or stream. If no process reads our own stream any more, the ranks'
+/// pipes are closed, so that ranks get SIGPIPE as they would without `mpirun`. Any other error ends the job.
 fn write(stream: &RankStream, lines: &[u8], uplink: &dyn Uplink) {
     let sink = &stream.sink;
     let written = if stream.is_unlabelled() {

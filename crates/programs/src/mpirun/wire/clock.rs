@@ -1,44 +1,46 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How far the clock of another host differs from the root's. The frames measure it (`ToAgent::Clock` and
-//! `ToRoot::Clock`): the root notes when it asks and when the answer comes; the host answers with its own
-//! time.
+//! How far the clock of another host differs from the clock of the job's root (`mpirun`). The root measures
+//! it by the frames (messages) `ToAgent::Clock` and `ToRoot::Clock`: it notes when it asks and when the
+//! answer comes, and the host answers with its own time.
 
-/// How many questions for its clock a host gets in one row. Only the fastest answer of a row counts.
+/// How often the job's root (`mpirun`) asks a host for its clock in one row of questions. Only the fastest
+/// answer of a row counts.
 const ASKED: u32 = 12;
-/// The largest difference in speed between two clocks that is believed: 1 ms a second. A larger one is an
-/// error of the measurement.
+/// The largest believable difference in speed between two clocks: 1 ms a second. A larger difference is an
+/// error of measurement.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// A host's answer to the question for its clock. Its offset is wrong by at most half of `took`, the time
-/// that question and answer took together. Times are in ns.
+/// A host's answer to the question for its clock. Its offset is wrong by at most half of `took`, the ns
+/// between asking and receiving the answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Answer {
     took: u64,
-    /// The root's time halfway between question and answer, in ns.
+    /// The time of the job's root (`mpirun`) halfway between asking and receiving the answer, in ns.
     at: u64,
-    /// How much must be added to a time of the host to get the root's time.
+    /// How many ns must be added to a time of the host to get the time of the job's root (`mpirun`).
     offset: i64,
 }
 
-/// How far the clock of a host differs from the root's, from the answers that have come.
+/// How far the clock of one host differs from the clock of the job's root (`mpirun`), by the answers that
+/// have come so far.
 #[derive(Debug, Default)]
 pub struct Clock {
     left: u32,
     best: Option<Answer>,
-    /// The best answer of the first row of questions; None before that row is complete.
+    /// The best (fastest) answer of the first row of questions. None before that row is complete.
     first: Option<Answer>,
-    /// The best answer of the latest complete row.
+    /// The best (fastest) answer of the latest complete row of questions. None before a row is complete.
     last: Option<Answer>,
 }
 
 impl Clock {
-    /// Starts a row of [`ASKED`] questions, of which the caller sends the first.
+    /// Starts a row of [`ASKED`] questions for the host's clock. The caller sends the first question.
     pub fn start(&mut self) {
         (self.left, self.best) = (ASKED, None);
     }
 
-    /// Takes an answer: the root asked at `sent`, the host's time was `there`, the answer came at `back`.
-    /// Returns whether another question follows in this row.
+    /// Takes a host's answer: the job's root (`mpirun`) asked at `sent`, the host's time was `there`, and the
+    /// answer came at `back`, all in ns. Returns whether the row has another question.
     pub fn receive(&mut self, sent: u64, there: u64, back: u64) -> bool {
         let Some(took) = back.checked_sub(sent) else { return false };
         let at = sent + took / 2;
@@ -53,8 +55,8 @@ impl Clock {
         self.left > 0
     }
 
-    /// Returns how much must be added to the host's time `there` to get the root's time; 0 if the clock was
-    /// never measured.
+    /// Returns how many ns must be added to the host's time `there` to get the time of the job's root
+    /// (`mpirun`). Returns 0 if the clock was never measured.
     pub fn offset(&self, there: u64) -> i64 {
         let (Some(first), Some(last)) = (self.first.or(self.best), self.last.or(self.best)) else { return 0 };
         let apart = last.at.saturating_sub(first.at) as f64;
@@ -73,8 +75,8 @@ impl Clock {
 mod tests {
     use super::*;
 
-    /// Gives `clock` a row of answers from a host whose clock is behind by `behind`; `ways` are how long
-    /// question and answer travelled.
+    /// Gives `clock` a row of answers from a host whose clock is late by `behind` ns. `ways`: how many ns
+    /// each question and each answer travelled.
     fn row(clock: &mut Clock, at: u64, behind: u64, ways: &[(u64, u64)]) {
         clock.start();
         let mut asks = true;

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The frames between the root of a job and its agents, over the standard input and output of the command
-//! that started the agent.
+//! The frames (messages) between the root of a job and its agents, over the standard input and output of the
+//! command that started the agent.
 //!
-//! An agent first sends a greeting ([`greeting`]), because a login shell may print before it. Then each side
-//! sends frames: a length of 4 bytes (little-endian), then a value in postcard's encoding. The tables at
-//! [`ToAgent`] and [`ToRoot`] say who sends what and who answers.
+//! An agent first sends a greeting ([`greeting`]), because a login shell may print something before it. Then
+//! each side sends frames: a length of 4 bytes (little-endian), then a value in postcard's encoding. The
+//! tables at [`ToAgent`] and [`ToRoot`] say who sends which frame and who answers.
 //!
-//! Invariants: a frame is at most [`FRAME_BYTES_MAX`] long, whatever its length says; both sides are of one
-//! build.
+//! Invariants: a frame longer than [`FRAME_BYTES_MAX`] is refused; both sides are of one build.
 //!
 //! Read next: `uplink.rs`, `root/mod.rs` (sends `ToAgent`), `agent/receive.rs` (takes it).
 
@@ -22,14 +21,14 @@ use super::statistics::Counted;
 use super::trace::TracePart;
 use crate::mpirun::command::arguments::{Global, RankProgram};
 
-/// The most bytes of a frame.
+/// The most bytes of a frame (message) after its length. A reader refuses longer frames.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 /// The first bytes of an agent's greeting; the number of the agent's build follows.
 const MAGIC: [u8; 16] = *b"\0outboard-agent\n";
 /// The length of a greeting in bytes.
 pub const GREETING_BYTES: usize = MAGIC.len() + 8;
 
-/// Returns the greeting of an agent: [`MAGIC`] and the number of its build in 8 bytes.
+/// Returns an agent's greeting: [`MAGIC`], then the number of the agent's build in 8 bytes.
 pub fn greeting() -> [u8; GREETING_BYTES] {
     let mut bytes = [0; GREETING_BYTES];
     bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
@@ -37,87 +36,91 @@ pub fn greeting() -> [u8; GREETING_BYTES] {
     bytes
 }
 
-/// Returns where in `bytes` the first greeting begins, and the build that it names; None if there is no
-/// greeting.
+/// Returns the index in `bytes` at which the first greeting begins, and the build number in it. None if
+/// `bytes` has no whole greeting.
 pub fn find_greeting(bytes: &[u8]) -> Option<(usize, u64)> {
     let at = bytes.windows(GREETING_BYTES).position(|window| window.starts_with(&MAGIC))?;
     let build = bytes[at + MAGIC.len()..][..8].try_into().ok()?;
     Some((at, u64::from_le_bytes(build)))
 }
 
-/// What an agent needs to know to start its part of the job.
+/// What an agent (`mpirun` on a host) needs to know to start its part of the job. It is the content of the
+/// first frame (message).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// The number of the node that gets this frame.
+    /// The number of the node (host) whose agent gets this frame (message).
     pub node: u32,
-    /// The hosts of the job, by the number of their node.
+    /// The hosts of the job, indexed by node number.
     pub nodes: Vec<JobNode>,
-    /// The nodes that only run proxies: the first of them runs those of node 0, the second those of node 1,
-    /// and so on.
+    /// The numbers of the nodes that only run proxies. The first of these runs the proxies of node 0, the
+    /// second those of node 1, and so on.
     pub dpus: std::ops::Range<u32>,
     /// The node of each rank of the first world.
     pub node_of: Vec<u32>,
-    /// A random number that all packets between hosts of this job carry, so that packets of others are
-    /// refused; 0 if the job has this machine only.
+    /// A random number that every packet between hosts of this job carries. A process refuses packets with
+    /// another number. 0 if the job has this machine only.
     pub secret: u64,
     /// The environment variables of `mpirun`, as names and values.
     pub environment: Vec<(OsString, OsString)>,
     /// The folder in which `mpirun` was started.
     pub directory: PathBuf,
-    /// The options of the command line for the whole job.
+    /// The command-line options that hold for the whole job.
     pub global: Global,
     /// The programs of the command line, in the order of their ranks.
     pub programs: Vec<RankProgram>,
     /// The job's random number, the same on all hosts, or None if the job has this machine only.
     pub job: Option<u64>,
-    /// The values in the root's table of tuning for collective libraries (`Tuning::libraries`): all hosts
+    /// The tuning of collective libraries (`Tuning::libraries`) that the job's root (`mpirun`) has. All hosts
     /// must use the same. None if the job has this machine only.
     pub libraries: Option<Vec<u64>>,
-    /// The value of MPI_UNIVERSE_SIZE, or None if it is the number of ranks.
+    /// The value of MPI_UNIVERSE_SIZE, or None if it is to be the number of ranks.
     pub universe: Option<u32>,
 }
 
 impl Start {
-    /// Returns the node whose ranks the proxies of this node serve, or None if this node has ranks itself.
+    /// Returns the node whose ranks are served by the proxies of this node. None if this node has ranks
+    /// itself.
     pub fn serves(&self) -> Option<u32> {
         self.dpus.contains(&self.node).then(|| self.node - self.dpus.start)
     }
 
-    /// Whether another node runs the proxies of this node's ranks.
+    /// Whether a node of its own (a DPU) runs the proxies of this node's ranks.
     pub fn is_served(&self) -> bool {
         self.dpus.contains(&(self.dpus.start.saturating_add(self.node)))
     }
 }
 
-/// A host of the job.
+/// A node of the job: a host with ranks, or a computer that only runs proxies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobNode {
     /// The host's name, as the user wrote it.
     pub name: String,
-    /// The host's address, or None if `mpirun` did not find it by the name; empty if there is only one node.
+    /// The host's address, empty if the job has this machine only. None if the job's root (`mpirun`) cannot
+    /// find it: the host's agent then finds it itself.
     pub address: Option<String>,
 }
 
-/// A world that MPI_Comm_spawn starts.
+/// A world that MPI_Comm_spawn starts, as the job's root (`mpirun`) describes it to all agents.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NewWorld {
-    /// The id of the world: the first world is 0, the first that is spawned 1, and so on.
+    /// The world's id: 0 is the first world, 1 the world spawned first, and so on.
     pub id: u64,
-    /// The process number in the segment of the world's first rank.
+    /// The process number of the world's rank 0.
     pub first: u32,
     /// The node of each rank of the world.
     pub node_of: Vec<u32>,
-    /// How many ranks run each program of the request.
+    /// How many ranks run each program of the spawn request.
     pub counts: Vec<u64>,
-    /// The rank that called MPI_Comm_spawn.
+    /// The process number of the rank that called MPI_Comm_spawn.
     pub asker: u32,
-    /// The request of the rank `asker`: a `launcher::Spawn` in bytes.
+    /// The spawn request of the rank `asker`, a `launcher::Spawn` in bytes.
     pub spawn: Vec<u8>,
-    /// How many nodes the job has, including those that were added for this world.
+    /// How many nodes the job has, with the nodes that were added for this world.
     pub nodes: u32,
 }
 
-/// How many ranks of a world have come to MPI_Init and to MPI_Finalize, in which ranks wait for all others.
+/// How many ranks of a world have come to MPI_Init and to MPI_Finalize. In both calls a rank waits for all
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrivals {
     /// How many ranks have come to MPI_Init.
@@ -126,7 +129,7 @@ pub struct Arrivals {
     pub leaving: u32,
 }
 
-/// One of the two streams of `mpirun` to which ranks' output goes.
+/// One of the two streams of `mpirun` to which the ranks' output goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OutputStream {
     /// The standard output of `mpirun`.
@@ -145,14 +148,14 @@ impl OutputStream {
     }
 }
 
-/// The number of an endpoint, and its name as the network knows it. An empty name says that the endpoint, a
-/// proxy, has ended.
+/// The number of a network endpoint, and its name in the network. An empty name says that the endpoint is
+/// gone because its proxy has ended.
 pub type EndpointName = (u32, Vec<u8>);
 
-/// A frame from the root to an agent (`agent/receive.rs`). `first` names a world by its first rank in the
-/// segment, `rank` is a process number in the segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and
-/// exit codes are the system's. An agent that starts later first gets the present state by these frames
-/// (`Root::catch_up`).
+/// A frame: a message from the job's root (`mpirun`) to an agent, the `mpirun` process on a host
+/// (`agent/receive.rs`). `first` is the first process number of a world, `rank` is a process number in the
+/// segment, times are nanoseconds of CLOCK_MONOTONIC. Signals and exit codes are the system's. An agent that
+/// starts later first gets the present state by these frames (`Root::catch_up`).
 ///
 /// | frame | when the root sends it | what the agent answers |
 /// |---|---|---|
@@ -172,45 +175,50 @@ pub type EndpointName = (u32, Vec<u8>);
 /// | `Alive` | every 2 s | nothing |
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum ToAgent {
-    /// Start your ranks. This is always the first frame.
+    /// Start your ranks. This is the first frame (message) that an agent gets.
     Start(Box<Start>),
-    /// The names of endpoints on other nodes.
+    /// The network names of the endpoints (one of each rank and proxy) on other nodes.
     Names(Vec<EndpointName>),
-    /// How many ranks of the world that begins at `first` have arrived on other nodes so far.
+    /// How many ranks of the world whose first process number is `first` have come to MPI_Init and
+    /// MPI_Finalize on all other nodes so far.
     Arrived { first: u32, arrivals: Arrivals },
-    /// Start your ranks of a spawned world, if it has any on your node, and enter the world.
+    /// A spawned world begins: start its ranks that belong on your node, and enter the world into your
+    /// segment.
     StartWorld(Box<NewWorld>),
     /// The answer to the request of rank `rank`, in bytes as `launcher::answer` writes it.
     Answer { rank: u32, bytes: Vec<u8> },
-    /// End your ranks of the spawned world that begins at `first`: it has failed to start.
+    /// The spawned world whose first process number is `first` has failed to start: end your ranks of it.
     UndoWorld { first: u32 },
-    /// The worlds with which the world that begins at `first` is connected on other nodes.
+    /// `to` are the worlds with which the world whose first process number is `first` is connected on other
+    /// nodes. Each is named by its first process number.
     Connected { first: u32, to: Vec<u32> },
-    /// The numbers of ports that other nodes have closed.
+    /// The numbers of ports (MPI_Open_port) that were closed on other nodes.
     PortsClosed(Vec<u64>),
-    /// No rank of the world that begins at `first` lives on any node any more.
+    /// No rank of the world whose first process number is `first` lives on any node any more.
     Over { first: u32 },
-    /// A piece of standard input for the ranks that read it; an empty one is its end.
+    /// A piece of standard input for your ranks that read it. An empty piece means the end of the input.
     Input(Vec<u8>),
-    /// This signal has come to `mpirun`. SIGUSR1: report what your ranks wait for. Any other: send it to your
-    /// ranks.
+    /// The signal that has come to `mpirun`. SIGUSR1: report what your ranks wait for. SIGUSR2: send the
+    /// signal to your ranks.
     Signal(i32),
-    /// Ctrl-Z: stop all ranks and proxies, and answer `Stopped`.
+    /// Ctrl-Z was pressed: stop all ranks and proxies, and answer `Stopped`.
     Stop,
-    /// Let stopped ranks and proxies continue.
+    /// Let your ranks and proxies that are stopped continue.
     Continue,
-    /// End your ranks of the worlds that begin at `worlds` by the signal `signal`; `code` is the job's exit
-    /// code.
+    /// End your ranks of the worlds whose first process numbers are `worlds`, by the signal `signal`. `code`
+    /// is the job's exit code.
     EndWorlds { worlds: Vec<u32>, signal: i32, code: u8 },
-    /// End yourself, and by the signal `signal` your ranks that still live. The signal is 0 if no rank lives.
+    /// End your ranks that still live by the signal `signal`, then yourself. The signal is 0 if no rank
+    /// lives.
     EndJob { signal: i32, code: u8 },
-    /// Answer with your clock. `sent` is the root's time when it asked.
+    /// Answer at once with your clock. `sent` is the time at which the job's root (`mpirun`) asked, in ns.
     Clock { sent: u64 },
-    /// A pulse: the root lives.
+    /// The job's root (`mpirun`) lives. This frame (message) shows it when there is no other frame to send.
     Alive,
 }
 
-/// A frame from an agent to the root (`root/mod.rs`). Numbers and units are those of [`ToAgent`].
+/// A frame: a message from an agent, the `mpirun` process on a host, to the job's root (`root/mod.rs`).
+/// Numbers and units are those of [`ToAgent`].
 ///
 /// | frame | when the agent sends it | what the root answers |
 /// |---|---|---|
@@ -229,58 +237,67 @@ pub enum ToAgent {
 /// | `Alive` | every 2 s, if the root is another process | nothing |
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToRoot {
-    /// The names of endpoints on this node.
+    /// The network names of the endpoints (one of each rank and proxy) on this node.
     Names(Vec<EndpointName>),
-    /// How many ranks of the world that begins at `first` have arrived on this node so far.
+    /// How many ranks of the world whose first process number is `first` have come to MPI_Init and
+    /// MPI_Finalize on this node so far.
     Arrived { first: u32, arrivals: Arrivals },
-    /// The request of rank `rank`: a `launcher::Request` in bytes.
+    /// A request by rank `rank` to `mpirun`, a `launcher::Request` in bytes.
     Ask { rank: u32, request: Vec<u8> },
-    /// All ranks on this node of the spawned world that begins at `first` have come to MPI_Init.
+    /// All ranks on this node of the spawned world whose first process number is `first` have come to
+    /// MPI_Init.
     Born { first: u32 },
-    /// The spawned world that begins at `first` cannot start on this node, for the reason in `sentence`.
+    /// The spawned world whose first process number is `first` cannot start on this node. `sentence` says
+    /// why.
     FailedToStart { first: u32, sentence: String },
-    /// The worlds with which the world that begins at `first` is connected on this node.
+    /// `to` are the worlds with which the world whose first process number is `first` is connected on this
+    /// node. Each is named by its first process number.
     Connected { first: u32, to: Vec<u32> },
-    /// The numbers of ports that this node has closed.
+    /// The numbers of ports (MPI_Open_port) that were closed on this node.
     PortsClosed(Vec<u64>),
-    /// The counters of the processes on this node, at the end of the world that begins at `first`, if the
-    /// user wants them.
+    /// The counters of this node's processes when the world whose first process number is `first` ends, if
+    /// the user wants counters.
     Counted { first: u32, counted: Counted },
-    /// The records of one process of this node for the trace, if the user wants it.
+    /// The events of one process of this node for the trace, if the user wants a trace.
     Traced(TracePart),
-    /// No rank of the world that begins at `first` lives on this node any more. `is_broken` says whether some
-    /// rank left other than by MPI_Finalize.
+    /// No rank of the world whose first process number is `first` lives on this node any more. `is_broken`
+    /// says whether one of its ranks ended other than by MPI_Finalize.
     Over { first: u32, is_broken: bool },
-    /// Bytes that ranks have printed, mostly whole lines, and the stream to which they go.
+    /// Bytes that ranks have printed, mostly whole lines, and the stream of `mpirun` on which the root prints
+    /// them.
     Output(OutputStream, Vec<u8>),
-    /// A sentence of the agent's own, which the root prints for the user.
+    /// A sentence from the agent itself, which the job's root (`mpirun`) prints for the user.
     Print(String),
-    /// All ranks and proxies of this node are stopped, as `Stop` asked.
+    /// All ranks and proxies of this node are stopped now, as the frame (message) `ToAgent::Stop` asked.
     Stopped,
     /// How many bytes of standard input the ranks of this node have taken.
     Taken(u32),
-    /// The worlds that begin at `worlds` must end (all worlds, if the list is empty) for the reason in
-    /// `sentence`, and `code` is the job's exit code. The agent already ends those of the list on its node.
+    /// The worlds whose first process numbers are `worlds` must end, or all worlds if the list is empty.
+    /// `sentence` says why; `code` is the exit code. The agent already ends the ranks of these worlds on its
+    /// node.
     Failed { worlds: Vec<u32>, sentence: String, code: u8 },
-    /// The agent's last frame: nothing of the job is left on this node. `code` is the exit code of the node's
-    /// first failure, or 0.
+    /// The agent's last frame (message): no process of the job is left on this node. `code` is the exit code
+    /// of the node's first failure, or 0.
     Done { code: u8 },
-    /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time. The agent sends 0 as
-    /// `back`; the root's reader puts the root's time on arrival there.
+    /// The answer to `ToAgent::Clock` with the same `sent`: `there` is this node's time, in ns. The agent
+    /// sends 0 as `back`; the thread that reads this frame for the job's root (`mpirun`) sets `back` to its
+    /// own time.
     Clock { sent: u64, there: u64, back: u64 },
-    /// A pulse: the agent lives.
+    /// This agent (`mpirun` on a host) lives. The frame (message) shows it when there is no other frame to
+    /// send.
     Alive,
 }
 
 impl ToRoot {
-    /// Returns the frame which says that output of ranks could not be written to `what`.
+    /// Returns the frame (message) that ends the job because output of ranks could not be written to the file
+    /// or stream `what`.
     pub fn not_written(what: &str, error: &io::Error) -> ToRoot {
         let sentence = format!("cannot write {what}: {error}; ending the job");
         ToRoot::Failed { worlds: Vec::new(), sentence, code: 1 }
     }
 }
 
-/// Writes a frame: its length, then its bytes.
+/// Writes a frame (message) to a stream: its length in 4 bytes, then its content.
 pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     let mut bytes = postcard::to_extend(frame, vec![0; 4]).map_err(io::Error::other)?;
     let length = u32::try_from(bytes.len() - 4).map_err(io::Error::other)?;
@@ -289,7 +306,7 @@ pub fn write(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     to.flush()
 }
 
-/// Reads a frame. Returns None if the stream ends before it.
+/// Reads a frame (message) from a stream. Returns None if the stream has ended.
 pub fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     match from.read_exact(&mut length) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How `mpirun` reaches hosts: the commands that start agents and relays there.
+//! The commands by which `mpirun` reaches other hosts: they start agents and relays there. A relay is an
+//! `mpirun` that passes frames on.
 //!
-//! With more hosts than OUTBOARD_LAUNCH_FANOUT the commands form a tree: each reaches the first of several
-//! hosts, where a relay starts the agents of all of them.
+//! With more hosts than OUTBOARD_LAUNCH_FANOUT the commands form a tree. Each command reaches the first host
+//! of a group, and a relay there starts the agents of the whole group.
 //!
 //! Read next: `link.rs`, `relay.rs`.
 
@@ -16,25 +17,25 @@ use crate::mpirun::command::allocation;
 use crate::mpirun::command::arguments::{Global, Launcher};
 use crate::mpirun::place::hosts;
 
-/// The hidden first argument of an agent.
+/// The hidden first argument with which `mpirun` runs as an agent.
 pub const AGENT: &str = "--agent";
-/// The most commands (ssh, rsh or srun) that one process starts, unless OUTBOARD_LAUNCH_FANOUT says
-/// otherwise.
+/// The most commands (ssh, rsh or srun) that one process starts, unless OUTBOARD_LAUNCH_FANOUT gives another
+/// number.
 const FANOUT: usize = 32;
 
-/// A host on which an agent is to be started.
+/// A host on which an agent (an `mpirun` process for that host) is to be started.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentHost {
-    /// The number of the host's node.
+    /// The host's node number.
     pub node: u32,
-    /// The host's name, as ssh or another launcher's command takes it.
+    /// The host's name, as ssh or another such command takes it.
     pub name: String,
 }
 
-/// The hidden first argument of a relay.
+/// The hidden first argument with which `mpirun` runs as a relay.
 pub const RELAY: &str = "--relay";
 
-/// The work of a relay: the hosts that it reaches, and the command by which it reaches them.
+/// What a relay has to do: the hosts that it must reach, and the command for reaching them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Relay {
     pub launch: AgentCommand,
@@ -43,23 +44,24 @@ pub struct Relay {
 }
 
 /// The command that starts `mpirun` on another host, such as ssh with its options. `mpirun` and its relays
-/// use the same.
+/// use the same command.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentCommand {
-    /// The words of the command before the host's name.
+    /// The words of the command that stand before the host's name.
     before: Vec<OsString>,
-    /// What stands before the host's name in the same word, such as `--nodelist=`; mostly empty.
+    /// What stands before the host's name in the same word: `--nodelist=` for srun, else nothing.
     prefix: String,
-    /// The path of `mpirun` on the other host, quoted as the command needs it.
+    /// The path of `mpirun` on the other host, quoted if the command passes it to a shell.
     program: OsString,
-    /// Whether an agent on this host is started without the command.
+    /// Whether an agent (`mpirun`) on this host is started directly, without the command.
     has_shortcut: bool,
-    /// The most commands that one process starts.
+    /// The most commands that one process starts at the same time.
     pub fanout: usize,
 }
 
 impl AgentCommand {
-    /// Returns the command that the user chose, or else the one that the environment suggests.
+    /// Returns the command that the user chose on the command line, else the one that the environment
+    /// suggests (Slurm's srun in an allocation), else ssh.
     pub fn of(global: &Global, fanout: Option<u64>) -> AgentCommand {
         let own = std::env::current_exe().unwrap_or_else(|_| "mpirun".into());
         let given = if global.launcher.is_none() { allocation::launcher_exec() } else { None };
@@ -107,7 +109,7 @@ impl AgentCommand {
         }
     }
 
-    /// Returns a name for `host` that means the same host everywhere: this host's own name for `localhost`.
+    /// Returns a name for `host` that every host understands: this host's own name in place of `localhost`.
     pub fn name(&self, host: &str) -> String {
         let own = sys::host::name();
         if self.has_shortcut && hosts::is_here(host, &own) { own } else { host.to_owned() }
@@ -131,15 +133,15 @@ impl AgentCommand {
         command
     }
 
-    /// Divides hosts into groups, at most `fanout` of them, one for each command. A command reaches the first
-    /// host of its group, and a relay there the others.
+    /// Divides hosts into at most `fanout` groups, for one command each. The command reaches the first host
+    /// of the group, and a relay there the others.
     pub fn groups<'a>(&self, members: &'a [AgentHost]) -> impl Iterator<Item = &'a [AgentHost]> {
         let (hosts, commands) = (members.len(), members.len().min(self.fanout));
         (0..commands).map(move |at| &members[at * hosts / commands..(at + 1) * hosts / commands])
     }
 }
 
-/// Returns a path, quoted so that a remote shell takes it for one word.
+/// Returns `path`, quoted so that a remote shell reads it as one word.
 fn quoted(path: &Path) -> OsString {
     match shlex::try_quote(&path.to_string_lossy()) {
         Ok(word) => word.into_owned().into(),

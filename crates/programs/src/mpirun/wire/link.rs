@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The connections from the root to its agents: the streams of the commands that reach their hosts.
+//! The connections of the root (the `mpirun` process that decides) to its agents, one on each host: the
+//! standard streams of the commands that start the agents.
 //!
-//! An event names the node that it is about, so a listener does not see whether a relay lies between.
+//! Each event names the node that it is about, so the root does not see whether a relay lies between.
 //!
 //! Read next: `frame.rs`, `relay.rs`.
 
@@ -21,32 +22,34 @@ use super::frame::{self, OutputStream, ToAgent, ToRoot};
 use super::launch::{AGENT, AgentCommand, AgentHost, RELAY, Relay};
 use crate::mpirun::command::say::Refusal;
 
-/// How many bytes are kept, as a reason for the user, of what a launcher's command prints before the agent's
-/// greeting.
+/// How many bytes are kept of what a command such as ssh prints before the agent's greeting. They may tell
+/// the user why no agent started.
 const NOISE_BYTES_KEPT: usize = 4 << 10;
 
-/// Something that happened to an agent, as a thread that reads from it reports it.
+/// What has happened to an agent (`mpirun` on a host). The threads that read from agents report these events.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum AgentEvent {
-    /// The agent has started, and is of the build with this number.
+    /// The agent (`mpirun` on a host) has started, and is of the build with this number.
     Greeted(u64),
-    /// The agent has sent a frame.
+    /// A frame (message) has come from the agent (`mpirun` on a host).
     Frame(ToRoot),
-    /// The agent's command wrote a line to standard error.
+    /// The command that started the agent (such as ssh) has written this line to standard error.
     Line(String),
     /// The standard error of the agent's command has ended.
     LinesEnded,
-    /// The connection to the agent has ended. The text says what became of its command, such as "ended with
-    /// code 1".
+    /// The connection to the agent (`mpirun` on a host) has ended. The text says how its command ended, such
+    /// as "ended with code 1".
     Closed(String),
 }
 
-/// The one to whom the threads that read from agents report events.
+/// The receiver of the events that the threads which read from agents report.
 #[derive(Clone)]
 pub enum Listener {
-    /// The root, in its own process: its thread takes the events from a queue, and is woken by a pipe.
+    /// The job's root (`mpirun`), in this process: its thread takes the events from a queue, and a pipe wakes
+    /// it.
     Root { events: Sender<(usize, AgentEvent)>, wake: Arc<OwnedFd> },
-    /// The root in another process, if this process is a relay: events go to the relay's standard output.
+    /// The job's root (`mpirun`) in another process: this process is a relay, and writes the events to its
+    /// standard output.
     Upward(Arc<Mutex<File>>),
 }
 
@@ -67,20 +70,21 @@ impl Listener {
     }
 }
 
-/// A command that leads to the agent of a host, or to a relay and the agents behind it.
+/// A running command, such as ssh, that leads to the agent (`mpirun`) on one host, or to a relay and the
+/// agents behind the relay.
 pub struct AgentLink {
     pub nodes: Vec<u32>,
     child: Arc<Mutex<Child>>,
     pub queue: Sender<(u32, ToAgent)>,
     has_greeted: Arc<AtomicBool>,
-    /// Whether output from this link is being printed now. As the reader of our output may be slow, a silent
-    /// agent counts as living then.
+    /// Whether the job's root (`mpirun`) is printing output from this link now. A slow reader of our output
+    /// can delay that, so the link's agents do not count as silent then.
     pub is_printing: Arc<AtomicBool>,
 }
 
 impl AgentLink {
-    /// Starts the command that reaches the hosts `members`: a single host by its own agent, several by a
-    /// relay on the first. Returns the link to it.
+    /// Starts the command that reaches the hosts `members`. A single host gets an agent; several hosts get a
+    /// relay on the first of them, which starts their agents. Returns the link to the command.
     pub fn to(
         launch: &AgentCommand,
         members: &[AgentHost],
@@ -148,8 +152,8 @@ impl AgentLink {
         let _ = self.queue.send((node, frame));
     }
 
-    /// Whether the agent or relay at the other end has greeted, so that it will notice when we close the
-    /// link.
+    /// Whether the agent (`mpirun` on a host) or relay at the other end has greeted. If so, it runs, and will
+    /// notice when we close the link.
     pub fn has_greeted(&self) -> bool {
         self.has_greeted.load(Ordering::Relaxed)
     }
@@ -159,8 +163,8 @@ impl AgentLink {
         let _ = lock(&self.child).kill();
     }
 
-    /// Closes our ends of the command's pipes, and waits for its end; kills it if that does not come within a
-    /// second.
+    /// Closes our ends of the pipes to the link's command (ssh or the like), and waits for the command's end.
+    /// Kills the command if it does not end within a second.
     pub fn close(self) {
         drop(self.queue);
         let mut child = lock(&self.child);
@@ -181,8 +185,8 @@ fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Refusal
     started.map(drop).map_err(|error| Refusal::other(format!("cannot start a thread: {error}")))
 }
 
-/// Writes frames from the queue `frames` to the standard input of a command, until the queue or the command
-/// has ended. A relay gets its work first.
+/// Writes the frames (messages) of the queue `frames` to the standard input of a command (ssh or the like),
+/// until the queue or the command has ended. For a relay it first writes what the relay has to do.
 fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u32, ToAgent)>) {
     let is_relay = relay.is_some();
     if relay.is_some_and(|relay| frame::write(&mut input, &relay).is_err()) {
@@ -203,7 +207,8 @@ fn send_frames(mut input: ChildStdin, relay: Option<Relay>, frames: Receiver<(u3
     }
 }
 
-/// The state of the thread that receives what an agent or relay sends through a link.
+/// The state of the thread that reads what an agent (`mpirun` on a host) or relay writes to its standard
+/// output.
 struct LinkReader {
     nodes: Vec<u32>,
     is_relay: bool,
@@ -214,7 +219,8 @@ struct LinkReader {
 }
 
 impl LinkReader {
-    /// Receives frames until the link ends, and reports them and its end.
+    /// Reads the greeting and then frames (messages) until the output ends. Reports each of them, and the
+    /// end, to the listener.
     fn receive_all(self, output: ChildStdout) {
         let mut output = BufReader::new(output);
         let (greeting, noise) = read_greeting(&mut output);
@@ -272,8 +278,8 @@ impl LinkReader {
     }
 }
 
-/// Reads until the greeting, which a shell's output may precede. Returns the number of the agent's build
-/// (None if no greeting came), and the end of that output.
+/// Reads an agent's output up to and including the greeting. Returns the number of the agent's build, or None
+/// if no greeting came, and the last bytes before the greeting, which a login shell may have printed.
 fn read_greeting(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     let mut noise = Vec::new();
     while let Ok(more) = output.fill_buf()
@@ -293,14 +299,14 @@ fn read_greeting(output: &mut impl BufRead) -> (Option<u64>, Vec<u8>) {
     (None, noise)
 }
 
-/// Returns the last line of `noise` that is not empty, or None if all are.
+/// Returns the last line of `noise` that is not blank, or None if all lines are blank.
 fn last_line(noise: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(noise);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Waits up to a second for the end of a command, and returns its status. None if it has not ended: a process
-/// that it has started may keep it.
+/// Waits at most a second for the end of a command, and returns its exit status. None if it goes on: a
+/// process that it has started may keep it.
 pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..100 {
         match child.try_wait() {
@@ -311,7 +317,7 @@ pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     None
 }
 
-/// Writes bytes that ranks have printed to our own stream `to`.
+/// Writes bytes that ranks have printed to the stream `to` of this process.
 fn print(to: OutputStream, bytes: &[u8]) -> std::io::Result<()> {
     match to {
         OutputStream::Output => {

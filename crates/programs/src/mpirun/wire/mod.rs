@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The frames between the root and its agents, and how these reach each other.
+//! The frames (messages) between the root (the `mpirun` process that decides) and its agents (one on each
+//! host), and the commands and pipes that carry them.
 //!
 //! Read next: `frame.rs`, `uplink.rs`, `launch.rs`, `link.rs`, `relay.rs`.
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A relay starts the agents of some hosts for `mpirun`, its own host among them, or further relays, and
-//! passes frames on between them. So no process starts more than OUTBOARD_LAUNCH_FANOUT commands.
+//! A relay is an `mpirun` on another host. It starts the agents of several hosts, its own among them, or
+//! further relays, and passes frames (messages) on between them and the job's root (`mpirun`). So no process
+//! starts more than OUTBOARD_LAUNCH_FANOUT commands.
 //!
-//! A relay does not look into frames: it adds or removes the number of a node. It has no buffer of its own: a
-//! reader of its output that stalls also stalls the agents behind it.
+//! A relay does not look into frames: it only adds or removes the number of a node. It has no buffer of its
+//! own: if no one reads its output, the agents behind it stall, too.
 //!
-//! Invariants: when its standard input ends, a relay closes that of all commands that it has started, as
-//! `mpirun` does; commands that have not greeted by then are killed, because they would not notice.
+//! Invariants: when its standard input ends, a relay closes the standard input of all commands that it has
+//! started, as `mpirun` does. It kills the commands that have not greeted by then, because they would not
+//! notice.
 //!
 //! Read next: `link.rs`.
 
@@ -20,7 +22,8 @@ use super::link::{AgentEvent, AgentLink, Listener};
 use super::uplink::input;
 use crate::mpirun::command::say::{Refusal, say};
 
-/// Runs a relay, if the first word asks for one. Returns its exit code, else None.
+/// Runs a relay if the first word of the command line asks for one, and returns its exit code. Otherwise
+/// returns None at once.
 pub fn serve(words: &[std::ffi::OsString]) -> Option<u8> {
     if words.first()? != RELAY {
         return None;
@@ -55,8 +58,8 @@ fn run() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Starts an agent on the relay's own host, and the commands that reach the other hosts. Returns the links to
-/// them, and reports the reason for each host that cannot be reached.
+/// Starts an agent on the relay's own host, and the commands that reach all other hosts. Returns the links to
+/// these commands. Reports to the job's root (`mpirun`) why a command could not be started.
 fn start(relay: &Relay, listener: &Listener) -> Vec<AgentLink> {
     let mut links = Vec::new();
     let Some((own, others)) = relay.members.split_first() else { return links };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The counters of a world on several hosts: each agent sends those of its processes, and the root makes one
-//! table of them.
+//! The counters of a world whose ranks run on several hosts: each agent sends the counters of its processes,
+//! and the job's root (`mpirun`) makes one table of them.
 //!
 //! Read next: `telemetry/summary.rs`.
 
@@ -8,25 +8,26 @@ use serde::{Deserialize, Serialize};
 use telemetry::{Counter, CounterPage, Operations, Sum, summary};
 use transport::shm::Segment;
 
-/// The counters of a world's processes on one node or, once added, on several.
+/// The counters of a world's processes on one node. After `add`, those on several nodes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counted {
-    /// The counters and sums of each rank.
+    /// The counters of each rank, and its sums for each function and comm.
     ranks: Vec<RankCounts>,
-    /// The counters of each proxy of the node, in the order of [`Counter::ALL`].
+    /// The values of each proxy's counters, in the order of [`Counter::ALL`].
     proxies: Vec<Vec<u64>>,
-    /// How long the job had run when the world ended, in nanoseconds; on several nodes the longest.
+    /// How many ns the job had run when the world ended. On several nodes it is the longest of these times.
     age_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct RankCounts {
     counters: Vec<u64>,
-    /// For each function and comm: their names, and the rank's sums in the order of [`Sum::ALL`].
+    /// For each function and comm: their name in the table, and this rank's sums in the order of
+    /// [`Sum::ALL`].
     operations: Vec<(String, Vec<u64>)>,
 }
 
-/// Returns the values of all counters of a process, in the order of [`Counter::ALL`].
+/// Returns the values of all counters in a process's page, in the order of [`Counter::ALL`].
 fn values(page: &CounterPage) -> Vec<u64> {
     Counter::ALL.iter().map(|counter| page.value(*counter)).collect()
 }
@@ -36,17 +37,18 @@ fn proxies(segment: &Segment) -> Vec<Vec<u64>> {
 }
 
 impl Counted {
-    /// Returns the counters of this segment's proxies alone, for ranks that run on another host.
+    /// Returns the counters of this segment's proxies only. Their ranks run on another host.
     pub fn of_proxies(segment: &Segment) -> Counted {
         Counted { ranks: Vec::new(), proxies: proxies(segment), age_ns: 0 }
     }
 
-    /// Whether these are counters of proxies only.
+    /// Whether this has counters of proxies only, and of no rank.
     pub fn is_of_proxies(&self) -> bool {
         self.ranks.is_empty()
     }
 
-    /// Returns the counters of this segment's processes for the world whose first rank is `first`.
+    /// Returns the counters of this host's ranks of the world whose first process number is `first`, and of
+    /// this host's proxies.
     pub fn here(segment: &Segment, first: u32) -> Counted {
         let sums = |row: &telemetry::OperationRow| Sum::ALL.iter().map(|sum| row.sum(*sum)).collect();
         let rank = |rank| {
@@ -61,14 +63,14 @@ impl Counted {
         }
     }
 
-    /// Adds the counters of the same world on another node.
+    /// Adds the counters of the same world on another node to these.
     pub fn add(&mut self, other: Counted) {
         self.ranks.extend(other.ranks);
         self.proxies.extend(other.proxies);
         self.age_ns = self.age_ns.max(other.age_ns);
     }
 
-    /// Returns the table of counters and the sentences about them, as text for the user.
+    /// Returns the table of counters with its explaining sentences, as text for the user.
     pub fn text(&self) -> String {
         let page = |values: &Vec<u64>| {
             let page = Box::new(CounterPage::new());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Joins what ranks and proxies recorded for a trace into the one file that the user asked for.
+//! Joins what ranks and proxies have recorded for a trace (OUTBOARD_TRACE) into the one file that the user
+//! asked for.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -12,17 +13,19 @@ use transport::shm::Segment;
 use super::clock::Clock;
 use crate::mpirun::command::say::say;
 
-/// The records of one process for the trace.
+/// The events that one process has recorded for the trace.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TracePart {
     is_proxy: bool,
     number: u32,
-    /// The process's records in the form of its file, or None for a process that never came to MPI_Init.
+    /// The events of the process, in the form of the process's own file. None for a process that never came
+    /// to MPI_Init.
     records: Option<Vec<u8>>,
 }
 
-/// Reads and removes the files beside `file` in which this segment's processes kept their records. No rank
-/// from `used` on was ever used. Proxies are numbered after those of the nodes before.
+/// Reads and removes the files, beside the trace `file`, in which this host's processes have recorded events.
+/// Process numbers from `used` on have no file. Proxies get numbers after the proxies of all nodes before
+/// this one.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<ProcessName> =
@@ -41,8 +44,9 @@ pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = T
     })
 }
 
-/// Writes `file` from the parts of all processes, each with its node; `clocks` are the nodes' clocks. Returns
-/// how many processes have no records; if none has any, no file is written.
+/// Writes the trace `file` from the events of all processes. The number of each part is its node, an index
+/// into `clocks`, the nodes' clocks. Returns how many processes have no events; if none has any, writes no
+/// file.
 pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) -> std::io::Result<usize> {
     parts.sort_by_key(|(_, part)| (part.is_proxy, part.number));
     let count = parts.len();
@@ -63,7 +67,7 @@ pub fn write(file: &Path, mut parts: Vec<(usize, TracePart)>, clocks: &[Clock]) 
     Ok(missing)
 }
 
-/// Writes the trace into `file`, and tells the user if records are missing or the file cannot be written.
+/// Writes the trace `file`, and tells the user if processes are missing in it or the file cannot be written.
 pub fn write_all(file: &Path, parts: Vec<(usize, TracePart)>, clocks: &[Clock]) {
     match write(file, parts, clocks) {
         Ok(0) => {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The connection from an agent to the root: the pipe to the process that started the agent, or the root's
-//! own queue if both are one process.
+//! An agent's connection to the job's root (`mpirun`): the pipe to the process that started the agent, or the
+//! root's own queue if both are in one process.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,34 +12,36 @@ use super::frame::{self, ToRoot};
 use super::link::{AgentEvent, Listener};
 use crate::mpirun::command::say::Refusal;
 
-/// How often the root and an agent in another process send each other a pulse, which says that they live.
+/// How often the job's root (`mpirun`) and an agent in another process send each other the frame `Alive`,
+/// which says that the sender lives.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// The gap between two looks at the clock from which on a process concludes that it stood still itself, as on
-/// a suspended machine.
+/// The time between two readings of the clock from which on a process concludes that it stood still itself in
+/// between, as on a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
-/// The way by which an agent's frames get to the root.
+/// A connection over which an agent sends frames (messages) to the job's root (`mpirun`).
 pub trait Uplink: Send + Sync {
-    /// Sends a frame to the root. The end of the root is noticed elsewhere.
+    /// Sends a frame (message) to the job's root (`mpirun`). If the root has ended the frame is lost; the
+    /// agent learns of that when it receives.
     fn send(&self, frame: ToRoot);
 
-    /// Sends the root a line of the agent's own, which the root prints.
+    /// Sends a sentence from the agent itself to the job's root (`mpirun`), which prints it as a line.
     fn say(&self, sentence: &str) {
         self.send(ToRoot::Print(sentence.to_owned()));
     }
 }
 
-/// The way to a root in another process: the standard output of the agent's process.
+/// The connection to the job's root (`mpirun`) in another process: the standard output of this process.
 pub struct PipeUplink(Mutex<File>);
 
 impl PipeUplink {
-    /// Returns the way that leads over the standard output of this process.
+    /// Returns the connection over the standard output of this process.
     pub fn open() -> std::io::Result<PipeUplink> {
         let output = std::io::stdout().as_fd().try_clone_to_owned()?;
         Ok(PipeUplink(Mutex::new(output.into())))
     }
 
-    /// Sends the agent's greeting, by which the root knows that frames follow.
+    /// Sends the agent's greeting, after which the job's root (`mpirun`) expects frames (messages).
     pub fn greet(&self) -> std::io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(&frame::greeting())
     }
@@ -51,7 +53,7 @@ impl Uplink for PipeUplink {
     }
 }
 
-/// The way to a root in the same process: the root's queue of events.
+/// The connection to the job's root (`mpirun`) in the same process: the root's queue of events.
 pub struct QueueUplink {
     pub listener: Listener,
     /// The number of the agent's node.
@@ -64,8 +66,8 @@ impl Uplink for QueueUplink {
     }
 }
 
-/// Opens our standard input without a buffer: what the agent's first step does not read is left for the
-/// second.
+/// Opens our standard input without a buffer. The agent's first step reads only one frame (message) from it,
+/// and the second step reads all others.
 pub fn input() -> Result<File, Refusal> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     input.map(File::from).map_err(|error| Refusal::other(format!("cannot read frames: {error}")))

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What is measured: the entries of `measures.toml`, and commands of the user.
+//! What `outboard bench` measures: the entries of `measures.toml`, and commands that the user gives with
+//! --program.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// One entry of `measures.toml`: what runs, and which of its results count.
+/// One thing that is measured, as an entry of `measures.toml`: the command that runs, and which of its
+/// results count.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
     pub name: String,
     #[serde(default)]
     pub sets: Vec<String>,
-    /// The command line of a program of bench/, or the user's command. Empty if only the limits are measured.
+    /// The command line: a program of bench/ with its arguments, or the user's command. Empty if only
+    /// `limits` are measured.
     #[serde(default)]
     pub run: String,
     #[serde(default = "two")]
@@ -21,31 +24,32 @@ pub struct Measure {
     pub column: String,
     #[serde(default)]
     pub higher: bool,
-    /// For each message size in bytes (as text), the goal: Outboard's value over the best peer's.
+    /// The goals by message size in bytes (as text): the value of Outboard divided by the value of the best
+    /// peer (the best other MPI).
     #[serde(default)]
     pub goals: BTreeMap<String, f64>,
-    /// Lower bounds for any MPI: the command lines of loops of bench/limits.c, by name, measured in the same
-    /// unit. For device memory, the same test with buffers in host memory.
+    /// Lower bounds for any MPI, by name: the command lines of loops of bench/limits.c that print the same
+    /// unit. If `run` has its buffers in device memory, the bound is the same test with buffers in host
+    /// memory.
     #[serde(default)]
     pub limits: BTreeMap<String, String>,
-    /// The names of those `limits` that are shown but do not count: they need memory that both processes have
-    /// mapped, and a program's memory is not mapped so.
+    /// The names of those `limits` (lower bounds) that are shown but do not count: they need memory that both
+    /// processes have mapped, and the memory of an MPI program is not mapped so.
     #[serde(default)]
     pub beside: Vec<String>,
-    /// What differs between the rows of the measure, as a noun; empty if it is the message's size.
+    /// What differs between the rows of this measure's table, as a noun. Empty if it is the message size.
     #[serde(default)]
     pub by: String,
-    /// The kind of device memory (`-d`) of the buffers of `run`, or None for host memory.
+    /// The kind of device memory (`-d`) in which `run` has its buffers, or None for host memory.
     #[serde(skip)]
     pub device: Option<String>,
-    /// Whether `run` is a command of the user.
+    /// Whether `run` is a command that the user gave with --program.
     #[serde(skip)]
     pub own: bool,
 }
 
 impl Measure {
-    /// Returns a measure with this name and command line, for two ranks, in no set and without goals and
-    /// limits.
+    /// Returns a measure with this name and command line: for two ranks, in no set, without goals and limits.
     pub fn of(name: &str, run: &str) -> Measure {
         Measure {
             name: name.into(),
@@ -64,12 +68,13 @@ impl Measure {
         }
     }
 
-    /// Returns what differs between the rows of the measure, as a noun: the heading of the first column.
+    /// Returns the heading of the first column of this measure's table: "size", or the noun `by`.
     pub fn varies(&self) -> &str {
         if self.by.is_empty() { "size" } else { &self.by }
     }
 
-    /// Returns the names of the limits as headings of columns; a limit that does not count is in brackets.
+    /// Returns the names of the limits (lower bounds for any MPI) as headings of columns. A limit that does
+    /// not count (`beside`) is in brackets.
     pub fn limit_names(&self) -> impl Iterator<Item = String> {
         self.limits
             .keys()
@@ -77,7 +82,7 @@ impl Measure {
     }
 }
 
-/// The name of the column that holds the wall time of a user's command, in ms.
+/// The name of the column that holds the wall time of a command of the user (--program), in ms.
 pub const WALL: &str = "wall_ms";
 
 fn two() -> u32 {

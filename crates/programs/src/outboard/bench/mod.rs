@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard bench`: the benchmarks of bench/, alone or against other MPIs, interleaved in one run.
+//! `outboard bench` runs the benchmarks of bench/, with Outboard alone or in turn with other MPIs.
 //!
 //! Invariants: a ratio compares medians of the same rounds of the same run; a run that fails is shown as
 //! failed, and the rest goes on.
@@ -28,7 +28,7 @@ pub struct Bench {
     /// the folder of another Outboard, such as an earlier release. May be given several times.
     #[arg(long, value_name = "MPI|PREFIX", value_parser = PeerMpi::parse)]
     vs: Vec<PeerMpi>,
-    /// The set of measures.
+    /// Which of the sets of measures to run.
     #[arg(long, default_value = "short")]
     set: Set,
     /// Only measures whose names contain this text; may be given several times.
@@ -46,20 +46,21 @@ pub struct Bench {
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// End a run after this time.
+    /// End a single run of a benchmark after this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     timeout: u64,
-    /// Write bench.json and bench.html here, again after each measure.
+    /// Write bench.json and bench.html into this folder, again after each measure.
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
     /// The folder for wheels and built benchmarks. Default: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
     #[arg(long, value_name = "FOLDER")]
     cache: Option<PathBuf>,
-    /// Measure messages and collectives of this kind of device memory, beside the same in the host's.
+    /// Measure messages and collectives with buffers in this kind of device memory, and the same with buffers
+    /// in host memory.
     #[arg(long, value_name = "KIND", value_parser = ["cuda", "managed", "rocm", "sentinel"])]
     device: Option<String>,
-    /// Measure nothing. Print the table of this bench.json, or of a file of bench/hosts, and write its page
-    /// into the folder of --to. Given several times, the page has a section for each.
+    /// Measure nothing. Print the table of this bench.json (or of a file of bench/hosts), and write the page
+    /// into the folder of --to. If this is given several times, the page has a section for each.
     #[arg(long, value_name = "FILE", requires = "to")]
     render: Vec<PathBuf>,
     /// List the measures, and measure nothing.
@@ -74,7 +75,8 @@ enum Set {
 }
 
 impl Bench {
-    /// Measures what the command line asks for, or reads an earlier measurement. Returns the text to print.
+    /// Measures what the command line asks for, or reads earlier measurements (--render). Returns the text to
+    /// print.
     pub fn run(self) -> Result<String, String> {
         if let Some(folder) = self.to.as_ref().filter(|_| !self.render.is_empty()) {
             let tables = self.render.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
@@ -155,7 +157,7 @@ impl Bench {
     }
 }
 
-/// Reads the table of an earlier measurement from a bench.json.
+/// Returns the table of an earlier measurement, which the file, a bench.json, holds.
 fn read(file: &Path) -> Result<rounds::BenchTable, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string());
     let table = text.and_then(|text| report::parse(&text));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page of the results of `outboard bench`: a table and plots for every measure, in one file that needs
-//! no network.
+//! The HTML page of the results of `outboard bench`: a table and plots for every measure, in one file that
+//! needs no network.
 
 use std::fmt::Write;
 
@@ -11,8 +11,9 @@ use super::measure::Measure;
 use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
 use super::rounds::{BenchRow, BenchTable};
 
-/// The style sheet of the page. It replaces the placeholder colours of plots by the theme's: Outboard strong,
-/// peers weaker, limits dashed in one grey. A bar is as long as the speed-up, up to 4; its line is at 1.
+/// The style sheet of the page. It replaces the placeholder colours of plots by the theme's colours: Outboard
+/// strong, peers weaker, limits dashed in grey. A bar is as long as the speed-up, up to 4; a mark stands at
+/// 1.
 const STYLE: &str = ".met{color:var(--met)}.miss{color:var(--miss);font-weight:bold}.limit{color:var(--weak)}\
 .measure{display:flex;flex-wrap:wrap;gap:.5em 2em;align-items:flex-start}.measure>svg{flex:1 1 320px;min-width:0;max-width:560px;height:auto}\
 .measure>table{flex:1 1 300px;font-size:13px;margin:0;line-height:1.1}.goals table{width:100%}.gain{width:40%;min-width:3.5em}.gain i{display:block;height:.8em;\
@@ -28,15 +29,16 @@ svg text{fill:var(--ink);font-size:15px;font-family:system-ui,sans-serif}\
 svg [stroke='#000000']{stroke:var(--ink)}svg [stroke='#0000F0']{stroke:var(--ours);stroke-width:4}svg [stroke='#0000F1']{stroke:var(--a)}\
 svg [stroke='#0000F2']{stroke:var(--b)}svg [stroke='#0000F3']{stroke:var(--c)}svg [stroke='#0000F4']{stroke:var(--limit);stroke-dasharray:7 5}";
 
-/// The placeholder colours of the lines in a plot: Outboard's, then those of the peers.
+/// The placeholder colours of the lines in a plot: first Outboard's, then one for each of three peers.
+/// `STYLE` replaces them.
 const PLAYERS: [RGBColor; 4] =
     [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
-/// The CSS classes of the same lines in the legend.
+/// The CSS classes in the legend for Outboard's line and the peers' lines, in the order of `PLAYERS`.
 const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
-/// The placeholder colour of the lines of limits.
+/// The placeholder colour of all lines of limits. `STYLE` replaces it.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
-/// Returns the page as HTML, with a section for each table.
+/// Returns the page as HTML, with a section for each table of results.
 pub fn html(tables: &[BenchTable]) -> Result<String, String> {
     let mut page = head("outboard bench", STYLE);
     if tables.len() > 1 {
@@ -52,7 +54,8 @@ pub fn html(tables: &[BenchTable]) -> Result<String, String> {
     Ok(page + "</html>\n")
 }
 
-/// Returns the section of the page for one table: what was measured at one place and time.
+/// Returns the section of the page, as HTML, for one table of results: what was measured at one place and
+/// time.
 fn section(number: usize, table: &BenchTable) -> Result<String, String> {
     let mut page = String::new();
     let mut add = |words: std::fmt::Arguments| page.write_fmt(words).expect("a String takes all");
@@ -100,7 +103,7 @@ fn better(rows: &[BenchRow]) -> &'static str {
     if rows[0].measure.higher { "higher" } else { "lower" }
 }
 
-/// Returns the legend of a measure's plots: the colour and version of each MPI, and the limits.
+/// Returns the legend of a measure's plot as HTML: the colour and version of each MPI, and the limits.
 fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     let players = table.players.iter().enumerate().map(|(at, (name, version))| {
         format!("<span class={}>{} {}</span>", CLASSES[at % CLASSES.len()], escaped(name), escaped(version))
@@ -113,7 +116,8 @@ fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     format!("<div class=legend>{}{limits}</div>", players.collect::<String>())
 }
 
-/// Returns a table with a bar for the speed-up in each row that has a peer; empty if no row has one.
+/// Returns an HTML table with a bar for the speed-up in each row with values of a peer. Empty if no row has
+/// such values.
 fn bars(rows: &[BenchRow]) -> String {
     let line = |row: &BenchRow| {
         Some(format!("<tr><th scope=row>{}{}</tr>", of(&row.measure, row.bytes), gain(row)?))
@@ -130,8 +134,8 @@ fn bars(rows: &[BenchRow]) -> String {
     }
 }
 
-/// Returns three cells of a table for one row: a bar as long as the speed-up, its number, and the verdict.
-/// None if no peer has a value.
+/// Returns three HTML cells for one row: a bar as long as the speed-up, the speed-up as a number, and the
+/// verdict on the goal. None if no peer has a value.
 fn gain(row: &BenchRow) -> Option<String> {
     let times = row.times()?.median;
     let class = match times {
@@ -176,7 +180,7 @@ fn rows_as_html(table: &BenchTable, rows: &[BenchRow]) -> String {
     html + "</table></div>"
 }
 
-/// Returns one table of all goals of a section, with links to their measures.
+/// Returns one HTML table of all goals in a section of the page, each with a link to its measure.
 fn goals(number: usize, table: &BenchTable) -> String {
     let chunks = table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate();
     let all = chunks.flat_map(|(at, rows)| rows.iter().map(move |row| (at, row)));
@@ -191,10 +195,10 @@ fn goals(number: usize, table: &BenchTable) -> String {
     )
 }
 
-/// A line of a plot: its placeholder colour and its points.
+/// A line of a plot: its placeholder colour, and its points (message size, value).
 type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
-/// Returns a plot of the medians by message size, with a line for each MPI and each limit.
+/// Returns a plot of the medians over the message size, with a line for each MPI and each limit, as SVG.
 fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
     let points = |values: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()
@@ -213,7 +217,7 @@ fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
     )
 }
 
-/// Returns a plot of these lines with two logarithmic axes, as SVG; empty if there is no point.
+/// Returns a plot of these lines with two logarithmic axes, as SVG. Empty if no line has a point.
 fn plot(measure: &Measure, unit: &str, lines: &[PlotLine]) -> Result<String, String> {
     let all = || lines.iter().flat_map(|line| &line.1).copied().filter(|(x, y)| *x > 0.0 && *y > 0.0);
     let range = |values: &mut dyn Iterator<Item = f64>| {

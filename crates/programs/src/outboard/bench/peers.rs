@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPIs that are measured: Outboard, other versions of it, and others from their wheels on PyPI.
+//! The MPIs that `outboard bench` measures: this Outboard, other versions of Outboard, and other MPIs, whose
+//! wheels come from PyPI.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// An MPI with which Outboard is compared.
+/// Another MPI with which Outboard is compared: one of PyPI, or another Outboard.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PeerMpi {
     Mpich,
@@ -16,7 +17,7 @@ pub enum PeerMpi {
 }
 
 impl PeerMpi {
-    /// Returns the peer that the user names, by its name or its folder.
+    /// Returns the MPI that the user names, by its name or by the folder of another Outboard.
     pub fn parse(word: &str) -> Result<PeerMpi, String> {
         match word {
             "mpich" => Ok(PeerMpi::Mpich),
@@ -31,7 +32,7 @@ impl PeerMpi {
 }
 
 impl PeerMpi {
-    /// Whether the MPI takes buffers in device memory.
+    /// Whether this MPI takes buffers in device memory. Only Outboard does.
     pub fn takes_devices(&self) -> bool {
         matches!(self, PeerMpi::Outboard(_))
     }
@@ -48,13 +49,13 @@ impl fmt::Display for PeerMpi {
     }
 }
 
-/// An MPI as it is measured: its launcher and its benchmarks.
+/// An MPI that takes part in a measurement, with its launcher and the benchmarks built for it.
 pub struct Player {
-    /// The name of the MPI as in `--vs`; Outboard's own is "outboard".
+    /// The MPI's name, as in `--vs`. Our own is "outboard".
     pub name: String,
-    /// The version of the MPI's wheel or, for an Outboard, of its program.
+    /// The version of the MPI's wheel or, for an Outboard, of its program `outboard`.
     pub version: String,
-    /// The launcher, and its arguments before `-n`, one a word.
+    /// The launcher (such as `mpirun`) and its arguments before `-n`, one word each.
     pub launch: Vec<String>,
     /// The environment variables that the launcher needs, as names and values.
     pub environment: Vec<(String, String)>,
@@ -64,14 +65,15 @@ pub struct Player {
     pub programs: PathBuf,
 }
 
-/// Builds the benchmarks for the Outboard that this program belongs to, and returns it.
+/// Builds the benchmarks for the Outboard that this program belongs to, and returns that Outboard.
 pub fn ourselves(cache: &Path) -> Result<Player, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let root = exe.parent().and_then(Path::parent).ok_or("cannot tell where I am installed")?;
     installed(root, "outboard", env!("CARGO_PKG_VERSION"), cache.join("bench/outboard"))
 }
 
-/// Builds the benchmarks in `programs` for the Outboard that is installed in `root`, and returns it.
+/// Builds the benchmarks into the folder `programs` for the Outboard that is installed in `root`, and returns
+/// that Outboard.
 fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Result<Player, String> {
     build(&root.join("bin/mpicc"), &programs, &[])?;
     Ok(Player {
@@ -84,8 +86,8 @@ fn installed(root: &Path, name: &str, version: &str, programs: PathBuf) -> Resul
     })
 }
 
-/// Builds the benchmarks for another Outboard, which is installed in `prefix`, and returns it. It gets
-/// benchmarks of its own.
+/// Builds the benchmarks for another Outboard, installed in `prefix`, into a folder of its own. Returns that
+/// Outboard.
 fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
     let program = prefix.join("bin/outboard");
     let said = Command::new(&program).arg("--version").output();
@@ -97,7 +99,8 @@ fn other(prefix: &Path, cache: &Path) -> Result<Player, String> {
     installed(prefix, &name, version, cache.join("bench").join(name.trim_matches('/').replace('/', "-")))
 }
 
-/// Installs a peer's wheel if the cache has none, builds the benchmarks with it, and returns the peer.
+/// Installs the wheel of an MPI if the cache does not have it, builds the benchmarks with that MPI, and
+/// returns the MPI.
 pub fn prepare(peer: &PeerMpi, cache: &Path) -> Result<Player, String> {
     let (name, wheel) = match peer {
         PeerMpi::Outboard(prefix) => return other(prefix, cache),
@@ -133,8 +136,8 @@ pub fn prepare(peer: &PeerMpi, cache: &Path) -> Result<Player, String> {
     Ok(Player { name: name.into(), version, launch, environment, libraries: root.join("lib"), programs })
 }
 
-/// Installs the newest version of a wheel that can be installed: the newest of all may need another wheel
-/// that is not published yet.
+/// Installs the newest version of a wheel that can be installed. The very newest may need another wheel that
+/// is not published yet.
 fn install(python: &Path, wheel: &str) -> Result<(), String> {
     let pip = || {
         let mut command = Command::new(python);
@@ -155,10 +158,10 @@ fn install(python: &Path, wheel: &str) -> Result<(), String> {
     Err(reason)
 }
 
-/// How many versions of a wheel are tried if the newest cannot be installed.
+/// How many older versions of a wheel are tried if the newest one cannot be installed.
 const VERSIONS_TRIED: usize = 5;
 
-/// Returns the versions in the output of `pip index versions`, the newest first.
+/// Returns the versions that the output of `pip index versions` lists, the newest first.
 fn versions(listed: &str) -> Vec<&str> {
     let line = listed.lines().find_map(|line| line.trim().strip_prefix("Available versions:"));
     line.into_iter()
@@ -168,7 +171,8 @@ fn versions(listed: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Compiles those benchmarks into the folder `to` that are older than their sources.
+/// Compiles the benchmarks into the folder `to`, as far as they are missing there or older than their
+/// sources.
 fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<(), String> {
     let sources = sources()?;
     quiet(
@@ -181,7 +185,7 @@ fn build(mpicc: &Path, to: &Path, environment: &[(String, String)]) -> Result<()
     )
 }
 
-/// Returns the folder with the sources of the benchmarks, which are installed beside this program.
+/// Returns the folder with the benchmarks' sources, which an installation has beside this program.
 fn sources() -> Result<PathBuf, String> {
     let exe = std::env::current_exe().map_err(|error| format!("cannot tell where I am: {error}"))?;
     let installed = exe.parent().and_then(Path::parent).map(|root| root.join("share/outboard/bench"));
@@ -190,7 +194,7 @@ fn sources() -> Result<PathBuf, String> {
     })
 }
 
-/// Runs a command. Its output is shown only if it fails.
+/// Runs a command. If it fails, the error has the end of its output.
 fn quiet(command: &mut Command) -> Result<(), String> {
     let said = format!("{command:?}");
     let out = command.stdin(Stdio::null()).output().map_err(|error| format!("{said}: {error}"))?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The results: medians, spreads, ratios and goals, as a table for the terminal and as JSON.
+//! The results of `outboard bench`: medians, spreads, ratios and goals, as text for the terminal and as JSON.
 //!
-//! Read next: `page.rs` (the same as a page).
+//! Read next: `page.rs` (the same results as an HTML page).
 
 use std::fmt::Write;
 
@@ -10,15 +10,15 @@ use serde_json::{Map, Value, json};
 use super::measure::{Measure, WALL, measures};
 use super::rounds::{BenchRow, BenchTable, Conditions};
 
-/// The median of a row's rounds, and how far they spread.
+/// The median of the values of all rounds, and how far the values spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
     pub median: f64,
-    /// The spread: (greatest - least) / median. None for a single value.
+    /// The spread of the values: (greatest - least) / median. None if there is only one value.
     pub spread: Option<f64>,
 }
 
-/// Returns the summary of all rounds, or None if one has no value: a run that failed once counts as failed.
+/// Returns the summary of all rounds. None if a round has no value: an MPI that failed once counts as failed.
 pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let mut sorted = values.iter().copied().collect::<Option<Vec<f64>>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -29,15 +29,15 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     Some(Summary { median, spread })
 }
 
-/// Returns the summary of the ratios `above` / `below`, each of one round: a machine that is slow is slow for
-/// both.
+/// Returns the summary of the ratios `above` / `below` of each round. On a slow machine both values of a
+/// round are slow.
 pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
     let ratios: Vec<_> = above.iter().zip(below).map(|(a, b)| Some((*a)? / (*b)?)).collect();
     summary(&ratios)
 }
 
 impl BenchRow {
-    /// Returns the index of the peer with the worst ratio for Outboard, and Outboard's ratio to it.
+    /// Returns the index of the best peer (other MPI), and Outboard's value divided by that peer's.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -47,18 +47,18 @@ impl BenchRow {
         ratios.reduce(|hardest, next| if worse(next.1, hardest.1) { next } else { hardest })
     }
 
-    /// Returns the ratio of Outboard's values to those of the best peer; None if no peer has values.
+    /// Returns Outboard's value divided by the best peer's. None if no peer has values.
     pub fn ratio(&self) -> Option<Summary> {
         Some(self.hardest()?.1)
     }
 
-    /// Returns the values of the limits that count, which are those without brackets.
+    /// Returns the values of the limits (lower bounds) that count, which have no brackets in the table.
     fn binding(&self) -> impl Iterator<Item = &Vec<Option<f64>>> {
         let limits = self.measure.limits.keys().zip(&self.limits);
         limits.filter_map(|(name, values)| (!self.measure.beside.contains(name)).then_some(values))
     }
 
-    /// Returns `ratio` as a speed-up: 2 if Outboard takes half of the time, or moves twice as much in it.
+    /// Returns `ratio` as a speed-up: 2 if Outboard takes half the time, or moves twice the bytes per second.
     pub fn times(&self) -> Option<Summary> {
         let ratio = self.ratio()?;
         Some(Summary { median: self.as_times(ratio.median), ..ratio })
@@ -68,7 +68,7 @@ impl BenchRow {
         if self.measure.higher { ratio } else { ratio.recip() }
     }
 
-    /// Returns in words what the number of `times` counts: "times faster" or the like.
+    /// Returns the words that follow the number which `times` returns, such as "times faster".
     pub fn gain(&self) -> &'static str {
         match self.measure.unit.as_str() {
             "us" | "ms" | "s" | "MB/s" | "/s" => "times faster",
@@ -77,7 +77,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns how much of the best limit Outboard reaches, 1 for all of it; None without a limit.
+    /// Returns what part of the best limit Outboard reaches; 1 is all of it. None without a limit.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
@@ -95,14 +95,14 @@ impl BenchRow {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether the goal is met; a failed run misses it. None if there is no goal, no peer or no verdict.
+    /// Whether Outboard meets the goal; a failed run misses it. None if there is no goal, peer or verdict.
     pub fn is_met(&self) -> Option<bool> {
         self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.has_verdict)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// Returns the ratio of the best limit to the best peer if even that misses the goal, else None. A limit
-    /// that Outboard or that peer beats by a tenth does not count.
+    /// Returns the ratio of the best limit to the best peer if even that limit misses the goal, else None. A
+    /// limit that Outboard or the peer beats by a tenth does not count.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
@@ -112,7 +112,7 @@ impl BenchRow {
         (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
-    /// Returns in words the goal and whether it is met; empty without a goal or a verdict.
+    /// Returns the goal and whether it is met, as text. Empty if there is no goal or no verdict.
     pub fn verdict(&self) -> String {
         let (Some(goal), Some(met)) = (self.goal(), self.is_met()) else {
             return String::new();
@@ -124,7 +124,7 @@ impl BenchRow {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// Returns `reached` in words. A loop that Outboard beats by a tenth is no limit here.
+    /// Returns `reached` as text; "beaten" if Outboard is better than the limit by more than a tenth.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -133,7 +133,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns what is shown in place of a value that an MPI does not have.
+    /// Returns what is shown where an MPI has no value.
     pub fn missing(&self) -> &'static str {
         if self.measure.run.is_empty() { "-" } else { "failed" }
     }
@@ -158,7 +158,7 @@ pub fn factor(times: f64) -> String {
     }
 }
 
-/// Returns a message size as text with its unit; empty for 0.
+/// Returns a message size as text with its unit, such as `4 KiB`. Empty for 0.
 fn size(bytes: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
     match UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -167,22 +167,22 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Returns the first cell of a row: the message size, or the number of what its rows differ in.
+/// Returns the first cell of a row as text: the message size, or the number and the noun `by`.
 pub fn of(measure: &Measure, number: u64) -> String {
     if measure.by.is_empty() { size(number) } else { format!("{number} {}", measure.by) }
 }
 
-/// Returns the number of rounds in words.
+/// Returns the number of rounds as text, such as `5 rounds`.
 pub fn rounds(table: &BenchTable) -> String {
     format!("{} round{}", table.rounds, if table.rounds == 1 { "" } else { "s" })
 }
 
-/// Returns a spread in words, as a percentage; empty if there is none.
+/// Returns the spread of a summary as text, in percent. Empty if there is no spread.
 pub fn spread(summary: Summary) -> String {
     summary.spread.map_or_else(String::new, |spread| format!("\u{b1}{:.0} %", 100.0 * spread))
 }
 
-/// The place that a file of results has if it names none.
+/// The place (heading) of a file of results that names no place.
 pub const ONE_HOST: &str = "On one host";
 
 /// The sentences above a table that say how to read its columns.
@@ -192,7 +192,7 @@ pub const LEGEND: &str = "Medians of interleaved rounds; \u{b1} is their spread,
     memory that both processes have mapped. A goal is what Outboard set itself to reach against the best peer (measures.toml); a goal that \
     even the limit misses says so.";
 
-/// Returns the table as text for the terminal.
+/// Returns all results as text for the terminal.
 pub fn text(table: &BenchTable) -> String {
     let mut text = String::new();
     let mut line = |words: std::fmt::Arguments| writeln!(text, "{words}").expect("a String takes all");
@@ -242,7 +242,7 @@ pub fn text(table: &BenchTable) -> String {
     text
 }
 
-/// Returns the sentence about how many goals are met, or None if there is no verdict on any.
+/// Returns a sentence that says how many goals are met. None if no goal has a verdict.
 pub fn sum(table: &BenchTable) -> Option<String> {
     let has_verdict: Vec<&BenchRow> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = has_verdict.iter().filter(|row| row.is_met() == Some(true)).count();
@@ -255,7 +255,7 @@ pub fn sum(table: &BenchTable) -> Option<String> {
     (!has_verdict.is_empty()).then(|| format!("{met} of {} goals met{limited}", has_verdict.len()))
 }
 
-/// Returns everything that was measured, round by round, as JSON.
+/// Returns everything that was measured, with the value of every round, as JSON.
 pub fn json(table: &BenchTable) -> String {
     let rows = table.rows.iter().map(|row| {
         let named = |(name, values): (&String, &Vec<Option<f64>>)| (name.clone(), json!(values));
@@ -277,7 +277,7 @@ pub fn json(table: &BenchTable) -> String {
     format!("{all:#}\n")
 }
 
-/// Returns the table from the text that `json` made. Fails if a field is missing.
+/// Returns the table of results from JSON that `json` has made. Fails if a field is missing.
 pub fn parse(text: &str) -> Result<BenchTable, String> {
     let all: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let word = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}"));
@@ -331,12 +331,12 @@ pub fn parse(text: &str) -> Result<BenchTable, String> {
     Ok(table)
 }
 
-/// Returns the names of the MPIs with their versions.
+/// Returns the names of the measured MPIs with their versions, as text.
 pub fn versions(table: &BenchTable) -> String {
     table.players.iter().map(|(name, version)| format!("{name} {version}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns in words on which machine, when and under which load it was measured.
+/// Returns the sentences that say on which machine, when and under which load the values were measured.
 pub fn conditions(table: &BenchTable) -> String {
     let Conditions { machine, date, load, steal_s, .. } = &table.conditions;
     let mut text = format!("{machine}.");
@@ -354,7 +354,7 @@ pub fn conditions(table: &BenchTable) -> String {
     text
 }
 
-/// Returns the conditions before anything is measured; `device` is the kind of device memory in use.
+/// Returns the conditions before measuring; `device` is the kind of device memory to be used, if any.
 pub fn here(device: Option<&str>) -> Conditions {
     let date = std::process::Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).output();
     let date = date.ok().map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
@@ -373,7 +373,7 @@ pub fn here(device: Option<&str>) -> Conditions {
     }
 }
 
-/// Returns the processor, caches, memory and kernel of this machine in words.
+/// Returns the processor, caches, memory and kernel of this machine as text.
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
@@ -394,7 +394,7 @@ fn machine() -> String {
     )
 }
 
-/// Returns the names of NVIDIA's devices as their driver has them, or None without a driver.
+/// Returns the names that NVIDIA's driver gives to this machine's devices. None without that driver.
 fn devices() -> Option<String> {
     let folders = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
     let model = |folder: std::fs::DirEntry| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs the benchmarks: in each round of a measure each MPI runs once, then the loops that bound it.
+//! Runs the benchmarks. In each round of a measure (a benchmark with its arguments) every MPI runs once, then
+//! each loop that is a limit: a lower bound for any MPI.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,22 +14,22 @@ use serde_json::Value;
 use super::measure::{Measure, WALL};
 use super::peers::Player;
 
-/// Everything that was measured: the rows of the table, the MPIs, the failures and the conditions.
+/// Everything that was measured: the rows of results, the MPIs, the failed runs and the conditions.
 pub struct BenchTable {
-    /// The name and version of each MPI; Outboard is the first.
+    /// The name and version of each MPI, first Outboard's.
     pub players: Vec<(String, String)>,
-    /// The rows of the table: one for each measure and message size.
+    /// The rows of results: one for each measure (benchmark) and message size.
     pub rows: Vec<BenchRow>,
-    /// The name of each failed run, with the end of its output.
+    /// The name of each failed run, with the last lines that it printed.
     pub failures: Vec<(String, String)>,
     /// How often each measure ran with each MPI.
     pub rounds: u32,
-    /// Where and when it was measured.
+    /// Where and when the values were measured.
     pub conditions: Conditions,
 }
 
 impl BenchTable {
-    /// Returns a table for these MPIs and rounds that has no rows yet.
+    /// Returns a table for these MPIs and this number of rounds. It has no rows yet.
     pub fn new(players: &[Player], rounds: u32) -> BenchTable {
         BenchTable {
             players: players.iter().map(|player| (player.name.clone(), player.version.clone())).collect(),
@@ -40,10 +41,10 @@ impl BenchTable {
     }
 }
 
-/// Where and when something was measured, and what else ran on the machine.
+/// Where and when values were measured, and how busy the machine was.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
-    /// The name of the place, which is the heading of these measures on the page.
+    /// The name of the place, which is the heading of these results on the page.
     pub place: String,
     /// The processor, memory and kernel of the machine, in words.
     pub machine: String,
@@ -58,15 +59,16 @@ pub struct Conditions {
     pub steal_s: Option<f64>,
 }
 
-/// How many idle cores a measure of two ranks needs, less a few tenths, since a load average falls slowly.
+/// How many idle cores a measure with two ranks needs. It is less than 2, since a load average falls slowly.
 const CORES_NEEDED: f64 = 1.5;
-/// The highest load average at which a machine counts as idle, however few cores it has.
+/// The load average up to which a machine counts as idle, however few cores it has.
 const LOAD_OF_NOTHING: f64 = 0.3;
-/// How many rounds are needed for a verdict on goals.
+/// How many rounds a verdict on a goal needs.
 const ROUNDS_FOR_VERDICT: u32 = 5;
 
 impl BenchTable {
-    /// Returns the reason why there is no verdict on any goal of the table, or None if there are verdicts.
+    /// Returns why this table can have no verdict (goal met or missed) on any goal. None if it can have
+    /// verdicts.
     pub fn no_verdicts(&self) -> Option<String> {
         if self.rounds < ROUNDS_FOR_VERDICT {
             let are = if self.rounds == 1 { "round is" } else { "rounds are" };
@@ -78,27 +80,29 @@ impl BenchTable {
     }
 }
 
-/// A row of the table: one measure at one message size.
+/// A row of results: one measure (a benchmark) at one message size.
 pub struct BenchRow {
     pub measure: Measure,
     pub bytes: u64,
-    /// For each MPI, its value in each round; None if the run failed.
+    /// The value of each MPI in each round of the measurement; None where the run failed.
     pub values: Vec<Vec<Option<f64>>>,
-    /// For each limit of the measure, its value in each round; None if the run failed.
+    /// The value of each limit (a lower bound for any MPI) in each round of the measurement; None where the
+    /// run failed.
     pub limits: Vec<Vec<Option<f64>>>,
-    /// Whether there may be a verdict on the goal, because enough cores were idle and enough rounds ran.
+    /// Whether this row may have a verdict on its goal (met or missed). It may if enough cores were idle and
+    /// enough rounds ran.
     pub has_verdict: bool,
 }
 
-/// Something that runs once in each round of a measure: an MPI with a benchmark, or a loop of bench/limits.c.
+/// What runs once in each round of a measure: an MPI with a benchmark, or a loop of bench/limits.c.
 struct Runner<'a> {
-    /// The name of the MPI or loop in the progress bar and in failures.
+    /// The name of the MPI or loop, for the progress bar and for the names of failed runs.
     name: &'a str,
     player: &'a Player,
     command: &'a str,
-    /// The heading of that column of the command's output that is the result.
+    /// The field that holds the result in the JSON lines that the command prints.
     column: &'a str,
-    /// The index of this runner: first the MPIs, after them the limits.
+    /// The index of this runner in the values of a measure: first the MPIs, then the limits.
     place: usize,
     /// The kind of device memory that the run uses, or None for host memory.
     device: Option<&'a str>,
@@ -128,8 +132,8 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds, and returns `table`, which has no rows, with theirs. `look` gets the table after each
-/// measure, so that an interrupted run keeps what was measured.
+/// Runs all rounds of all measures. Returns `table`, which comes without rows, with their results as rows.
+/// Calls `look` with the table after each measure, so that an interrupted run keeps its results.
 pub fn play(
     mut table: BenchTable,
     players: &[Player],
@@ -157,10 +161,10 @@ pub fn play(
     Ok(table)
 }
 
-/// The values of a measure by the size of messages, then by the index of a runner, then by round.
+/// The values of one measure, by message size, then by the index of the runner, then by round.
 struct Cells {
     by_bytes: BTreeMap<u64, Vec<Vec<Option<f64>>>>,
-    /// The values of one message size before anything has run: None for each runner and round.
+    /// The values of one message size before anything has run: None for each runner and each round.
     empty: Vec<Vec<Option<f64>>>,
     rounds: u32,
 }
@@ -170,8 +174,8 @@ impl Cells {
         Cells { by_bytes: BTreeMap::new(), empty: vec![vec![None; rounds as usize]; places], rounds }
     }
 
-    /// Runs each MPI and loop once in each round. Returns the names of failed runs, with the end of their
-    /// output.
+    /// Runs each MPI and loop once in each round. Returns the names of failed runs, with the last lines that
+    /// they printed.
     fn fill_all(
         &mut self,
         mut runners: Vec<Runner>,
@@ -190,8 +194,8 @@ impl Cells {
         failures
     }
 
-    /// Runs one runner once. The error names the failed run, with the end of its output. A failed run is not
-    /// tried again: it would most likely fail again, after as long a time.
+    /// Runs one MPI or loop once. The error is the name of the failed run and the last lines that it printed.
+    /// After a failure the runner never runs again: it would most likely fail again, after as long a time.
     fn fill(
         &mut self,
         runner: &mut Runner,
@@ -213,8 +217,8 @@ impl Cells {
         Ok(())
     }
 
-    /// Returns the rows of a measure, one for each message size. A measure that failed with all MPIs has one
-    /// row, too.
+    /// Returns the rows of results of a measure, one for each message size. A measure without any value gets
+    /// one row.
     fn rows(self, measure: &Measure, players: usize, has_verdict: bool) -> Vec<BenchRow> {
         let Cells { mut by_bytes, empty, .. } = self;
         if by_bytes.is_empty() {
@@ -228,16 +232,16 @@ impl Cells {
     }
 }
 
-/// Returns the processor seconds that the hypervisor gave to other machines since this one started (steal);
-/// None if the kernel does not say.
+/// Returns the processor seconds that the hypervisor has given to other machines (steal) since this machine
+/// started. None if the kernel does not say.
 fn steal_s() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/stat").ok()?;
     let ticks: f64 = stat.lines().next()?.split_whitespace().nth(8)?.parse().ok()?;
     Some(ticks / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Runs a benchmark once. Returns a value for each message size; an error is what it printed before it
-/// failed.
+/// Runs a benchmark once. Returns its value for each message size. The error has the last lines that it
+/// printed.
 fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64, f64)>, String> {
     let player = runner.player;
     let mut words = runner.command.split_whitespace();
@@ -289,7 +293,7 @@ fn run(runner: &Runner, measure: &Measure, timeout: Duration) -> Result<Vec<(u64
     if values.is_empty() { Err(format!("it printed no result\n{}", tail(&(out + &err)))) } else { Ok(values) }
 }
 
-/// Returns the value of OUTBOARD_DEVICE that allows this kind of device memory.
+/// Returns the value of OUTBOARD_DEVICE with which Outboard accepts this kind of device memory.
 fn backend(kind: &str) -> &str {
     match kind {
         "managed" => "cuda",

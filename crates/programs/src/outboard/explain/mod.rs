@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard explain`: which process carried out the collectives and messages of each call site, why, and
-//! what overlapped. It reads what ranks record while OUTBOARD_TRACE is set, from the file at the end or from
-//! the running processes.
+//! what ran at the same time as the program's computation. It reads what ranks record while OUTBOARD_TRACE is
+//! set: from the file, once the job has ended, or from the running processes.
 //!
 //! Read next: `rows.rs` (what is counted), `sites.rs` (names of call sites).
 
@@ -42,7 +42,8 @@ pub struct Explain {
 }
 
 impl Explain {
-    /// Reads the trace that the command line names. Returns the text or JSON to print.
+    /// Reads the trace file or the running job that the command line names. Returns the text or JSON to
+    /// print.
     pub fn run(&self) -> Result<String, String> {
         let path = Path::new(&self.what);
         let text = match self.what.parse() {
@@ -63,7 +64,8 @@ impl Explain {
     }
 }
 
-/// Returns the trace of a running job so far, as JSON, from its processes on this host.
+/// Returns the trace of a running job so far, as JSON, from what its processes on this host have recorded.
+/// `pid` is that of its `mpirun` or of the program that runs alone.
 fn of_job(pid: u32) -> Result<String, String> {
     let mut processes = Vec::new();
     for job in running(Some(pid))? {
@@ -83,7 +85,8 @@ fn pids(segment: &Segment) -> impl Iterator<Item = u32> {
     ranks.chain(proxies).filter(|pid| *pid != 0).collect::<BTreeSet<_>>().into_iter()
 }
 
-/// Reads what a process has recorded so far from the file that it holds open. None if it records nothing.
+/// Reads the events that a process has recorded so far from the file that the process holds open. None if it
+/// records no events.
 fn part_of(pid: u32) -> Option<TracedProcess> {
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     descriptors.flatten().find_map(|entry| {
@@ -154,7 +157,8 @@ fn line(text: &mut String, row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) 
     .expect("a String takes all");
 }
 
-/// Whether a reduction used an algorithm that does not combine in the order of ranks (`schedule::order`).
+/// Whether a reduction used an algorithm that combines in another order than that of the ranks
+/// (`schedule::order`). `call` begins with the MPI function's name.
 fn has_own_order(call: &str, algorithm: &str) -> bool {
     let function = call.split(' ').next().unwrap_or_default().trim_end_matches("_init");
     let Ok((collective, _)) = collective(function) else { return false };
@@ -163,8 +167,8 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
         && algorithm.is_some_and(|algorithm| algorithm.facts().order != CombineOrder::InRanks)
 }
 
-/// Returns the end of a line that says how long the other carrier (proxy or rank) took for calls of the same
-/// function, comm and size; empty if it carried out none.
+/// Returns the end of a line: how long the other one (the rank in place of a proxy, or a proxy in place of
+/// the rank) took for calls of the same function, comm and size. Empty if it carried out no such call.
 fn compared(row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {

@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How the collectives and messages in a trace were carried out: a row for each call site, function, comm and
-//! size class.
+//! size class (a power of two of bytes).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-/// The calls of one site, function, comm and size class (powers of two).
+/// The calls from one call site of one function, with one comm and one size class (a power of two).
 #[derive(Debug, Default)]
 pub struct SiteRow {
-    /// The place of the calls: a file of code and an offset in it (`file+0xOFFSET`). Empty if it is not
-    /// known.
+    /// The call site: the file with the code, and the offset in that file (`file+0xOFFSET`). Empty if it is
+    /// not known.
     pub site: String,
-    /// The names of the function and of the comm, in one text.
+    /// The name of the function and the name of the comm, as one text: `MPI_Ibcast on NAME`.
     pub call: String,
-    /// The fewest and the most bytes of one of the calls.
+    /// The fewest and the most bytes that one of the calls has.
     pub bytes: [u64; 2],
-    /// The ranks of MPI_COMM_WORLD that made the calls.
+    /// The ranks that made the calls, by their number in MPI_COMM_WORLD.
     pub ranks: BTreeSet<u64>,
-    /// Whether the calls send or receive messages. Each end of a message is a call of its own.
+    /// Whether the calls send or receive messages. A send and its receive are two calls.
     pub is_message: bool,
-    /// The keys of the calls; a collective of all ranks is one call.
+    /// The keys of the calls. A collective is one call, although many ranks take part.
     pub calls: BTreeSet<CallKey>,
-    /// The ways in which the calls were carried out (by whom, with which algorithm and why), the most
-    /// frequent way first.
+    /// The calls by how they were carried out (by whom, with which algorithm and why), the most frequent way
+    /// first.
     pub ways: Vec<CarrierCalls>,
     /// The keys of the calls that have not completed on some rank.
     pub under_way: BTreeSet<CallKey>,
 }
 
-/// The key of a call. For a collective it is the same on all ranks: its name with its number, and the context
-/// of its comm. For one end of a message it is its identity in the trace, and an empty text.
+/// The key of a call. For a collective, the same on all ranks: its name with its number, and the context id
+/// of its comm. For a send or receive: its id in the trace, and an empty text.
 pub type CallKey = (String, String);
 
-/// The calls of a row that were carried out in one way: by whom, with which algorithm, and why.
+/// The calls of a row that were carried out in one way: by `by` ("proxy", "rank", ...), with one algorithm,
+/// and for one reason (`why`).
 #[derive(Clone, Debug, Default)]
 pub struct CarrierCalls {
     pub by: String,
@@ -41,11 +42,13 @@ pub struct CarrierCalls {
     pub why: String,
     /// The keys of the calls that at least one rank carried out in this way.
     pub calls: BTreeSet<CallKey>,
-    /// How often a rank carried out a call in this way: a collective counts once for each such rank.
+    /// How many operations were carried out in this way: a collective counts once for each rank that did it
+    /// so.
     pub operations: u64,
-    /// The times of these operations from start to completion, added up, in ns.
+    /// The times from start to completion of all operations that were carried out in this way, added up, in
+    /// ns.
     lasted: f64,
-    /// The part of `lasted` in which the thread was in MPI calls, in ns.
+    /// The part of `lasted` in which the operation's thread was in MPI calls, in ns.
     inside: f64,
 }
 
@@ -55,22 +58,22 @@ impl CarrierCalls {
         self.lasted / self.operations.max(1) as f64
     }
 
-    /// Returns the mean time, in ns, that the thread was outside MPI calls while an operation was under way.
+    /// Returns how many ns of an operation, on average, its thread was outside MPI calls.
     pub fn outside_ns(&self) -> f64 {
         (self.lasted - self.inside).max(0.0) / self.operations.max(1) as f64
     }
 }
 
 impl SiteRow {
-    /// Returns how many calls of `way` were carried out in another way by other ranks.
+    /// Returns how many calls of `way` some other rank carried out in another way.
     pub fn mixed(&self, way: &CarrierCalls) -> usize {
         let others = || self.ways.iter().filter(|other| !std::ptr::eq(*other, way));
         way.calls.iter().filter(|call| others().any(|other| other.calls.contains(*call))).count()
     }
 }
 
-/// The mean time in ns of the calls that `by` carried out, and how many there are: of all calls of the row's
-/// function, comm and size class, at all sites. None if there are none.
+/// Returns the mean time in ns of the calls that `by` carried out, and how many they are. It takes all calls
+/// of the row's function, comm and size class, at any call site. None if there is no such call.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);
@@ -83,7 +86,7 @@ pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     (operations > 0).then(|| (lasted / operations as f64, calls.len() as u64))
 }
 
-/// Returns the rows for the events of a Chrome trace, sorted by call site.
+/// Returns the rows for the events of a trace in Chrome's format, sorted by call site.
 pub fn of(events: &[Value]) -> Vec<SiteRow> {
     let threads = threads(events);
     let ends: HashMap<String, f64> =
@@ -129,12 +132,12 @@ pub fn of(events: &[Value]) -> Vec<SiteRow> {
         .collect()
 }
 
-/// Returns the size class of a number of bytes: one class for each power of two.
+/// Returns the size class of a number of bytes: sizes with the same highest power of two have the same class.
 fn class(bytes: u64) -> u32 {
     bytes.checked_ilog2().map_or(0, |log| log + 1)
 }
 
-/// Returns the events that begin (`half` is "b") or end ("e") a collective or message.
+/// Returns the events that begin (`half` is "b") or end ("e") a collective, a send or a receive.
 fn operations<'a>(events: &'a [Value], half: &'a str) -> impl Iterator<Item = &'a Value> {
     let is_one = |event: &Value| event["cat"] == "operation" || event["cat"] == "message";
     events.iter().filter(move |event| event["ph"] == half && is_one(event))
@@ -144,13 +147,13 @@ fn id(event: &Value) -> String {
     event["id2"]["local"].as_str().unwrap_or_default().to_string()
 }
 
-/// Returns the process and the thread of an event, by the numbers that the trace gives them.
+/// Returns the numbers of an event's process and thread in the trace.
 fn thread(event: &Value) -> (u64, u64) {
     (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0))
 }
 
-/// Returns the start and end of each thread's MPI calls in their order, in us; the end of a call that has not
-/// ended is infinite.
+/// Returns the MPI calls of each thread: start and end in us, in order of their starts. A call that has not
+/// ended lasts for ever.
 fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     let mut threads: HashMap<_, Vec<(f64, f64)>> = HashMap::new();
     for event in events.iter().filter(|event| event["cat"] == "call") {
@@ -162,7 +165,7 @@ fn threads(events: &[Value]) -> HashMap<(u64, u64), Vec<(f64, f64)>> {
     threads
 }
 
-/// Returns how much of the time between `from` and `until` lies in these calls.
+/// Returns how much of the time from `from` to `until` a thread was in these calls. All times are in us.
 fn inside(calls: &[(f64, f64)], from: f64, until: f64) -> f64 {
     let first = calls.partition_point(|call| call.1 <= from);
     let these = calls[first..].iter().take_while(|call| call.0 < until);

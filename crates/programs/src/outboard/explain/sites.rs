@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The names of call sites: the function, and with debug information the file and line. The crates
-//! `addr2line` and `object` read DWARF and ELF, which is long to write and changes.
+//! Finds the names of call sites: the function, and with debug information the file and line. The crates
+//! `addr2line` and `object` read DWARF and ELF, formats too large to read by code of our own.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::fs::File;
 use addr2line::Loader;
 use object::{Object, ObjectSegment, ReadCache};
 
-/// A place where a program called MPI, with the names that debug information gives it.
+/// A place at which a program called MPI, with its function's name and what debug information says of it.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    /// The file of code and the offset in it, as in the trace: `file+0xOFFSET`.
+    /// The file with the code, and the offset in that file, as the trace has it: `file+0xOFFSET`.
     place: String,
     pub function: Option<String>,
     pub file: Option<String>,
@@ -34,18 +34,19 @@ impl fmt::Display for Site {
     }
 }
 
-/// The files of code that have been read so far, by path; None for a file that cannot be read.
+/// The files with code that have been read so far, by path. None for a file that cannot be read.
 #[derive(Default)]
 pub struct Sites(HashMap<String, Option<Code>>);
 
 struct Code {
-    /// The offset in the file, the length in bytes and the address, as linked, of each part that is loaded.
+    /// Each part of the file that is loaded into memory: its offset in the file, its length in bytes, and its
+    /// address as linked.
     segments: Vec<(u64, u64, u64)>,
     loader: Loader,
 }
 
 impl Sites {
-    /// Finds function, file and line of the place `file+0xOFFSET`, as far as they can be found on this host.
+    /// Returns the function, file and line of the place `file+0xOFFSET`, as far as this host can find them.
     pub fn find(&mut self, place: &str) -> Site {
         let mut site = Site { place: place.to_string(), ..Site::default() };
         let split = place.rsplit_once("+0x");
@@ -74,8 +75,8 @@ impl Code {
         Some(Code { segments: segments.collect(), loader: Loader::new(path).ok()? })
     }
 
-    /// Returns the address, as linked, of the call that returns to this offset in the file; None outside the
-    /// loaded parts.
+    /// Returns the address, as linked, of the call instruction that returns to this offset in the file. None
+    /// if the offset is in no loaded part.
     fn address(&self, offset: u64) -> Option<u64> {
         let offset = offset.checked_sub(1)?;
         let found = self.segments.iter().find(|(from, bytes, _)| (*from..from + bytes).contains(&offset));

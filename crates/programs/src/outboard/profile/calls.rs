@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The MPI calls in a trace, by thread, and the spans of collectives and messages.
+//! The MPI calls in a trace, by thread, and the operations that may last longer than a call.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -10,40 +10,40 @@ use telemetry::summary::spaced;
 
 use super::trace::{Trace, TraceEvent};
 
-/// The number of a rank, and the number of a thread in its process.
+/// A thread in a trace: the number of its rank, and its own number in the rank's process.
 pub type Thread = (u64, u64);
 
-/// An MPI call of a rank; calls that the library makes inside another are not counted.
+/// An MPI call of a rank. Calls that the library makes inside another call do not count.
 pub struct MpiCall<'a> {
     pub thread: Thread,
     pub from: f64,
     pub until: f64,
     pub name: &'a str,
     pub site: &'a str,
-    /// How long, in us, the call waited for a partner that had not started yet.
+    /// How many us of the call the rank waited for another rank that had not started its part yet.
     pub waited: f64,
 }
 
-/// An operation that may last longer than a call: a collective, one end of a message, or an epoch of a
-/// window.
+/// An operation that may last longer than the call that starts it: a collective, a send, a receive, or an
+/// epoch of a window.
 pub struct Span<'a> {
     pub event: &'a TraceEvent<'a>,
-    /// The time of the completion in us, or None if it did not complete.
+    /// When the operation completed, in us. None if it never did.
     pub until: Option<f64>,
 }
 
-/// The parts of a trace from which a profile is made. Times are in us.
+/// The events of a trace, sorted for making a profile. Times are in us.
 pub struct TraceParts<'a> {
-    /// The MPI calls of all ranks, sorted by thread, then by time.
+    /// The MPI calls of all ranks, sorted by thread, then by their start.
     pub calls: Vec<MpiCall<'a>>,
-    /// The range of indices in `calls` that each thread has.
+    /// For each thread, the range of its calls in `calls`.
     pub threads: HashMap<Thread, Range<usize>>,
     pub spans: Vec<Span<'a>>,
-    /// The events by which ranks tell each other the state of a partitioned message or a window.
+    /// The events by which one rank tells another the state of a partitioned message or of a window.
     pub signals: Vec<&'a TraceEvent<'a>>,
-    /// The events of the steps that proxies carried out.
+    /// The events for steps of schedules that proxies carried out.
     pub steps: Vec<&'a TraceEvent<'a>>,
-    /// The times of the first and of the last event.
+    /// When the first event of the trace began, and when the last one ended.
     pub period: Range<f64>,
 }
 
@@ -88,8 +88,8 @@ impl<'a> TraceParts<'a> {
         Ok(TraceParts { calls, threads, spans, signals: signals.collect(), steps, period: start..end })
     }
 
-    /// Returns the index of that call of a thread in which `time` lies; None if the thread was outside MPI
-    /// then.
+    /// Returns the index in `calls` of the call in which a thread was at `time`. None if the thread was
+    /// outside MPI then.
     pub fn around(&self, thread: Thread, time: f64) -> Option<usize> {
         let range = self.threads.get(&thread)?.clone();
         let before = self.calls[range.clone()].partition_point(|call| call.from <= time);
@@ -98,7 +98,7 @@ impl<'a> TraceParts<'a> {
     }
 }
 
-/// Makes a call from its event. A call that never ended lasts until `end`, the end of the trace.
+/// Returns the call that an event describes. A call that never ended lasts until `end`, the end of the trace.
 fn call<'a>(event: &'a TraceEvent<'a>, end: f64) -> MpiCall<'a> {
     let until = if event.ph == "B" { end } else { event.ts + event.dur };
     let thread = (event.pid, event.tid);
@@ -110,7 +110,7 @@ pub fn time(us: f64) -> String {
     spaced((1000.0 * us).round() as u64, Unit::Nanoseconds)
 }
 
-/// The purpose of an MPI function, which decides its colour in the timeline.
+/// What an MPI function is for, which decides its colour in the timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionKind {
     Message,
@@ -131,7 +131,7 @@ impl FunctionKind {
         (FunctionKind::Other, "other calls"),
     ];
 
-    /// Returns the kind of the function with this name.
+    /// Returns what the function of this name is for.
     pub fn of(function: &str) -> FunctionKind {
         let base = base(function);
         let begins = |words: &[&str]| words.iter().any(|word| base.starts_with(word));
@@ -159,7 +159,8 @@ impl FunctionKind {
     }
 }
 
-/// Returns a function's name in small letters, without `MPI_` and the I of nonblocking functions.
+/// Returns an MPI function's name in small letters, without `MPI_` and without the I of a nonblocking
+/// function.
 pub fn base(function: &str) -> String {
     let name = function.strip_prefix("MPI_").unwrap_or(function);
     match name.as_bytes() {

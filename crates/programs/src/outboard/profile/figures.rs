@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The figures of a profile: sums over ranks, functions with their call sites, and pairs of ranks.
+//! The figures of a profile: sums for each rank, for functions and their call sites, and for pairs of ranks.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,33 +16,33 @@ pub struct Figures {
     pub version: String,
     pub hosts: Vec<String>,
     pub events: usize,
-    /// How long it took from the first event to the last.
+    /// How many us passed from the first event to the last.
     pub lasted_us: f64,
     pub ranks: Vec<RankTimes>,
     pub functions: Vec<FunctionRow>,
     pub traffic: Vec<Traffic>,
     pub waits: Vec<Pair>,
     pub late: Vec<Late>,
-    /// The ranks without a call of MPI_Finalize: their part of the trace ends before the program did.
+    /// The ranks that did not call MPI_Finalize: the trace ends before these ranks did.
     pub cut_off: Vec<u64>,
 }
 
-/// How a rank spent the time from its first call in the trace to its last, without MPI_Finalize, added up
-/// over its threads.
+/// How a rank spent the time from its first call in the trace to its last, except MPI_Finalize. The times of
+/// its threads are added up.
 #[derive(Serialize)]
 pub struct RankTimes {
     pub rank: u64,
     pub in_mpi_us: f64,
     pub outside_us: f64,
-    /// How long the rank waited in MPI for partners that had not started their part.
+    /// How many us the rank waited in MPI calls for other ranks that had not started their part.
     pub waited_us: f64,
 }
 
-/// The calls of one function at one place of the program, on all ranks.
+/// The calls of one function at one call site, on all ranks together.
 #[derive(Default, Serialize)]
 pub struct FunctionRow {
     pub function: String,
-    /// The place of the calls: a file of code and an offset in it. Empty if it is not known.
+    /// The call site: a file with code, and an offset in that file. Empty if it is not known.
     pub site: String,
     pub calls: u64,
     pub ranks: usize,
@@ -51,13 +51,13 @@ pub struct FunctionRow {
     pub us: f64,
     pub longest_us: f64,
     pub waited_us: f64,
-    /// The time in these calls on the rank that spent the least in them.
+    /// The least time, in us, that a rank spent in these calls, among the ranks that made them.
     pub least_us: f64,
-    /// The time in these calls on the rank that spent the most in them.
+    /// The most time, in us, that a rank spent in these calls, among the ranks that made them.
     pub most_us: f64,
 }
 
-/// How many messages, and how many bytes in them, one rank sent to another.
+/// How many messages, with how many bytes together, rank `from` sent to rank `to`.
 #[derive(Serialize)]
 pub struct Traffic {
     pub from: u64,
@@ -66,7 +66,7 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
-/// How long one rank waited for another in all its calls together.
+/// How long, in us, rank `rank` waited for rank `late` in all its calls together.
 #[derive(Serialize)]
 pub struct Pair {
     pub rank: u64,
@@ -74,14 +74,15 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// The waits of one kind in which one call site of a rank waited for one call site of a late rank.
+/// The waits of one kind (`why`) of a call site of rank `rank` for a call site of the late rank `late`, added
+/// up.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,
     pub late: u64,
-    /// The place at which the late rank started its part.
+    /// The call site at which the late rank started its part.
     pub late_site: String,
-    /// The rank that waited.
+    /// The number of the rank that waited.
     pub rank: u64,
     pub function: String,
     pub site: String,
@@ -112,7 +113,7 @@ impl Figures {
         }
     }
 
-    /// Returns the mean and the greatest time that a rank spent outside MPI, in us.
+    /// Returns how many us the ranks spent outside MPI: the mean, and the most of a single rank.
     pub fn outside_us(&self) -> (f64, f64) {
         let outside = || self.ranks.iter().map(|rank| rank.outside_us);
         (outside().sum::<f64>() / self.ranks.len() as f64, outside().fold(0.0, f64::max))
@@ -144,7 +145,7 @@ fn ranks(parts: &TraceParts) -> Vec<RankTimes> {
     ranks.into_values().collect()
 }
 
-/// Returns a row for each function and call site, the one with the longest time first.
+/// Returns a row for each function and call site, sorted by their time: the longest first.
 fn functions(parts: &TraceParts) -> Vec<FunctionRow> {
     let mut bytes: HashMap<(String, &str), u64> = HashMap::new();
     for span in &parts.spans {
@@ -203,7 +204,8 @@ fn pairs(parts: &TraceParts, waits: &[Wait]) -> Vec<Pair> {
     pairs.into_iter().map(|((rank, late), us)| Pair { rank, late, us }).collect()
 }
 
-/// Returns a row for each pair of call sites of which one waited for the other, the longest wait first.
+/// Returns a row for each two call sites where one waited for the other, sorted by the time: the longest
+/// first.
 fn late(parts: &TraceParts, waits: &[Wait]) -> Vec<Late> {
     let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
     for wait in waits {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard profile`: a trace as one page: time by function and call site, messages between ranks, which
-//! rank waits for which, a timeline.
+//! `outboard profile` makes one HTML page of a trace: time by function and call site, messages between ranks,
+//! which rank waits for which, and a timeline.
 //!
 //! Read next: `trace.rs` (the file), `waits.rs` (what counts as waiting), `figures.rs`, `page.rs`.
 
@@ -36,7 +36,8 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// Makes the profile of a trace, and writes its page. Returns the text or JSON to print.
+    /// Makes the profile of a trace, and writes its page unless --json asks for JSON. Returns the text or
+    /// JSON to print.
     pub fn run(&self) -> Result<String, String> {
         let named = |error: String| format!("{}: {error}", self.trace.display());
         let text = read(&self.trace).map_err(named)?;
@@ -86,7 +87,8 @@ mod tests {
         json!({"ph": "X", "cat": "call", "name": name, "pid": pid, "tid": 1, "ts": from, "dur": dur, "args": {"site": format!("/bin/a+0x{pid}")}})
     }
 
-    /// Returns the two events of a span (one end of a message, or a collective); `args` decides which it is.
+    /// Returns the two events of an operation: its begin and its end. `args` decides whether it is a send or
+    /// receive, an epoch of a window, or a collective.
     fn span(pid: u64, name: &str, times: [f64; 2], args: Value) -> [Value; 2] {
         let id = format!("{pid}.{name}.{}", times[0]);
         let cat = match () {
@@ -119,9 +121,9 @@ mod tests {
         look(&Figures::of(&trace, &parts, &waits), &parts, &waits)
     }
 
-    /// Returns a trace in which rank 0 waits 30 us for rank 1's send, rank 1 waits 10 us for rank 0's
-    /// receive, and rank 0 waits 40 us for rank 1 in a collective. One call lies in another, and rank 1's
-    /// last never ends.
+    /// Returns a trace of two ranks. Rank 0 waits 30 us for rank 1's send, rank 1 waits 10 us for rank 0's
+    /// receive, and rank 0 waits 40 us for rank 1 in a collective. One call lies inside another, and rank 1's
+    /// last call never ends.
     fn events() -> Vec<Value> {
         let mut events = vec![
             call(0, "MPI_Recv", 100.0, 50.0),
@@ -165,8 +167,8 @@ mod tests {
         });
     }
 
-    /// Goal: the members of one comm wait for each other, not for members of another comm whose calls have
-    /// the same name, nor for ranks that are no neighbours.
+    /// Goal: the members of a comm wait for each other only. They do not wait for members of another comm
+    /// whose calls have the same name, nor for ranks that are no neighbours.
     #[test]
     fn a_collective_has_the_members_of_its_comm_and_neighbours_only_their_sources() {
         let mut events = Vec::new();
@@ -196,8 +198,8 @@ mod tests {
         });
     }
 
-    /// Returns a trace of collectives of 3 ranks in which a rank needs only some of the others; ranks 0 and 2
-    /// are late.
+    /// Returns a trace of three collectives among 3 ranks, in which a rank needs only some of the others.
+    /// Ranks 0 and 2 are late.
     fn rooted() -> Vec<Value> {
         let mut events = Vec::new();
         // In a broadcast and a scan rank 1 needs rank 0, and rank 0 needs none. In a reduction to rank 1 only
@@ -217,8 +219,9 @@ mod tests {
         events
     }
 
-    /// Goal: calls wait for exactly the ranks that they need. Method: calls of ranks 1 and 2 that wait for
-    /// what rank 0 does late, in ten ways; the second of each pair needs no rank, or has what it needs.
+    /// Goal: each call waits for exactly the ranks that it needs. Method: calls of ranks 1 and 2 wait for
+    /// what rank 0 does late, in ten ways. The second call of each pair needs no other rank, or already has
+    /// what it needs.
     #[test]
     fn partitions_windows_and_rooted_collectives_wait_for_whom_they_need() {
         let mut events = Vec::new();

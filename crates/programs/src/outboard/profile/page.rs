@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page of a profile: a timeline, tables and heat maps. A heat map is a table, which screen readers read.
-//! Many ranks are shown as groups, and lists end after the longest rows, each time with a sentence that says
-//! so.
+//! The HTML page of a profile: a timeline, tables and heat maps. A heat map is a table, which screen readers
+//! can read. Many ranks are shown in groups, and long lists end after the longest times; a sentence on the
+//! page says so.
 
 use std::fmt::Write;
 
@@ -15,9 +15,9 @@ use super::figures::{Figures, Late};
 use super::timeline::{self, Groups};
 use super::waits::{Wait, Why};
 
-/// The most rows of a list on the page: the longest waits or calls.
+/// The most rows of a list on the page. The rows with the longest times are shown.
 const ROWS_MAX: usize = 40;
-/// The most groups of ranks for which the cells of a heat map show numbers, besides their colours.
+/// The most groups of ranks for which the cells of a heat map show numbers, and not only colours.
 const GROUPS_WITH_NUMBERS: usize = 8;
 
 const STYLE: &str = ".cards{display:flex;flex-wrap:wrap;gap:.6em;margin:1em 0}.cards div{background:var(--box);padding:.5em .9em;flex:1 1 9em}\
@@ -29,7 +29,7 @@ const STYLE: &str = ".cards{display:flex;flex-wrap:wrap;gap:.6em;margin:1em 0}.c
 @media(max-width:40em){.rows,.rows tbody{display:block}.rows .head{display:none}.rows tr{display:flex;flex-wrap:wrap;gap:0 .9em;padding:.3em 0;border-bottom:1px solid var(--rule)}\
 .rows td,.rows th{border:0;padding:0;white-space:normal;text-align:left}.rows .bars{flex:1}.rows [data-l]::before{content:attr(data-l) \" \";color:var(--weak)}}";
 
-/// Returns the whole page as HTML.
+/// Returns the whole page as HTML. `name` is the name of the trace file.
 pub fn html(name: &str, figures: &Figures, parts: &TraceParts, waits: &[Wait]) -> String {
     let groups = Groups::of(figures.ranks.iter().map(|rank| rank.rank).collect());
     let mut sites = Sites::default();
@@ -89,8 +89,8 @@ fn introduction(figures: &Figures, groups: &Groups) -> String {
     text + "\n"
 }
 
-/// Returns the figures at the top of the page, among them the efficiencies of the POP project: parallel
-/// efficiency is the product of load balance and communication efficiency.
+/// Returns the figures at the top of the page as HTML. Among them are the efficiencies of the POP project:
+/// parallel efficiency is the product of load balance and communication efficiency.
 fn cards(figures: &Figures) -> String {
     let (mean, most) = figures.outside_us();
     let whole = figures.ranks.iter().map(|rank| rank.in_mpi_us + rank.outside_us).fold(0.0, f64::max);
@@ -111,7 +111,8 @@ fn cards(figures: &Figures) -> String {
     format!("<div class=cards>{}</div>\n", cards.iter().map(card).collect::<String>())
 }
 
-/// Returns a table of how each rank, or on average each group of ranks, spent its time.
+/// Returns an HTML table that shows how each rank spent its time. With groups of ranks it shows the mean of
+/// each group.
 fn ranks(figures: &Figures, groups: &Groups) -> String {
     let mut sums = vec![[0.0; 4]; groups.count()];
     for rank in &figures.ranks {
@@ -173,7 +174,7 @@ fn functions(figures: &Figures, sites: &mut Sites) -> String {
     )
 }
 
-/// Returns a sentence about how many rows a list leaves out, and their time in all.
+/// Returns a sentence that says how many rows a list leaves out, and how much time they have together.
 fn left_out(times: impl Iterator<Item = f64>) -> String {
     let rest: Vec<f64> = times.skip(ROWS_MAX).collect();
     match rest.len() {
@@ -225,7 +226,8 @@ fn waiting(figures: &Figures, groups: &Groups) -> String {
     format!("<h2>Who waits for whom</h2><div class=maps>{map}</div>\n")
 }
 
-/// Returns a heat map: a table of pairs of groups whose cells are coloured by the logarithm of their values.
+/// Returns a heat map as HTML: a table with a cell for each pair of groups, coloured by the logarithm of its
+/// value.
 fn heat(caption: &str, groups: &Groups, cells: &[f64], text: impl Fn(f64) -> String) -> String {
     let count = groups.count();
     let positive = || cells.iter().copied().filter(|value| *value > 0.0);

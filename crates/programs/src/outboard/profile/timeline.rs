@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The timeline: a lane for each rank or group of ranks and each proxy, cut into equal slices of time. A
-//! slice is filled, from below, by the shares of what was done in it. So it is right for any number of
-//! events.
+//! The timeline of a profile: a lane for each rank (or group of ranks) and each proxy, cut into equal slices
+//! of time. A slice is filled, from below, by the shares of what was done in that time. So the picture is
+//! right for any number of events.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,17 +13,17 @@ use super::waits::Wait;
 
 /// The number of equal slices into which the time axis is cut.
 const SLICES: usize = 360;
-/// The most groups of ranks, each of which is a lane of the timeline and a row of the heat maps.
+/// The most groups of ranks. Each group is a lane of the timeline and a row of the heat maps.
 const GROUPS_MAX: usize = 32;
 /// The most proxies that have a lane in the timeline.
 const PROXIES_MAX: usize = 16;
-/// The most arrows in the timeline: the longest waits have them.
+/// The most arrows in the timeline. The longest waits get arrows.
 const ARROWS_MAX: usize = 40;
-/// The height of a lane in the picture's own units, of which 3 are a gap.
+/// The height of a lane in the picture's own units, with a gap of 3 to the next lane.
 const LANE: f64 = 23.0;
 
-/// The style sheet of the timeline. Class l0 is the colour of layer 0, and so on: the kinds of functions,
-/// then waiting, then steps of proxies.
+/// The style sheet of the timeline. Class l0 has the colour of layer 0, and so on. The layers are the kinds
+/// of functions, then waiting, then steps of proxies.
 pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:var(--a);background:var(--a)}.l2{fill:var(--b);background:var(--b)}.l3{fill:var(--c);background:var(--c)}\
 .l4{fill:var(--d);background:var(--d)}.l5{fill:var(--limit);background:var(--limit)}.l6,.late{fill:var(--miss);background:var(--miss)}.l7{fill:var(--weak);background:var(--weak)}\
 .outside{background:var(--rule)}.bars{width:50%;min-width:9em}.wide{width:100%}.bars i{margin:0}\
@@ -32,21 +32,21 @@ pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:va
 .lanes line{stroke:var(--ink);stroke-width:1;vector-effect:non-scaling-stroke}.axis{grid-column:2;display:flex;justify-content:space-between;color:var(--weak);font-size:12px}\
 .key{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.5em 0}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;vertical-align:-.1em}";
 
-/// The number of the layer of waiting, which follows the layers of the kinds of functions.
+/// The index of the layer for waiting. The layers before it are the kinds of functions.
 const WAITING: usize = FunctionKind::ALL.len();
-/// The number of the layer of steps that proxies carry out.
+/// The index of the layer for steps that proxies carry out.
 const STEPS: usize = WAITING + 1;
 const LAYERS: usize = STEPS + 1;
 
-/// The ranks of a trace, divided into at most `GROUPS_MAX` groups of neighbours.
+/// The ranks of a trace, divided into at most `GROUPS_MAX` groups of neighbouring ranks.
 pub struct Groups {
     ranks: Vec<u64>,
-    /// How many ranks a group has; the last one may have fewer.
+    /// How many ranks a group has; the last group may have fewer.
     pub size: usize,
 }
 
 impl Groups {
-    /// Divides `ranks`, which are sorted and at least one, into groups.
+    /// Divides `ranks` into groups. `ranks` is sorted and not empty.
     pub fn of(ranks: Vec<u64>) -> Groups {
         let size = ranks.len().div_ceil(GROUPS_MAX);
         Groups { ranks, size }
@@ -56,12 +56,12 @@ impl Groups {
         self.ranks.len().div_ceil(self.size)
     }
 
-    /// Returns the index of a rank's group, or None if the trace has no such rank.
+    /// Returns the index of the group that has this rank, or None if the trace has no such rank.
     pub fn find(&self, rank: u64) -> Option<usize> {
         Some(self.ranks.binary_search(&rank).ok()? / self.size)
     }
 
-    /// Returns the index of a rank's group, for a rank of which the trace has a call.
+    /// Returns the index of the group that has this rank. The trace must have a call of the rank.
     pub fn index(&self, rank: u64) -> usize {
         self.find(rank).expect("it has made a call")
     }
@@ -75,8 +75,8 @@ impl Groups {
     }
 }
 
-/// A lane of the chart: for each slice of the time axis, how much of the slice each layer takes. A lane adds
-/// up its ranks and threads, so the sum may exceed 1.
+/// A lane of the timeline: for each slice of time, what share of it each layer has. The shares of a lane's
+/// ranks and threads are added up, so their sum may exceed 1.
 type Slices = Vec<[f64; LAYERS]>;
 
 pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
@@ -131,7 +131,8 @@ pub fn html(parts: &TraceParts, waits: &[Wait], groups: &Groups) -> String {
     )
 }
 
-/// Adds the time between `from` and `until`, both counted in slices, to one layer of a lane.
+/// Adds the time between `from` and `until` to one layer of a lane. Both times count in slices from the
+/// start.
 fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     let last = slices.len() as f64;
     let (from, until) = (from.clamp(0.0, last), until.clamp(0.0, last));
@@ -143,7 +144,8 @@ fn fill(slices: &mut Slices, from: f64, until: f64, layer: usize) {
     }
 }
 
-/// Returns lane number `at` as SVG, with a path for each layer. `scale` is the sum that fills a slice.
+/// Returns lane number `at` as SVG, with a path for each layer. A slice is full when its shares add up to
+/// `scale`.
 fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     let floor = at as f64 * LANE + LANE - 3.0;
     let mut paths = vec![String::new(); LAYERS];
@@ -163,8 +165,8 @@ fn lane(at: usize, slices: &Slices, scale: f64) -> String {
     paths.map(|(layer, path)| format!("<path class=l{layer} d=\"{path}\"/>")).collect()
 }
 
-/// Returns the longest waits as lines in SVG, from where the late rank started to the end of the call that
-/// waited for it.
+/// Returns the longest waits as SVG lines. A line leads from the late rank, when it started its part, to the
+/// end of the call that waited for it.
 fn arrows(parts: &TraceParts, waits: &[Wait], groups: &Groups, width: f64) -> String {
     let middle = |rank: u64| groups.index(rank) as f64 * LANE + (LANE - 3.0) / 2.0;
     let at = |time: f64| (time - parts.period.start) / width;

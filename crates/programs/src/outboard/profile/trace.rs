@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The events of a trace as Rust values, as far as a profile needs them; `telemetry::chrome` writes them. A
-//! million events of `serde_json::Value` would take gigabytes.
+//! The events of a trace as Rust values, as far as a profile needs them. `telemetry::chrome` writes them. As
+//! `serde_json::Value` a million events would take gigabytes.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// A whole trace file: its events, and what it says about the job.
+/// A whole trace file: its events, and facts about the job.
 #[derive(Deserialize)]
 pub struct Trace<'a> {
     #[serde(rename = "traceEvents", borrow)]
@@ -15,7 +15,7 @@ pub struct Trace<'a> {
     pub about: TraceFacts,
 }
 
-/// What a trace file says about the job: its command, its hosts, and the version of Outboard.
+/// What a trace file says about the job: its command line, its hosts, and the version of Outboard.
 #[derive(Default, Deserialize)]
 pub struct TraceFacts {
     pub command: Option<String>,
@@ -24,8 +24,8 @@ pub struct TraceFacts {
     pub hosts: Vec<String>,
 }
 
-/// One event of a trace, with the names of Chrome's format. Fields that its kind does not have are empty or
-/// 0.
+/// An event of a trace; the fields have the names of Chrome's format. A field that this kind of event does
+/// not have is empty or 0.
 #[derive(Deserialize)]
 pub struct TraceEvent<'a> {
     #[serde(borrow)]
@@ -48,14 +48,14 @@ pub struct TraceEvent<'a> {
     pub args: EventArguments<'a>,
 }
 
-/// The identity of a span, which its two events (start and end) have in common.
+/// The id of an operation, which its two events (begin and end) have in common.
 #[derive(Default, Deserialize)]
 pub struct Id<'a> {
     #[serde(borrow, default)]
     pub local: Cow<'a, str>,
 }
 
-/// What the events of calls, collectives, messages, epochs and steps say about themselves.
+/// The arguments of an event: of a call, a collective, a send or receive, an epoch of a window, or a step.
 #[derive(Default, Deserialize)]
 pub struct EventArguments<'a> {
     #[serde(borrow, default)]
@@ -67,11 +67,11 @@ pub struct EventArguments<'a> {
     #[serde(default)]
     pub bytes: u64,
     pub peer: Option<u64>,
-    /// The root of a collective, or None if it has none.
+    /// The root of a collective, by its number in MPI_COMM_WORLD. None if the collective has no root.
     pub root: Option<u64>,
-    /// In a scan, the rank of this member in its comm; else None.
+    /// The rank in its comm of the member of a scan that this event is about. None in any other event.
     pub place: Option<u64>,
-    /// The ranks from which this rank receives in a neighborhood collective.
+    /// The ranks from which this rank receives in a neighborhood collective, else empty.
     #[serde(default)]
     pub sources: Box<[u64]>,
     #[serde(borrow, default)]
@@ -82,10 +82,10 @@ pub struct EventArguments<'a> {
     pub number: u64,
 }
 
-/// The latest time in us that is believed: no monotonic clock has run for 30 years.
+/// The latest time in us that is accepted. A later one is an error: no monotonic clock has run for 30 years.
 const TIME_MAX: f64 = 1e15;
 
-/// Reads the trace in `text`. An error is a sentence that says why the text is no trace.
+/// Returns the trace that `text` holds. An error is a sentence that says why `text` is no trace.
 pub fn parse(text: &str) -> Result<Trace<'_>, String> {
     let trace: Trace = serde_json::from_str(text).map_err(|error| match error.is_eof() {
         true => format!("the file is cut off: {error}"),

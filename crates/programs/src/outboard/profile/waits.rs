@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which rank waits for which. In an MPI call a rank waits until the last partner that it needs has started
-//! its part. Partners are: the sender of a message that the call completes (of a partitioned one, its last
-//! partition), the receiver of a message that moves only then, the ranks of a collective, the other side of a
-//! window's post or completion, the holder of a lock. A call has at most one such partner, the last; so no
-//! time counts twice.
+//! Finds which rank waits for which. In an MPI call a rank waits until the last partner that it needs has
+//! started its part. A partner is: the sender of a message that the call completes (of a partitioned message,
+//! its last partition); the receiver of a message that moves only then; a rank of the same collective; the
+//! other side of a window's post or completion; the holder of a lock. Only the last partner of a call counts,
+//! so no time counts twice.
 //!
-//! Not in a trace, and so left out: the ranks that an algorithm adds, the needs in a rooted collective of an
-//! intercommunicator, and which lock MPI_Win_lock_all waits for.
+//! Left out, because a trace does not have them: the ranks that an algorithm adds, the needs in a rooted
+//! collective of an intercommunicator, and the lock that MPI_Win_lock_all waits for.
 
 use std::collections::HashMap;
 
@@ -15,54 +15,54 @@ use serde::Serialize;
 use super::calls::{Span, Thread, TraceParts, base};
 use super::trace::TraceEvent;
 
-/// The role of the late rank: why another rank had to wait for it.
+/// Why a rank had to wait: the part that the late rank had in the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     Sender,
     Receiver,
-    /// The late rank entered a collective last, of those that the waiting rank needs.
+    /// The late rank was the last to enter a collective, among the ranks that the waiting rank needs.
     Collective,
-    /// The late rank is the target of a window, and had not posted its exposure.
+    /// The late rank is the target of a window, and had not called MPI_Win_post yet.
     Target,
-    /// The late rank is an origin of a window, and had not completed its access.
+    /// The late rank is an origin of a window, and had not called MPI_Win_complete yet.
     Origin,
-    /// The late rank held the lock of a window until then.
+    /// The late rank held the lock of a window that the waiting rank requested.
     Holder,
 }
 
-/// A wait in an MPI call for a late rank.
+/// A wait in an MPI call for a rank that was late.
 #[derive(Clone)]
 pub struct Wait<'a> {
-    /// The index, in `TraceParts::calls`, of the call that waited.
+    /// The index of the waiting call in `TraceParts::calls`.
     pub call: usize,
     pub why: Why,
-    /// The rank that came late.
+    /// The number of the rank that was late.
     pub late: u64,
     /// When the late rank started its part, in us.
     pub began: f64,
-    /// The place of the program at which the late rank started its part.
+    /// The call site at which the late rank started its part.
     pub late_site: &'a str,
-    /// How long the wait took, in us.
+    /// How long the call waited, in us.
     pub us: f64,
 }
 
-/// The members of a collective that a member needs before its own call can end.
+/// Which members of a collective must have started before the call of a member can end.
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
     All,
-    /// Every member needs the root, which itself needs no other.
+    /// Every other member needs the root. The root needs no member.
     Root,
-    /// Only the root needs others, and it needs all of them.
+    /// The root needs all other members. The others need no member.
     AllAtRoot,
-    /// A member needs the members of lower ranks.
+    /// A member needs all members of lower ranks.
     Below,
-    /// A member needs its sources among its neighbours.
+    /// A member needs the neighbours from which it receives.
     Sources,
 }
 
-/// Returns what a member of the collective with this name (in small letters) needs; None if that is not
-/// known.
+/// Returns which members a member of this collective needs. `base` is the function's name in small letters.
+/// None if that is not known.
 fn need(base: &str) -> Option<Need> {
     Some(match base {
         "barrier"
@@ -88,11 +88,10 @@ fn need(base: &str) -> Option<Need> {
     })
 }
 
-/// What identifies a message: its context, its sender, its receiver, its tag and its number.
+/// What identifies a message in a trace: its context id, its sender, its receiver, its tag and its number.
 type MessageKey<'a> = (&'a str, u64, u64, i64, u64);
 
-/// A rank that another one needs: its number, when it started its part (in us), and at which place of the
-/// program.
+/// A rank that another rank needs: its number, when it started its part (in us), and at which call site.
 #[derive(Clone, Copy)]
 struct Partner<'a> {
     rank: u64,
@@ -100,7 +99,8 @@ struct Partner<'a> {
     site: &'a str,
 }
 
-/// Finds all waits, and returns them, the longest first. Also writes into each call how long it waited.
+/// Finds all waits in a trace, and returns them, the longest first. Also writes into each call how long it
+/// waited.
 pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
     let mut found = WaitSearch { parts, last: HashMap::new() };
     found.messages();
@@ -113,14 +113,15 @@ pub fn find<'a>(parts: &mut TraceParts<'a>) -> Vec<Wait<'a>> {
     waits
 }
 
-/// A search for waits: for each call that waits, by its index, `last` has the wait for its last partner.
+/// The waits found so far: `last` has, by the index of a call, the call's wait for its last partner.
 struct WaitSearch<'s, 'a> {
     parts: &'s TraceParts<'a>,
     last: HashMap<usize, Wait<'a>>,
 }
 
 impl<'a> WaitSearch<'_, 'a> {
-    /// Notes that an operation, which a call of `thread` completed at `until`, needed `partner`.
+    /// Enters a wait, if there was one: a call of `thread` completed an operation at `until` that needed
+    /// `partner`. `why` is the kind of wait.
     fn consider(&mut self, thread: Thread, until: Option<f64>, partner: Partner<'a>, why: Why) {
         let Partner { rank, began, site } = partner;
         // A part that completed before its partner started did not need it.
@@ -133,7 +134,8 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Returns the partner whose part began at the time `began`, in the call that this thread made then.
+    /// Returns `thread`'s rank as a partner whose part began at `began`, with the call site of the call at
+    /// that time.
     fn at(&self, thread: Thread, began: f64) -> Partner<'a> {
         let site = self.parts.around(thread, began).map_or("", |call| self.parts.calls[call].site);
         Partner { rank: thread.0, began, site }
@@ -197,7 +199,7 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Finds the waits of MPI_Win_start for posts, and of MPI_Win_wait for completions.
+    /// Finds the waits of MPI_Win_start for MPI_Win_post, and of MPI_Win_wait for MPI_Win_complete.
     fn signals(&mut self) {
         let parts = self.parts;
         let sent = |event: &&&TraceEvent| ["post", "complete"].contains(&&*event.name);
@@ -217,8 +219,8 @@ impl<'a> WaitSearch<'_, 'a> {
         }
     }
 
-    /// Finds the waits for locks that others held when they were requested: an epoch begins when the lock is
-    /// granted.
+    /// Finds the waits for locks of windows that other ranks held when a lock was requested. An epoch begins
+    /// when its lock is granted.
     fn locks(&mut self) {
         let parts = self.parts;
         // The epochs of each window and target by their ends; those of MPI_Win_lock_all are of all targets.
@@ -255,7 +257,7 @@ impl<'a> WaitSearch<'_, 'a> {
     }
 }
 
-/// Returns the span that started last, or None without any span.
+/// Returns the operation that started last, or None if there is no operation.
 fn latest<'s, 'a>(spans: impl Iterator<Item = &'s Span<'a>>) -> Option<&'s Span<'a>>
 where
     'a: 's,
@@ -267,18 +269,19 @@ fn thread(span: &Span) -> Thread {
     (span.event.pid, span.event.tid)
 }
 
-/// Returns when a span ended, in us; 0 if it did not end.
+/// Returns when an operation completed, in us. Returns 0 if it did not complete.
 fn end(span: &Span) -> f64 {
     span.until.unwrap_or(0.0)
 }
 
-/// Returns the rank of a span as a partner, with the time and place at which it started the span.
+/// Returns the rank of an operation as a partner, with the time and the call site at which it started the
+/// operation.
 fn partner_of<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
 
-/// Returns what both ends of a message or signal have in common; `sends` says whether `event` is the
-/// sender's. None for a receive whose message the trace does not name.
+/// Returns what identifies the message (or signal) of `event`, the same for both ends. `sends` says whether
+/// the event is the sender's. None for a receive if the trace does not say of which message.
 fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     let (rank, args) = (event.pid, &event.args);
     let peer = args.peer.filter(|_| args.number != 0)?;
@@ -286,8 +289,8 @@ fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     Some((&args.context, from, to, args.tag, args.number))
 }
 
-/// Returns each collective whose needs are known, with its spans on all ranks: they have the same context,
-/// name and number.
+/// Returns each collective of which [`need`] is known, with its events on all ranks, which have the same
+/// context id and the same name with a number.
 fn collectives<'s, 'a>(parts: &'s TraceParts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
     let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The protocol that jobs without any table choose by themselves, beside the faster of both forced ones
-//! (bench/choice.c).
+//! Compares what jobs without a table of tuning choose by themselves (messages through cells, or reads of the
+//! sender's memory) with the faster of both when it is forced. The program of the jobs is bench/choice.c.
 //!
-//! The best rounds of a comparison hide a job that chose wrongly; here every job counts.
+//! The best rounds of a comparison would hide a job that chose wrongly; here every job counts.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,23 +11,23 @@ use std::process::{Command, Stdio};
 use super::times::{CELLS, Forced, READ, median};
 use crate::outboard::bench::peers::Player;
 
-/// The factor below which two times count as equal, so that either way is right.
+/// Two times that differ by less than this factor count as equal, and either choice is right.
 const EQUAL: f64 = 1.05;
 
-/// What one job prints: a line for each pattern and length, in the order of the program.
+/// What one job prints: a line for each pattern of messages and each length in bytes.
 type JobLines = Vec<((String, u64), JobLine)>;
 
 /// What a job prints for one pattern and length of messages.
 #[derive(Clone, Copy)]
 struct JobLine {
-    /// Which part of the bytes (0 to 1) receivers read from the sender's memory, after 64 messages.
+    /// What part of the bytes (0 to 1) receivers read from the sender's memory, after 64 messages.
     read: f64,
     /// The median time of a message, in us.
     us: f64,
 }
 
-/// Runs `jobs` jobs that choose by themselves, each with a fresh cache, and between them jobs whose choice is
-/// forced. Returns a table of both.
+/// Runs `jobs` jobs that choose by themselves, each with a fresh cache folder, and in between jobs with a
+/// forced choice. Returns a table of the times of both.
 pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -> Result<String, String> {
     let player = ourselves()?;
     let mut found: [Vec<JobLines>; 3] = Default::default();
@@ -43,7 +43,7 @@ pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -
     Ok(told(&auto, [&cells, &read]))
 }
 
-/// Runs one job of bench/choice.c with the variables `forced`, and returns what it prints.
+/// Runs a job of bench/choice.c with the environment variables `forced`, and returns what it prints.
 fn run(player: &Player, forced: Forced) -> Result<JobLines, String> {
     let cache = std::env::temp_dir().join(format!("outboard-choice-{}", std::process::id()));
     let mut command = Command::new(&player.launch[0]);
@@ -69,7 +69,7 @@ fn line(text: &str) -> Option<((String, u64), JobLine)> {
     Some((key, JobLine { read: value["read"].as_f64()?, us: value["us"].as_f64()? }))
 }
 
-/// Returns the table: a line for each pattern and length, and a last one for all jobs.
+/// Returns the table of the jobs' times: a line for each pattern and length, and a last line about all jobs.
 fn told(auto: &[JobLines], forced: [&[JobLines]; 2]) -> String {
     let by_key = |jobs: &[JobLines]| {
         let mut lines: BTreeMap<(String, u64), Vec<JobLine>> = BTreeMap::new();

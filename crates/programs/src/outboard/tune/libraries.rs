@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard tune --device`: the length from which on the collective library of OUTBOARD_CCL is faster than
-//! the usual way, for each collective and number of ranks.
+//! `outboard tune --device` measures for each collective and number of ranks from which length on the
+//! collective library of OUTBOARD_CCL is faster than Outboard without it.
 
 use settings::Device;
 use tuning::{ByRanks, COLLECTIVES, is_faster, library_row};
@@ -11,11 +11,12 @@ use crate::outboard::bench::peers;
 const USUAL: Forced = &[("OUTBOARD_CCL", "off")];
 const LIBRARY: Forced = &[("OUTBOARD_CCL_BYTES_MIN", "1")];
 
-/// The name of a collective, and the command line of bench/ that measures it.
+/// The name of a collective, and the command line of the program of bench/ that measures it.
 type MeasuredRun = (&'static str, String);
 
-/// Measures the library that OUTBOARD_CCL names against the usual way. Returns the values of its rows in the
-/// table; for other numbers of ranks they keep what `known` has.
+/// Measures the library that OUTBOARD_CCL names against Outboard without it. Returns the library's rows for
+/// the table of tuning, with their values. For numbers of ranks that are not measured, a row keeps its value
+/// in `known`.
 pub(super) fn rows(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     known: &[(usize, u64)],
@@ -38,7 +39,8 @@ pub(super) fn rows(
     Ok(rows)
 }
 
-/// Returns a table of what jobs choose now beside the library and the usual way, for each number of ranks.
+/// Returns a table for each number of ranks: the times of jobs that choose by the present tuning, that never
+/// use the library, and that always use it.
 pub(super) fn compare(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     (ranks, only): (&[u32], &[String]),
@@ -54,7 +56,7 @@ pub(super) fn compare(
     ranks.iter().map(one).collect()
 }
 
-/// Returns the name of the library, and the collectives that are measured, each with its command line.
+/// Returns the library's name, and the collectives to be measured, each with its command line.
 fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
     if settings.ccl == "off" {
@@ -75,8 +77,9 @@ fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     Ok((settings.ccl.clone(), measures.collect()))
 }
 
-/// Returns the least length from which on the second player was clearly faster at all lengths, in the unit of
-/// `Call::bytes` (a block of bench/ is one rank's). None if the longest was not faster.
+/// Returns the length from which on the second player was clearly faster than the first at all lengths. None
+/// if it was not at the longest. The length counts as `Call::bytes` does; bench/ prints the block of one
+/// rank.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));

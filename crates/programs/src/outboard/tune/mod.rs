@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard tune`: measures which protocols and thresholds are fast on this machine, and writes the table by
-//! which jobs choose (`tuning`).
+//! `outboard tune` measures which protocols and thresholds are fast on this machine, and writes the table
+//! from which jobs choose (`tuning`).
 //!
-//! Both values of each choice are forced in turns, with the programs of bench/ over the installed library. So
-//! the comparison shows what programs get. `libraries.rs` does the same for collective libraries.
+//! The programs of bench/ run over the installed library, with the one value of a choice forced and then the
+//! other, in turns. So the comparison shows what programs get. `libraries.rs` does the same for collective
+//! libraries.
 
 mod jobs;
 mod libraries;
@@ -27,11 +28,12 @@ pub struct Tune {
     /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing. Compare what jobs choose now with both forced choices, and in how many jobs without a
-    /// table the first messages show the faster way.
+    /// Write nothing. Compare jobs that choose as they do now with jobs that are forced to either choice.
+    /// Also count the jobs without a table whose first messages show the faster way.
     #[arg(long)]
     compare: bool,
-    /// With --compare: only how many of so many jobs use the faster way. Default: 20, after the comparison.
+    /// With --compare: only run this many jobs, and print how many of them use the faster way. Default: 20,
+    /// after the comparison.
     #[arg(long, value_name = "COUNT", requires = "compare", conflicts_with_all = ["rounds", "device"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     jobs: Option<u32>,
@@ -39,8 +41,8 @@ pub struct Tune {
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// Measure instead from which length on the collective library of OUTBOARD_CCL is faster than the usual
-    /// way, with buffers in the memory of OUTBOARD_DEVICE. Takes minutes.
+    /// Measure only from which length on the collective library of OUTBOARD_CCL is faster than Outboard
+    /// without it, with buffers in the memory of OUTBOARD_DEVICE. Takes minutes.
     #[arg(long)]
     device: bool,
     /// With --device: for these numbers of ranks, powers of two. Default: 2, 4, ... up to the cores.
@@ -51,21 +53,23 @@ pub struct Tune {
     only: Vec<String>,
 }
 
-/// Returns a number of ranks for which tables have bounds: 2, 4, 8, ... Fails for any other number.
+/// Returns a number of ranks for which the table of tuning has values: 2, 4, 8, ... Fails for any other
+/// number.
 fn power(text: &str) -> Result<u32, String> {
     let number = text.parse().ok().filter(|number: &u32| number.is_power_of_two() && *number >= 2);
     number.ok_or_else(|| format!("{text} is none of 2, 4, 8, ..."))
 }
 
-/// How many rounds each choice is measured to make a table, which takes half a minute.
+/// How often each choice is measured to make a table of tuning, which takes half a minute.
 const ROUNDS: u32 = 3;
-/// How many jobs show what they choose by themselves.
+/// How many jobs are run to see what they choose by themselves.
 const JOBS: u32 = 20;
-/// How many rounds each choice is measured for a comparison: with three, noise alone puts a third of the
+/// How often each choice is measured for a comparison. With three rounds, noise alone puts a third of the
 /// ratios beyond 1.05 (docs/measured/choices.md).
 const ROUNDS_COMPARED: u32 = 9;
 
-/// The setting that has a schedule carry out an alltoall, so that its messages go as `CELLS` or `READ` force.
+/// The setting that makes an alltoall use a schedule. Only then its messages go through cells or are read, as
+/// `CELLS` or `READ` force it.
 const SCHEDULE: (&str, &str) = ("OUTBOARD_ALLTOALL", "linear");
 
 const LATENCY: (&str, &str) = ("latency", "p2p latency -m 16384:4194304 -i 1000:200");
@@ -75,7 +79,7 @@ const ALLTOALL: (&str, &str) = ("alltoall", "coll alltoall -m 16384:1048576 -i 5
 const ALLREDUCE: (&str, &str) = ("allreduce", "coll allreduce -m 16384:4194304 -i 500:100");
 
 impl Tune {
-    /// Measures, and writes the table or compares choices. Returns the text to print.
+    /// Measures, and writes the table of tuning or compares choices (--compare). Returns the text to print.
     pub fn run(self) -> Result<String, String> {
         let cache = settings::cache_folder().ok_or("neither XDG_CACHE_HOME nor HOME is set")?;
         let ourselves = || peers::ourselves(&cache);
@@ -105,7 +109,8 @@ impl Tune {
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
 
-    /// Returns the numbers of `--ranks`, or without them all powers of two up to the cores.
+    /// Returns the numbers of ranks that `--ranks` names. Without it, returns all powers of two up to the
+    /// number of cores.
     fn ranks(&self) -> Result<Vec<u32>, String> {
         let cores = cpus::cores()?.len().max(2) as u32;
         let all = (1..).map(|power| 1 << power).take_while(|ranks| *ranks <= cores);
@@ -113,8 +118,8 @@ impl Tune {
     }
 }
 
-/// Measures messages, and collectives that ranks carry out themselves. Returns the rows of the table and
-/// their values.
+/// Measures messages, and collectives that ranks carry out themselves. Returns the measured rows of the table
+/// of tuning, with their values.
 fn messages(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     rounds: u32,
@@ -142,8 +147,8 @@ fn messages(
     Ok(values)
 }
 
-/// Returns the longest block that the receiver should not read, if `read` has all longer ones; `row` has the
-/// value for the case that reading is never faster.
+/// Returns the longest block that a receiver should not read from the sender's memory. `read`: the lengths at
+/// which reading is faster. Returns the default of `row` if reading is never faster.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
     match read.below(MOST) {
@@ -152,7 +157,8 @@ fn bound(row: usize, read: Sizes) -> u64 {
     }
 }
 
-/// Returns two cpus for each distance that exists on this machine. Fails if there is only one cpu.
+/// Returns two cpus for each distance (such as a common cache) that exists on this machine. Fails if there is
+/// only one cpu.
 fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     let cores = cpus::cores()?;
     let first = cores[0][0];
@@ -169,7 +175,8 @@ fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
     Ok(pairs)
 }
 
-/// Calls `what`, and returns its result; the processes that it starts run on these cpus.
+/// Calls `what` and returns its result. Meanwhile this process, and each process that it starts, runs on
+/// these cpus.
 fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let told = |error| format!("cannot run on cpus {cpus:?}: {error}");
     let before = sys::cpu::allowed().map_err(told)?;
@@ -179,14 +186,16 @@ fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done
 }
 
-/// Returns the lengths at which the second player was clearly faster than the first in the measure `name`.
+/// Returns the lengths at which the second player was clearly faster than the first one in the measure
+/// `name`.
 fn faster(times: &Times, name: &str) -> Sizes {
     let is_read = |both: &[f64]| is_faster(thousandths(both[1]), thousandths(both[0]));
     let bits = times.iter().filter(|((measure, _), both)| *measure == name && is_read(both));
     Sizes::of_bits(bits.fold(0, |all, ((_, bytes), _)| all | 1 << class_of(*bytes)))
 }
 
-/// Returns a table of what jobs choose now beside both forced choices.
+/// Returns a table of the times of jobs that choose by the present tuning, and of jobs with either choice
+/// forced.
 fn compare(ourselves: &dyn Fn() -> Result<peers::Player, String>, rounds: u32) -> Result<String, String> {
     let measures = [LATENCY, BANDWIDTH, EXCHANGE, ALLTOALL, ALLREDUCE];
     let times = measured(ourselves, &[&[], CELLS, READ], &[], &measures, (2, rounds))?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Measures times for `outboard tune`. A player here is Outboard with variables that force a choice.
+//! Measures times for `outboard tune`. A player here is Outboard with environment variables that force a
+//! choice.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,31 +8,31 @@ use std::time::Duration;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
-/// The environment variables by which a player differs from others, as names and values.
+/// The environment variables that force a player's choice, as names and values.
 pub(super) type Forced = &'static [(&'static str, &'static str)];
 
-/// The variables with which all messages go through cells.
+/// The environment variables with which all messages go through cells, buffers in shared memory.
 pub(super) const CELLS: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cells"),
     ("OUTBOARD_INLINE_BYTES_MAX", "1GiB"),
 ];
-/// The variables with which the receiver reads all messages from the sender's memory.
+/// The environment variables with which receivers read all messages from the sender's memory.
 pub(super) const READ: Forced = &[
     ("OUTBOARD_TUNING", "off"),
     ("OUTBOARD_LARGE_PROTOCOL", "cma"),
     ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
     ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
 ];
-/// For each measure and length in bytes, the least time of each player in any round: other programs of the
-/// machine only add time.
+/// For each measure and length in bytes: the least time of each player in any round. The least counts,
+/// because other programs on the machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
-/// How long a run may take: one that takes longer hangs, even on a machine that others load.
+/// How long a run may take. A longer run hangs, even on a machine that is busy.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Measures each of `measures` with each of `players`, which also get the variables `more`, for so many ranks
-/// and rounds. Returns the least times.
+/// Measures each of `measures` with each of `players`, which also get the environment variables `more`, with
+/// this number of ranks and of rounds. Returns the least times.
 pub(super) fn measured(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     players: &[Forced],
@@ -66,20 +67,20 @@ pub(super) fn measured(
     Ok(times)
 }
 
-/// Returns the median of times; infinite if there are none.
+/// Returns the median of some times. Returns infinity if `times` is empty.
 pub(super) fn median(times: impl Iterator<Item = f64>) -> f64 {
     let mut times: Vec<f64> = times.collect();
     times.sort_unstable_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY)
 }
 
-/// Returns a time in thousandths of its unit, as `is_faster` takes it.
+/// Returns a time in thousandths of its unit, which `is_faster` compares.
 pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
 }
 
-/// Returns a table of the first player's times beside those of two players whose choice is forced, and beside
-/// the better of both.
+/// Returns a table of the first player's times, beside the times of two players whose choice is forced. The
+/// last column compares the first player with the better of these two.
 pub(super) fn beside(times: &Times, forced: [&str; 2]) -> String {
     let mut text = format!(
         "{:<20} {:>8} {:>10} {:>10} {:>10}  auto/best\n",
