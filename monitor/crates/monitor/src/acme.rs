@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Certificates by ACME (RFC 8555). The authority connects back over TLS (RFC 8737, tls-alpn-01) to see
-//! whether this page runs on the host that the certificate names.
+//! Certificates for the monitor's page by ACME (RFC 8555). The certificate authority connects to the page
+//! over TLS (RFC 8737, tls-alpn-01), to see whether the page runs on the host that the certificate names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use serde::Deserialize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acme {
-    /// The names that browsers use for this host. The authority connects to port 443 of each.
+    /// The names by which browsers reach this host. The certificate authority connects to port 443 of each
+    /// name.
     domains: Vec<String>,
-    /// The addresses to which the authority writes, such as `mailto:ops@site`.
+    /// The addresses to which the certificate authority writes, such as `mailto:ops@site`.
     #[serde(default)]
     contact: Vec<String>,
-    /// The URL at which the authority names its services (RFC 8555, section 7.1.1); Let's Encrypt's by
-    /// default.
+    /// The URL at which the certificate authority lists its services (RFC 8555, section 7.1.1). The default
+    /// is Let's Encrypt's.
     #[serde(default = "lets_encrypt")]
     directory: String,
-    /// A PEM file with certificates to trust for the authority. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the certificate authority's own server is checked against.
+    /// With None they are the certificates that browsers trust.
     trusted: Option<PathBuf>,
 }
 
@@ -83,11 +84,11 @@ impl Acme {
     }
 }
 
-/// The work that requests certificates for as long as the monitor runs, in a thread of its own.
+/// The work that requests and renews certificates. It never ends, so it runs in a thread of its own.
 pub type Asking = Box<dyn FnOnce() + Send>;
 
-/// Makes the TLS configuration of a client that trusts the certificates of the PEM file `trusted` only, for
-/// an authority that browsers do not know.
+/// Makes the TLS configuration of a client that trusts only the certificates in the PEM file `trusted`. The
+/// client asks a certificate authority that browsers do not know.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {
     let named = |why: String| format!("{}: {why}", trusted.display());
     let mut roots = RootCertStore::empty();

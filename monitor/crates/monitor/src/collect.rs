@@ -24,7 +24,7 @@ pub struct Collector {
     config: FabricConfig,
     live: Arc<Live>,
     writer: Writer,
-    /// What `new` got when it opened the port, or None once this was used.
+    /// The port that `new` opened, or why it could not be opened. None once `collect` has used it.
     opened: Option<Result<umad::Port, String>>,
 }
 
@@ -153,7 +153,8 @@ fn open(config: &FabricConfig) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 
-/// Returns the samples of a sweep as rows of the table `port_samples`. Unknown shares are NULL.
+/// Returns the samples of a sweep as rows of the table `port_samples`. A share `sent` or `received` that is
+/// unknown becomes NULL.
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());

@@ -23,11 +23,12 @@ pub struct MonitorConfig {
     /// The files with the page's certificate and key. Without them and without `acme` the page is served in
     /// plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How an authority gives the page certificates (ACME), in place of `tls`.
+    /// How the page gets certificates from a certificate authority (ACME), in place of the files in `tls`.
     pub acme: Option<Acme>,
-    /// The proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
+    /// The addresses of reverse proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
-    /// The most connections that one address may have open at once; a proxy may have more.
+    /// The most connections to the page that one client address may have open at once. A reverse proxy may
+    /// have more.
     pub connections_each: usize,
     /// The folder for everything that the monitor stores.
     pub data: PathBuf,
@@ -53,7 +54,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// A channel by which people are notified of alerts.
+/// A channel by which people are notified of alerts: mail, webhook, command, or several of these.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
@@ -115,7 +116,7 @@ pub struct StoreConfig {
     /// The folder in which rows wait until the store takes them. The default is in the data folder.
     pub spool: Option<PathBuf>,
     pub spool_mb: u64,
-    /// A store that has not answered for this time counts as away.
+    /// The seconds after which a store that has not answered counts as away.
     pub answer_s: u64,
     pub keep: Keep,
 }
@@ -124,13 +125,13 @@ pub struct StoreConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// How long samples of ports, hosts and ranks are kept as they came.
+    /// For how many days single samples of ports, hosts and ranks are kept.
     pub samples_days: u32,
-    /// How long the sums of samples of each minute are kept.
+    /// For how many days the sums of the samples of each minute are kept.
     pub minutes_days: u32,
-    /// How long the sums of samples of each ten minutes are kept.
+    /// For how many days the sums of the samples of each ten minutes are kept.
     pub tens_days: u32,
-    /// How long a job is kept after it was last seen.
+    /// For how many days a job is kept after it was last seen.
     pub jobs_days: u32,
 }
 
@@ -156,10 +157,10 @@ pub struct JobsConfig {
     pub kubeconfig: Option<PathBuf>,
     /// The daemon that is asked for Slurm's jobs. Without it `squeue` and `sacct` are run.
     pub slurmrestd: Option<Slurmrestd>,
-    /// Whether Slurm's accounting is asked how jobs ended that Slurm no longer lists.
+    /// Whether Slurm's accounting is asked how a job ended, once Slurm no longer lists the job.
     pub accounting: bool,
-    /// Whether users see only hosts on which jobs run that they may see (as with Slurm's PrivateData =
-    /// nodes).
+    /// Whether a user sees only the hosts on which a job runs that the user may see (as with Slurm's
+    /// PrivateData = nodes).
     pub private_hosts: bool,
 }
 
@@ -173,7 +174,8 @@ pub struct Slurmrestd {
     pub version: String,
     /// The user to whom the token in `token_file` belongs.
     pub user: String,
-    /// The file with a token, as `scontrol token` prints it. It is read again for each question.
+    /// The file with a token, as `scontrol token` prints it. The file is read again before each request to
+    /// the daemon.
     pub token_file: PathBuf,
 }
 
@@ -190,8 +192,8 @@ pub struct AgentConfig {
     pub skip: Vec<String>,
     /// The name under which this host reports. The default is the host's own name.
     pub host: Option<String>,
-    /// A PEM file with certificates to trust for the collector. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the collector's certificate is checked against. With None
+    /// they are the certificates that browsers trust.
     pub trusted: Option<PathBuf>,
 }
 
@@ -301,8 +303,8 @@ impl MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Checks that the files and programs that the configuration names exist, and that the files can be read
-    /// as what they are for. An error has a line for each fault.
+    /// Checks that each file and program that the configuration names exists, and that each file has the
+    /// contents that its field needs. An error has a line for each fault.
     pub fn check_places(&self) -> Result<(), String> {
         let mut wrong = Vec::new();
         let mut file = |name: &str, path: Option<&PathBuf>| {
@@ -389,7 +391,7 @@ impl MonitorConfig {
     }
 }
 
-/// Whether there is a program of this name, which is a path to a file or a name in PATH.
+/// Whether there is a program `name`. `name` is a path to a file, or a name that is searched in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     name.contains('/') && Path::new(name).is_file()

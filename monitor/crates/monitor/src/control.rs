@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::time::now_ms;
 
-/// The SQL statements that lead from each version of `control.db` to the next. The file keeps its version as
-/// `user_version`.
+/// The SQL statements that change `control.db` from each version of its tables to the next. The file keeps
+/// its version as `user_version`.
 const VERSIONS: [&str; 1] = ["
     CREATE TABLE accounts (name TEXT PRIMARY KEY, role TEXT NOT NULL, projects TEXT NOT NULL, hash TEXT NOT NULL);
     CREATE TABLE tokens (hash TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, name TEXT NOT NULL,

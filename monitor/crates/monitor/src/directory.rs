@@ -31,7 +31,7 @@ pub struct Directory {
     /// The attribute that has a person's name, by default `uid`.
     #[serde(default = "uid")]
     name: String,
-    /// A filter that a person's entry must match besides the name, such as
+    /// A filter that a person's entry must match, besides having the right name, such as
     /// `(memberOf=cn=hpc,ou=groups,dc=site)`.
     #[serde(default)]
     filter: String,
@@ -115,8 +115,8 @@ impl Directory {
         Ok(asked)
     }
 
-    /// Returns the DN of a person's entry, and the person's rights. None if nobody has this name, or if two
-    /// people have it.
+    /// Searches the directory for a person. Returns the DN of the person's entry and the person's rights, or
+    /// None if nobody has this name or two people have it.
     fn find(&self, asked: &mut LdapConn, name: &str) -> Result<Option<(String, Who)>, String> {
         let filter = format!("(&({}={}){})", self.name, ldap_escape(name), self.filter);
         let found = search(asked, &self.people, &filter, &self.name)?;
@@ -134,7 +134,7 @@ impl Directory {
         Ok(Some((entry.dn.clone(), who)))
     }
 
-    /// Returns the elements of `role` whose group has this person as a member.
+    /// Returns the elements of `role` that name a group of which this person is a member.
     fn granted(&self, asked: &mut LdapConn, dn: &str, name: &str) -> Result<Vec<&Grant>, String> {
         let Some(groups) = self.groups.as_ref().filter(|_| !self.role.is_empty()) else {
             return Ok(Vec::new());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks for
-//! what it needs, and comes back with a code. In exchange for the code the issuer says who the person is.
+//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks the
+//! person for a password or the like, and comes back with a code. In exchange for the code the issuer tells
+//! the monitor who the person is.
 //!
 //! Meanwhile the browser keeps the data of the attempt (`Attempt`) in a cookie; the monitor keeps none. The
 //! library (openidconnect) checks signatures, times and the issuer's keys.
@@ -41,8 +42,8 @@ pub struct Issuer {
     /// A file with the secret that belongs to `client_id`. Without it the issuer knows the monitor as a
     /// public client.
     pub client_secret_file: Option<PathBuf>,
-    /// The URL at which browsers find the page, such as `https://head.site/monitor`. The issuer must know
-    /// `/api/oidc/back` below it.
+    /// The URL at which browsers find the page, such as `https://head.site/monitor`. At the issuer,
+    /// `/api/oidc/back` below this URL must be registered.
     page: String,
     /// The claim that has a person's name.
     #[serde(default = "preferred_username")]
@@ -53,8 +54,8 @@ pub struct Issuer {
     /// The scopes (kinds of claims) that are requested from the issuer besides `openid`.
     #[serde(default = "profile")]
     scopes: Vec<String>,
-    /// A PEM file with certificates to trust for the issuer. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the issuer's certificate is checked against. With None they
+    /// are the certificates that browsers trust.
     pub trusted: Option<PathBuf>,
     /// The group whose members may log in. Without it everybody whom the issuer knows may.
     only: Option<String>,
@@ -74,7 +75,7 @@ fn profile() -> Vec<String> {
     vec!["profile".into()]
 }
 
-/// The claims that openidconnect does not know by name, such as groups.
+/// The claims about a person, such as groups, for which openidconnect has no field.
 #[derive(Debug, Deserialize, Serialize)]
 struct Others {
     #[serde(flatten)]
@@ -112,7 +113,7 @@ type Client = openidconnect::Client<
     EndpointMaybeSet,
 >;
 
-/// The data of one attempt to log in, which the browser keeps while it is at the issuer.
+/// The data of one attempt to log in. The browser keeps it in a cookie while it is at the issuer.
 pub struct Attempt {
     state: String,
     nonce: String,
@@ -131,7 +132,7 @@ impl Attempt {
         Some(Attempt { state: words.next()?, nonce: words.next()?, verifier: words.next()? })
     }
 
-    /// Whether an answer of the issuer with this `state` belongs to this attempt.
+    /// Whether an answer of the issuer that carries `state` belongs to this attempt to log in.
     pub fn is_of(&self, state: &str) -> bool {
         !state.is_empty() && crate::secret::same(&self.state, state)
     }
@@ -172,7 +173,8 @@ impl Issuer {
         Ok((url.into(), attempt))
     }
 
-    /// Ends an attempt: shows the issuer the code with which the browser came back, and returns the person.
+    /// Ends an attempt to log in: shows the issuer the code with which the browser came back, and returns the
+    /// person.
     pub fn end(&self, code: &str, attempt: Attempt) -> Result<Who, String> {
         let http = self.http()?;
         let client = self.client(&http)?;

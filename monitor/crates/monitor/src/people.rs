@@ -2,10 +2,10 @@
 //! Accounts, roles, and sessions.
 //!
 //! `control.rs` stores the accounts, with passwords as Argon2 hashes. At first there is no account and no
-//! default password: whoever can read `key` in the data folder is the administrator. Programs use a token of
-//! an account: 128 random bits, of which the hash is stored. A person of a directory (`directory.rs`) or an
-//! OpenID issuer (`issuer.rs`) gets an account without a password once the directory or issuer has checked
-//! who it is.
+//! default password: whoever can read the file `key` in the data folder is the administrator. Programs use a
+//! token of an account: 128 random bits, of which the hash is stored. A person whom a directory
+//! (`directory.rs`) or an OpenID issuer (`issuer.rs`) knows gets an account without a password, once the
+//! directory or issuer has checked who it is.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ use crate::job::Job;
 use crate::secret;
 use crate::time::now_ms;
 
-/// What a person may see. Each role sees what the one before it sees.
+/// What a person may see. Each role sees all that the role before it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -40,7 +40,7 @@ pub enum Role {
     Admin,
 }
 
-/// The person who sends a request, with the person's rights.
+/// The person who sends a request to the page, with the person's rights.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
@@ -57,12 +57,12 @@ impl Who {
     }
 }
 
-/// What the members of a group in a directory or at an issuer may do.
+/// The rights that the members of one group in a directory or at an OpenID issuer get.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The group, as the place that knows it calls it. An issuer of log-ins uses a plain name; a directory
-    /// uses the name of the group's entry, such as `cn=admins,ou=groups,dc=site`.
+    /// The group's name. An OpenID issuer uses a plain name; a directory uses the name of the group's entry,
+    /// such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
     /// The projects whose jobs a member of the group sees as a manager.
@@ -71,8 +71,8 @@ pub struct Grant {
 }
 
 impl Who {
-    /// Returns the rights of a person who is in the groups of `grants`. A person in several groups has the
-    /// highest of their roles; a person in none is a user.
+    /// Returns the rights of the person `name`, who is in the groups of `grants`. Somebody in several groups
+    /// has the highest of their roles; somebody in no group is a user.
     pub fn of<'a>(name: &str, grants: impl IntoIterator<Item = &'a Grant>) -> Who {
         let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
         for grant in grants {
@@ -85,7 +85,8 @@ impl Who {
     }
 }
 
-/// The places outside the monitor that know people and check who they are.
+/// The two places outside the monitor that know people and check who they are: a directory and an OpenID
+/// issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     Directory,
@@ -93,8 +94,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the text that stands for a password's hash in the accounts of this place. No password fits it,
-    /// because it is no hash.
+    /// Returns the text that stands in place of a password's hash in the accounts of this place. It is no
+    /// hash, so no password fits it.
     fn mark(self) -> &'static str {
         match self {
             Elsewhere::Directory => "directory",
@@ -111,7 +112,7 @@ struct Account {
 }
 
 impl Account {
-    /// Returns the place that knows the password: `here`, `directory` or `issuer`.
+    /// Returns where this account's password is: `here`, `directory` or `issuer`.
     fn kept(&self) -> &'static str {
         let elsewhere = [Elsewhere::Directory, Elsewhere::Issuer].map(Elsewhere::mark);
         elsewhere.into_iter().find(|mark| self.hash == *mark).unwrap_or(HERE)
@@ -126,11 +127,11 @@ pub struct ListedAccount {
     pub kept: &'static str,
 }
 
-/// The person's name in sessions that were begun with the administrator's key; no account has this name.
+/// The name of a person who logged in with the administrator's key. No account can have this name.
 const KEY_HOLDER: &str = "admin (key)";
-/// The mark of an account whose password the monitor itself stores.
+/// What `kept` returns for an account whose password the monitor itself stores.
 const HERE: &str = "here";
-/// Who has acted, in the log, if something was done on the command line.
+/// The name that stands in the log for a person who used the command line.
 pub const THIS_HOST: &str = "(this host)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
@@ -157,7 +158,7 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// Tells open pages of each log-out, so that they look whether their session still exists.
+    /// Tells the open pages of each log-out. Each page then checks whether its session still exists.
     log_outs: watch::Sender<()>,
 }
 
@@ -167,7 +168,7 @@ impl People {
         Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
-    /// Returns the administrator's key, which opens the page without an account.
+    /// Returns the administrator's key. Whoever has it may open the page without an account.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -225,8 +226,8 @@ impl People {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// Begins a session for a person whom another place (`by`) has checked, with the person's role there.
-    /// Returns the session's id and the person.
+    /// Begins a session for a person whom a directory or issuer (`by`) has checked, with the role that it
+    /// gave. Returns the session's id and the person.
     pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
         if self.is_not_of(by, &who.name) {
             return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
@@ -235,8 +236,8 @@ impl People {
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person whom another place (`by`) has checked the person's present rights; makes
-    /// the account if it is missing.
+    /// Gives the account of a person whom a directory or issuer (`by`) has checked the rights that the person
+    /// has there now. Makes the account if it is missing.
     fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
         let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };
@@ -244,8 +245,9 @@ impl People {
         if is_so { Ok(()) } else { self.keep(&format!("({})", by.mark()), &who.name, &now) }
     }
 
-    /// Asks another place, by `named`, for the present rights of all its people who have an account. A person
-    /// who is not there any more loses account and tokens. If the place does not answer, all accounts stay.
+    /// Asks a directory or issuer, by calling `named`, for the present rights of all its people who have an
+    /// account. A person whom it no longer knows loses account and tokens. If it does not answer, all
+    /// accounts stay.
     pub fn refresh(
         &self,
         elsewhere: Elsewhere,
@@ -277,15 +279,15 @@ impl People {
         Ok(())
     }
 
-    /// Begins a session for a person with name and password. Returns its id and the person, or None if they
-    /// are wrong.
+    /// Begins a session for the person with this name and password. Returns the session's id and the person,
+    /// or None if name or password is wrong.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
         let account = self.checked(name, password)?;
         Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
-    /// Returns the account that has this name and password, or None. For an unknown name the check takes as
-    /// long.
+    /// Returns the account that has this name and password, or None. The check takes as long for an unknown
+    /// name, so that its time tells nothing.
     fn checked(&self, name: &str, password: &str) -> Option<Account> {
         // The hash of a password that nobody has.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
@@ -298,8 +300,8 @@ impl People {
         account.filter(|_| is_right)
     }
 
-    /// Begins a session for a person who has the administrator's key. Returns its id and the person, or None
-    /// if the key is wrong.
+    /// Begins a session for a person who has the administrator's key. Returns the session's id and the
+    /// person, or None if the key is wrong.
     pub fn log_in_by_key(&self, key: &str) -> Option<(String, Who)> {
         let who = Who { name: KEY_HOLDER.into(), role: Role::Admin, projects: Vec::new() };
         secret::same(key, &self.key).then(|| self.begin(who))
@@ -319,8 +321,8 @@ impl People {
         (id, who)
     }
 
-    /// Returns the person of a session, or None if it has ended. A session also ends when its account is
-    /// removed or gets another role or password.
+    /// Returns the person of a session, or None if the session has ended. A session also ends when its
+    /// account is removed or gets another role or password.
     pub fn session(&self, id: &str) -> Option<Who> {
         let (who, account) = {
             let sessions = self.sessions();

@@ -19,12 +19,13 @@ use libloading::Library;
 pub use record::{MAD_BYTES, Mad, MadAddress};
 use record::{RECORD_BYTES, read, write};
 
-/// A management class that a port speaks, with its version and the queue pair that serves it.
+/// A management class of InfiniBand for which a port sends MADs. Each class has a version and a queue pair
+/// that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Subnet management, by a path of ports (IBTA 14.2.1.2).
+    /// Subnet management, in which a MAD names the ports on its path (IBTA 14.2.1.2).
     Directed,
-    /// Performance management (IBTA 16.1).
+    /// Performance management, which reads a port's counters (IBTA 16.1).
     Performance,
 }
 
@@ -35,7 +36,8 @@ const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Perfo
 pub enum Received {
     /// An answer, or a request that another node has sent.
     Mad(Box<Mad>),
-    /// A request that this port sent and that the kernel gave up. Its header is as it was sent.
+    /// A request that this port sent and that got no answer, so the kernel returned it. Its header is as it
+    /// was sent.
     Unanswered(Box<Mad>),
 }
 
@@ -43,8 +45,8 @@ pub enum Received {
 pub struct Port {
     library: Functions,
     id: c_int,
-    /// The kernel's id of the agent for each class, in the order of `CLASSES`. An agent takes the answers of
-    /// its class.
+    /// The kernel's id of the agent for each class, in the order of `CLASSES`. An agent is the kernel's
+    /// receiver for the answers of one class.
     agents: [c_int; CLASSES.len()],
 }
 
@@ -120,7 +122,8 @@ impl Port {
         Ok(opened)
     }
 
-    /// Sends a MAD to an address. The kernel waits for its answer during `timeout`.
+    /// Sends a MAD to an address. The kernel waits for the answer during `timeout`, and then returns the MAD
+    /// as unanswered.
     pub fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String> {
         let mut record = write(to, mad);
         let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");

@@ -4,8 +4,8 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Returns the address of the MPI library's function of this name, or 0 if the library has none. `found`
-/// keeps it for further calls.
+/// Returns the address of the MPI library's function `name`, or 0 if the library has no such function.
+/// `found` keeps the address for further calls.
 pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     match found.load(Ordering::Relaxed) {
         0 => {
@@ -22,7 +22,7 @@ pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
 /// but a program that was linked cannot call a function that is missing.
 pub const NOT_THERE: c_int = 16;
 
-/// Calls the library's function `PMPI_...` with the caller's words.
+/// Calls the MPI library's function `PMPI_...` with the arguments that the program has passed, as words.
 macro_rules! pass {
     ($name:literal, ($($word:ident),*)) => {{
         static FOUND: AtomicUsize = AtomicUsize::new(0);

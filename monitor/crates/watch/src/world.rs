@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where ranks are: the nodes of MPI_COMM_WORLD's ranks and of the ranks of other comms; also sizes of
+//! Where ranks run: the nodes of the ranks of MPI_COMM_WORLD and of other comms. Also returns the sizes of
 //! datatypes.
 
 use std::collections::HashMap;
@@ -30,7 +30,8 @@ struct KnownWorld {
 }
 
 static WORLD: OnceLock<KnownWorld> = OnceLock::new();
-/// For each comm that was asked for, by the lower half of its handle: the nodes of its ranks.
+/// For each comm in which a call has named a rank, by the lower half of its handle: the nodes of the comm's
+/// ranks.
 static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
 
 /// Returns the bytes of a message with `count` elements of a datatype.
@@ -44,7 +45,7 @@ pub fn bytes(count: u64, datatype: usize) -> u64 {
     }
 }
 
-/// Returns the ABI of the MPI library, by the name of the file that holds its functions.
+/// Returns the ABI of the MPI library, which the name of the library's file shows.
 fn abi() -> &'static Abi {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let address = real(c"PMPI_Comm_rank", &FOUND);
@@ -64,7 +65,8 @@ fn abi() -> &'static Abi {
     }
 }
 
-/// Learns on which nodes the ranks are, and makes the page, if `code` says that MPI was initialised.
+/// Learns on which nodes the ranks run, and makes the page of this process. Does nothing if `code`, the
+/// result of MPI_Init, is an error.
 pub fn begin(code: c_int) {
     if code != 0 || WORLD.get().is_some() {
         return;
@@ -114,16 +116,16 @@ pub fn begin(code: c_int) {
     let _ = WORLD.set(KnownWorld { nodes, group });
 }
 
-/// Returns the handle of a comm's group, or None if the library fails. Depending on the ABI it writes a
-/// handle of 4 or 8 bytes.
+/// Returns the handle of a comm's group, or None if MPI_Comm_group fails. It writes a handle of 4 or 8 bytes,
+/// depending on the ABI.
 fn group_of(comm: usize) -> Option<usize> {
     let mut group = 0usize;
     let to = &raw mut group as usize;
     (pass!(c"PMPI_Comm_group", (comm, to)) == 0).then_some(group)
 }
 
-/// Returns the node of a comm's rank. Returns None for MPI_PROC_NULL and if the nodes of the comm are
-/// unknown; a process of another world has the node `u32::MAX`.
+/// Returns the node of the rank `peer` of a comm. Returns None for MPI_PROC_NULL, and if the nodes of the
+/// comm are unknown. A process outside this MPI_COMM_WORLD has the node `u32::MAX`.
 pub fn node(peer: usize, comm: usize) -> Option<usize> {
     let peer = usize::try_from(peer as u32 as i32).ok()?;
     let world = WORLD.get()?;
@@ -154,7 +156,8 @@ pub fn forget(handle: u32) {
     }
 }
 
-/// Returns the nodes of a comm's ranks. Returns None for an intercomm, and if a call to the library fails.
+/// Returns the node of each rank of a comm. Returns None for an intercomm, and if a call to the MPI library
+/// fails.
 fn nodes_of(comm: usize, world: &KnownWorld) -> Option<Vec<u32>> {
     let mut is_inter: c_int = 0;
     let to = &raw mut is_inter as usize;

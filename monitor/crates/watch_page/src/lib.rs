@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page of `liboutboard_watch.so`: what a process of any MPI does, call by call, in a file of /dev/shm.
+//! The page of `liboutboard_watch.so`: a file in /dev/shm in which a process of any MPI counts its MPI calls.
 //!
 //! A page consists of 64-bit words in the machine's order. First comes the head. Then each call, size class
 //! and place (same node or another) has four words: calls, bytes, nanoseconds, and calls that took longer
 //! than `MOMENT_NS`. The bytes sent to each node follow. The process writes the page. `outboard-monitor`
-//! reads it, and writes only the word `Head::Seen`, the time of its visit.
+//! reads it, and writes only the word `Head::Seen`, the time at which it last read.
 #![forbid(unsafe_code)]
 
 macro_rules! calls {
     ($($name:ident)*) => {
-        /// The calls that are watched.
+        /// The MPI calls that are counted in a page.
         #[allow(non_camel_case_types)] // MPI's own names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(usize)]
         pub enum Call { $($name),* }
 
         impl Call {
-            /// All calls, in the order of the page.
+            /// All calls, in the order of their words in the page.
             pub const ALL: &[Call] = &[$(Call::$name),*];
 
             /// Returns the name of the call without `MPI_`, in small letters.
@@ -37,21 +37,21 @@ calls! {
     Put Get Accumulate Wait Waitall Waitany Waitsome
 }
 
-/// The upper bounds of the size classes of calls, in bytes; the last class has none.
+/// The upper bounds of the classes into which calls are divided by bytes. The last class has no bound.
 pub const CLASSES: [u64; 6] = [0, 128, 2048, 32 << 10, 512 << 10, 8 << 20];
 pub const CLASSES_COUNT: usize = CLASSES.len() + 1;
 /// The names of the size classes, by their upper bounds in bytes.
 pub const CLASS_NAMES: [&str; CLASSES_COUNT] = ["0", "128", "2K", "32K", "512K", "8M", "more"];
 
-/// Returns the number of the class to which a size in bytes belongs.
+/// Returns the number of the size class to which a call that moves `bytes` bytes belongs.
 pub fn class(bytes: u64) -> usize {
     CLASSES.iter().position(|most| bytes <= *most).unwrap_or(CLASSES.len())
 }
 
-/// How many places a peer may have: on the same node, or on another. Calls without one peer count for the
-/// first.
+/// How many places a call's peer may have: on the same node, or on another. A call without a single peer
+/// counts for the first place.
 pub const PLACES: usize = 2;
-/// A call that takes longer than this, in nanoseconds, counts as one that has waited.
+/// A call that takes longer than this, in nanoseconds, counts as a call that has waited.
 pub const MOMENT_NS: u64 = 50_000;
 
 /// The words of a page's head, by their position.
@@ -67,7 +67,7 @@ pub enum Head {
     Start,
     /// 1 while the process runs, 2 once it has called MPI_Finalize.
     State,
-    /// The time at which a reader last read the page, in milliseconds since 1970.
+    /// The time at which the monitor last read the page, in milliseconds since 1970.
     Seen,
     /// The number of the process's node. The nodes of MPI_COMM_WORLD are numbered in the order of the lowest
     /// rank on each.
@@ -89,7 +89,7 @@ pub const TEXT_BYTES: usize = 64;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OBWATCH1");
 /// The position of the first word that counts calls.
 const CALLS_AT: usize = 32;
-/// How many words count the calls of one kind, size class and place.
+/// How many words of the page count the calls of one kind, size class and place.
 pub const COUNTS: usize = 4;
 const NODES_AT: usize = CALLS_AT + Call::ALL.len() * CLASSES_COUNT * PLACES * COUNTS;
 /// The most nodes that have a word of their own for the bytes sent to them; bytes to further nodes are added
@@ -97,7 +97,7 @@ const NODES_AT: usize = CALLS_AT + Call::ALL.len() * CLASSES_COUNT * PLACES * CO
 pub const NODES_MAX: usize = 1024;
 /// The number of words of a page.
 pub const WORDS: usize = NODES_AT + NODES_MAX;
-/// The value of `Head::Form`. A page with another value is not read.
+/// The value of `Head::Form`, the number of the page's format. A page with another value is not read.
 pub const FORM: u64 = WORDS as u64;
 /// The beginning of the name of a page's file in /dev/shm; the process's pid follows.
 pub const FILE_PREFIX: &str = "outboard-watch-";

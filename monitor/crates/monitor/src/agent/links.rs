@@ -95,8 +95,8 @@ fn interface(part: &mut Figures, name: &str, net: &Path) {
     }
 }
 
-/// Returns name and number of each file in a folder that holds a number. Files that a driver refuses to let
-/// be read are left out.
+/// Returns the name and the number of each file in `folder` that contains a number. A file that the driver
+/// does not let this program read is left out.
 fn numbers(folder: &Path) -> Vec<(String, u64)> {
     let number = |path: PathBuf| Some((file_name(&path), text(&path)?.parse().ok()?));
     entries(folder).into_iter().take(COUNTERS_MAX).filter_map(number).collect()

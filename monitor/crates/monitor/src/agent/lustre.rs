@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lustre's statistics by `lctl get_param`, which finds them in every version: what a client did (`llite`:
-//! for its programs; `osc`, `mdc`: by requests to servers), and what a server did (`obdfilter`, `mdt`), also
-//! for each job (`job_stats`).
+//! Lustre's statistics by `lctl get_param`, which finds them in every version of Lustre. A client counts what
+//! its programs did (`llite`) and what it requested from servers (`osc`, `mdc`). A server counts what it did
+//! (`obdfilter`, `mdt`), in all and for each job (`job_stats`).
 //!
 //! A line of statistics is `name count samples [unit] min max sum sumsq`. The part from `min` on is missing
 //! if there is only a count (Lustre's manual, "Lustre Parameters"; wiki.lustre.org, "Lustre Statistics
@@ -58,17 +58,17 @@ fn of_text(text: &str) -> Figures {
     part
 }
 
-/// What a parameter of Lustre says about the lines below it: how their counters are named, and whether they
-/// are counters of jobs.
+/// What the name of a Lustre parameter says about the statistics in it: the prefix of the counters' names,
+/// and whether each counter belongs to one job.
 struct Group {
     prefix: String,
     is_of_jobs: bool,
 }
 
 impl Group {
-    /// Returns the group of a parameter, or None if `PARAMETERS` does not ask for it. Names look like
-    /// `llite.scratch-ffff8d0a9b3f8000.stats` or `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's
-    /// counters are summed over its servers.
+    /// Returns the group of a parameter, or None if `PARAMETERS` does not ask for the parameter. Parameters
+    /// have names such as `llite.scratch-ffff8d0a9b3f8000.stats` or
+    /// `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's counters are summed over its servers.
     fn of(parameter: &str) -> Option<Group> {
         let (kind, rest) = parameter.split_once('.')?;
         let (target, which) = rest.rsplit_once('.')?;

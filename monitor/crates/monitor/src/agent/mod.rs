@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What a host reports of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
-//! reads its own host in this way. `outboard monitor agent` sends the same from another host to the
-//! collector.
+//! makes such reports of its own host. On other hosts `outboard monitor agent` makes them and sends them to
+//! the monitor's collector.
 //!
-//! Each source has a thread. If one hangs (a dead adapter, a file system that is away), the report names it
-//! and contains the others. Counters only grow, so a lost report costs resolution, not sums.
+//! Each source of figures has a thread. If one source hangs (a dead adapter, a file system that does not
+//! answer), the report names it and contains the others. Counters only grow, so the report after a lost one
+//! still has the full sums.
 
 mod energy;
 mod links;
@@ -24,7 +25,7 @@ pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature}
 
 use crate::time::now_ms;
 
-/// The longest time that a report waits for the answers of its sources.
+/// The longest time that the making of a report waits for the answers of all sources.
 const WAIT: Duration = Duration::from_secs(5);
 
 type SourceAnswer = Result<Figures, String>;
@@ -34,7 +35,7 @@ struct SourceThread {
     name: &'static str,
     ask: SyncSender<()>,
     answers: Receiver<SourceAnswer>,
-    /// When the thread was last asked, if it has not answered yet. None if it has.
+    /// When the thread was asked for figures that it has not sent yet. None if it has answered.
     silent: Option<Instant>,
 }
 
@@ -52,8 +53,8 @@ impl SourceThread {
         SourceThread { name, ask, answers, silent: None }
     }
 
-    /// Asks the thread for new figures, unless it still has to answer an earlier question: its late answer is
-    /// better than none.
+    /// Asks the thread for new figures, unless it still has to answer an earlier question. Then the late
+    /// answer will serve.
     fn ask(&mut self) {
         if self.silent.is_none() {
             self.silent = Some(Instant::now());

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// The most names in a report.
+/// The most figures, facts and storage counters, by number of names, that a report may have.
 const NAMES_MAX: usize = 20_000;
 /// The most characters of a name or of another text in a report.
 const CHARS_MAX: usize = 256;
@@ -15,8 +15,8 @@ const JOBS_MAX: usize = 1000;
 const RANKS_MAX: usize = 10_000;
 const INTERVAL_S_MAX: u64 = 3600;
 
-/// What one or more sources of a host have found. Names have the form `group.quantity`, such as
-/// `eth0.sent_bytes`.
+/// What one or more sources of a host (such as links or energy) have found. Names of figures have the form
+/// `group.quantity`, such as `eth0.sent_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
@@ -27,7 +27,7 @@ pub struct Figures {
     /// Texts, such as the state of a link.
     pub facts: BTreeMap<String, String>,
     pub jobs: Vec<Job>,
-    /// For a server of a file system: its counters for each job, by the job's id.
+    /// For a host that is a server of a file system: the server's counters for each job, by the job's id.
     pub storage: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Report {
     /// When the report was made: milliseconds since 1970, by the host's clock.
     pub at: u64,
     pub interval_s: u64,
-    /// Why sources could not be read, by the source's name.
+    /// For each source of figures that could not be read, by name: the reason.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
     pub part: Figures,

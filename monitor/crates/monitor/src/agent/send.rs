@@ -45,8 +45,8 @@ impl Agent {
         Ok(Agent { to, key: key.trim().into(), host, config: config.clone(), http })
     }
 
-    /// Sends reports for as long as the program runs. A failure is printed once, and the next report follows
-    /// at its time.
+    /// Makes a report and sends it, again and again, for as long as the program runs. A failure is printed
+    /// once, and the next report is sent when it is due.
     pub fn run(self) -> ! {
         let mut sources = Sources::start(&self.config.skip);
         let mut said = String::new();

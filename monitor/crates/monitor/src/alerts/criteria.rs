@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Criteria: a metric, a comparison, a threshold, a duration, and what is watched. Administrators make them
-//! in the page.
+//! Criteria for alerts: a metric, a comparison, a threshold, a duration, and what is watched. Administrators
+//! make criteria in the page.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ pub struct Criterion {
     pub for_s: u32,
     /// How many seconds the criterion must not have held before its alert is cleared.
     pub clear_s: u32,
-    /// What is watched: a part of a node's, host's or job's name, or a rack. Everything is watched if this is
-    /// empty.
+    /// What is watched: a rack, or a part of the name of a node, host or job. Everything is watched if this
+    /// is empty.
     #[serde(default)]
     pub target: String,
     /// The names of the `[[notify]]` sections that get the criterion's alerts.
@@ -141,8 +141,8 @@ fn put(db: &rusqlite::Connection, criterion: &Criterion) -> rusqlite::Result<usi
     db.execute("INSERT OR REPLACE INTO criteria VALUES (?, ?, ?)", params![id, criterion.name, words])
 }
 
-/// Adds a criterion, or replaces the stored one that has its number. `channels` are the configured ones, and
-/// `who` makes the change.
+/// Adds a criterion. If one with the same number is stored, replaces it. `channels` are the channels of the
+/// configuration, and `who` is the person who makes the change.
 pub fn add(control: &Control, criterion: &Criterion, channels: &[Notify], who: &str) -> Result<(), String> {
     criterion.check(channels)?;
     let is_added = control.with(|db| {

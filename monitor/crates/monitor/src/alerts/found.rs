@@ -18,7 +18,7 @@ use crate::time::now_ms;
 /// A port, link, node, host or job, or the monitor itself, for which a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// What identifies this thing in every sweep, such as `host n01`.
+    /// The key that identifies this thing in every sweep, such as `host n01`.
     pub key: String,
     pub subject: String,
     pub text: String,
@@ -49,7 +49,7 @@ struct KnownLink {
     speed: String,
 }
 
-/// All links that were ever seen and not replaced by others. A link that is missing is lost, until an
+/// All links that the discovery has ever seen, except replaced ones. A missing link counts as lost until an
 /// administrator says that it was removed on purpose.
 #[derive(Default)]
 pub struct Links {
@@ -57,14 +57,14 @@ pub struct Links {
     /// For each port, by GUID and number: the key of its link in `known`, and which of the link's `ends` the
     /// port is.
     of_port: HashMap<(u64, u8), (String, usize)>,
-    /// The version of the topology from which links were last learnt.
+    /// The version of the topology from which the known links were last updated.
     version: u64,
     is_changed: bool,
 }
 
 impl Links {
-    /// Reads the links that were stored after earlier sweeps. A link that cannot be read will be learnt
-    /// again.
+    /// Reads the links that the monitor stored after earlier sweeps. A link that cannot be read is left out;
+    /// the next sweep finds it again.
     pub fn read(control: &Control) -> Links {
         let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;

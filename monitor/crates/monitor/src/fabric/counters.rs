@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters of ports: one sweep over all of them, and what happened since the last sweep.
+//! Counters of ports: one sweep reads all of them and computes what has happened since the last sweep.
 //!
-//! A counter stops at its highest value and does not wrap. A driver, a subnet manager, or a person may clear
-//! it, and a reboot clears all counters of a node. The flags of a sample report this, and a difference that
-//! is unknown is not claimed.
+//! A counter stops at its highest value and does not wrap. A driver, a subnet manager or a person may clear
+//! it, and a reboot clears all counters of a node. The flags of a sample report such events. If they make a
+//! difference unknown, the sample does not invent it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -65,20 +65,21 @@ pub type Values = [u64; COUNTERS.len()];
 
 /// Flag of a sample: there is no earlier sample to compare with, so the differences are 0.
 pub const FIRST: u8 = 1;
-/// Flag of a sample: a counter was cleared, so its present value is the least that happened.
+/// Flag of a sample: a counter was cleared after the last sweep. Its present value stands for the difference,
+/// which may have been larger.
 pub const RESET: u8 = 2;
 /// Flag of a sample, together with `RESET`: the last sweep did not reach the node, so it has probably
 /// restarted.
 pub const REBOOT: u8 = 4;
-/// Flag of a sample: a counter stands at its highest value, so more may have happened.
+/// Flag of a sample: a counter stands at its highest value, so more than the sample says may have happened.
 pub const LATCHED: u8 = 8;
 
-/// What the counters of a port have counted since the last sweep.
+/// What the counters of one port have counted since the last sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub node: u64,
     pub port: u8,
-    /// The time between the port's answers in the two sweeps.
+    /// The seconds between the port's answer in the last sweep and its answer in this sweep.
     pub seconds: f64,
     pub flags: u8,
     pub since: Values,
@@ -94,7 +95,8 @@ impl Sample {
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// Adds a later sample of the same port. The higher `sent` and the higher `received` stay.
+    /// Adds a later sample of the same port: sums the differences, and keeps the higher `sent` and the higher
+    /// `received`.
     pub fn join(&mut self, newer: &Sample) {
         for (sum, value) in self.since.iter_mut().zip(newer.since) {
             *sum = sum.saturating_add(value);
@@ -127,11 +129,11 @@ struct Reading {
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,
-    /// The GUIDs of nodes that the last sweep did not reach.
+    /// The GUIDs of nodes that answered some earlier sweep and not the last one.
     away: BTreeSet<u64>,
 }
 
-/// The answers about one port that have come in so far.
+/// The answers about the counters of one port that this sweep has received so far.
 #[derive(Default)]
 struct Half {
     at: Option<Instant>,

@@ -10,8 +10,8 @@ use super::mad::{
     Path, PerformanceInfo, PortInfo, description,
 };
 
-/// The most nodes that the walk takes in: a fabric has fewer LIDs, so one that claims more nodes is broken or
-/// lies.
+/// The most nodes that the walk visits. A fabric has fewer addresses (LIDs), so a fabric that shows more
+/// nodes is broken or lies.
 const NODES_MAX: usize = 49_152;
 /// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
 /// none.
@@ -29,20 +29,21 @@ pub struct FabricNode {
     pub description: String,
     pub ports: BTreeMap<u8, FabricPort>,
     pub counters: PerformanceInfo,
-    /// Whether the node answered when it was found, but then not about its name or ports.
+    /// Whether the node answered the request that found it, and later did not answer requests for its name or
+    /// ports.
     pub is_silent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FabricPort {
     pub info: PortInfo,
-    /// The GUID and port number at the other end of the link. None if there is no link or no answer from
-    /// there.
+    /// The GUID and port number at the other end of the link. None if there is no link, or if the other end
+    /// does not answer.
     pub peer: Option<(u64, u8)>,
 }
 
 impl FabricNode {
-    /// Returns the LID at which a port answers performance management, or None if it is unknown.
+    /// Returns the address (LID) at which a port answers requests for its counters, or None if it is unknown.
     pub fn lid(&self, port: u8) -> Option<u16> {
         let port = if self.kind == NodeKind::Switch { 0 } else { port };
         self.ports.get(&port).map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid))
@@ -55,8 +56,8 @@ pub struct Fabric {
     pub nodes: BTreeMap<u64, FabricNode>,
     /// The ports, by GUID and number, whose link is up and behind which no node answers.
     pub unanswered: Vec<(u64, u8)>,
-    /// For each switch, by GUID: at the index of each LID the port through which the switch sends to it (IBTA
-    /// 14.2.5.13). LIDs beyond the end have no port.
+    /// The forwarding table of each switch, by the switch's GUID. At the index of each LID it has the port
+    /// through which the switch sends to that LID (IBTA 14.2.5.13). LIDs beyond the table's end have no port.
     pub forwarding: HashMap<u64, Vec<u8>>,
 }
 
@@ -119,8 +120,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Returns the requests for the forwarding tables of all switches, as far as they are about LIDs that
-    /// exist. There are none if the fabric claims more than `BLOCKS_MAX` blocks.
+    /// Returns the requests for the forwarding tables of all switches, up to the highest LID that exists.
+    /// There are none if the fabric claims more than `BLOCKS_MAX` blocks.
     fn forwarding(&self) -> Vec<(Ask, MadRequest)> {
         let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
         let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
@@ -135,7 +136,7 @@ impl Walk {
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
 
-    /// Stores one block of a switch's forwarding table.
+    /// Stores a block that a switch has sent of its forwarding table.
     fn block(&mut self, guid: u64, block: usize, data: &Data) {
         let table = self.fabric.forwarding.entry(guid).or_default();
         let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);
@@ -180,8 +181,8 @@ impl Walk {
         Vec::new()
     }
 
-    /// Takes a node that has answered, and the link (`from`) by which it was reached. Returns the requests
-    /// for what is unknown of the node.
+    /// Stores a node that has answered, and the link (`from`) by which it was reached. Returns requests for
+    /// what is not known of the node yet.
     fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, MadRequest)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {
@@ -225,8 +226,8 @@ impl Walk {
         asks
     }
 
-    /// Takes the state of a port. Returns a request to the node behind the port if the link is up and the
-    /// walk has to go on there.
+    /// Stores the state of a port. If its link is up and leads to an unknown node, returns a request to that
+    /// node.
     fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, MadRequest)> {
         let Some(node) = self.fabric.nodes.get_mut(&guid) else { return Vec::new() };
         let is_switch = node.kind == NodeKind::Switch;

@@ -28,7 +28,8 @@ impl Wire for umad::Port {
     }
 }
 
-/// How many requests are sent at once, how long each waits, and how often it is repeated.
+/// Limits for requests: how many are under way at once, how long each waits for its answer, and how often
+/// each is repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExchangeLimits {
@@ -52,7 +53,7 @@ pub struct Counts {
     pub sent: u64,
     pub answered: u64,
     pub sent_again: u64,
-    /// Requests that got no answer, however often they were sent.
+    /// Requests that got no answer, although they were sent `retries` times more.
     pub silent: u64,
     /// MADs that came in and answered no request.
     pub strangers: u64,
@@ -152,7 +153,8 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
-    /// Returns the pending request that a MAD answers, and the answer. None if the MAD answers no request.
+    /// Returns the pending request that `mad` answers, and the answer's data or failure. Returns None if
+    /// `mad` answers no request.
     fn take<'m, K>(
         &mut self,
         run: &mut RunState<K>,
@@ -175,8 +177,8 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends requests again whose answers are late. Returns those that are given up, because they were sent
-    /// often enough or their target is silent.
+    /// Sends each request again whose answer is late. Returns the requests that are given up: they were sent
+    /// often enough, or their target is silent.
     fn late<K>(&mut self, run: &mut RunState<K>) -> Result<Vec<PendingRequest<K>>, String> {
         let mut given_up = Vec::new();
         Self::trim(run);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MADs as bytes: writes requests, and checks and reads answers. No field of an answer is trusted. Offsets
-//! are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
+//! MADs (management datagrams) as bytes: writes requests, and checks and reads answers. No field of an answer
+//! is trusted. Offsets are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
 
 use umad::{Class, MAD_BYTES, Mad, MadAddress};
 
@@ -9,14 +9,15 @@ pub type Path = Vec<u8>;
 /// The most hops of a path: the hop count of a MAD has 6 bits (IBTA 14.2.1.2).
 pub const PATH_HOPS_MAX: usize = 63;
 
-/// The node that gets a request: the one at the end of a path, or the one that has a LID.
+/// The node that gets a request: the node at the end of a path, or the node that has a LID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MadTarget {
     Path(Path),
     Lid(u16),
 }
 
-/// The attribute that a request asks for. The number is that of a port or, with `Forwarding`, of a block.
+/// The attribute that a request asks for. The number in a variant is a port's number; the number in
+/// `Forwarding` is a block's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     NodeDescription,
@@ -169,7 +170,7 @@ pub struct NodeInfo {
     pub kind: NodeKind,
     pub guid: u64,
     pub ports: u8,
-    /// The node's port through which the request came in.
+    /// The number of the node's port through which the request reached it.
     pub local_port: u8,
 }
 

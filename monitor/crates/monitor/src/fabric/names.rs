@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The site's map file: a GUID, a name in quotes, and a rack if there is one.
+//! The site's map file: each line has a GUID, a name in quotes, and the name of a rack if there is one.
 //!
 //! ```text
 //! # comment
@@ -17,11 +17,11 @@ pub struct Name {
     pub rack: String,
 }
 
-/// The most characters that are kept of a name or a rack.
+/// The most characters that are kept of a node's or a rack's name.
 const NAME_CHARS_MAX: usize = 128;
 const LINES_MAX: usize = 200_000;
 
-/// Reads a map file. Returns the names by GUID, and a sentence for each line that cannot be read.
+/// Reads a map file. Returns the names of nodes by GUID, and a sentence for each line that cannot be read.
 pub fn read(text: &str) -> (HashMap<u64, Name>, Vec<String>) {
     let (mut names, mut wrong) = (HashMap::new(), Vec::new());
     for (at, line) in text.lines().enumerate().take(LINES_MAX) {

@@ -13,8 +13,8 @@ use super::topology::{Topology, TopologyNode};
 /// A port that sends: the GUID of its node, and its number.
 pub type PortId = (u64, u8);
 
-/// Returns the GUIDs of the hosts that have the names of a job's nodes. A host's description has its name
-/// before the adapter's (`n01 mlx5_0`). Either name may have a domain.
+/// Returns the GUIDs of the hosts whose names are in `nodes`, a job's list. A host's description begins with
+/// its name, before the adapter's (`n01 mlx5_0`). Either name may have a domain.
 pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let wanted: HashSet<String> =
@@ -50,8 +50,8 @@ pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     used
 }
 
-/// Adds to `used` the ports on the route from the switch `first` to the port that has `lid`, and to `passed`
-/// the switches. It ends at a switch that was passed before.
+/// Follows the route from the switch `first` to the port that has `lid`. Adds its ports to `used` and its
+/// switches to `passed`. Stops at a switch that is in `passed` already.
 fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<PortId>) {
     let mut at = first;
     while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == NodeKind::Switch)

@@ -18,9 +18,9 @@ pub struct Simulated {
     /// One MAD in so many is lost; with 0 none is lost.
     pub lose: u32,
     sent: u32,
-    /// Fields of PortCountersExtended by (node, port, first byte).
+    /// Fields of the attribute PortCountersExtended, by (node, port, the field's first byte).
     pub counters: HashMap<(u64, u8, usize), u64>,
-    /// Fields of PortCounters by (node, port, first byte, bytes).
+    /// Fields of the attribute PortCounters, by (node, port, the field's first byte, its number of bytes).
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
     /// A MAD that is received before each answer, with the same number. None if there is no such MAD.
     pub strange: Option<Box<Mad>>,

@@ -105,8 +105,8 @@ impl Topology {
     }
 }
 
-/// Returns the tier of each node, by GUID: its distance from the nearest host. Nodes that reach no host are
-/// treated like switches beside hosts.
+/// Returns the tier of each node, by GUID: the number of links between it and the nearest host. A node that
+/// reaches no host gets tier 1.
 fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     let mut tiers: HashMap<u64, usize> = HashMap::new();
     let mut next: VecDeque<u64> = VecDeque::new();
@@ -129,7 +129,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     tiers
 }
 
-/// Returns all links, each once, in the order of their lower ends.
+/// Returns each link once, at the place of its lower end in the order of nodes.
 fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNode)]) -> Vec<TopologyLink> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPIJobs of Kubernetes (kubeflow's MPI operator, v2beta1), by `kubectl get` with the kubeconfig that the
-//! configuration names. Kubernetes knows no users, so the namespace is shown as the project. It was tried on
-//! a recorded text only.
+//! configuration names. Kubernetes knows no users, so the namespace is shown as the project. This file was
+//! tested on a recorded output only, with no running Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,7 +29,8 @@ pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
     read(&get(&["mpijobs.kubeflow.org"])?, &get(&["pods", "-l", LABEL])?)
 }
 
-/// Reads two lists that `kubectl` printed: MPIJobs, and their pods, which say on which nodes a job runs.
+/// Reads two lists that `kubectl` printed: the MPIJobs, and the jobs' pods, which say on which nodes a job
+/// runs.
 fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
     let items = |text: &[u8]| -> Result<Vec<Value>, String> {
         let mut list: Value = serde_json::from_slice(text)

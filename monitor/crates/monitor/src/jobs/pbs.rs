@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). It was tried on a recorded text only.
+//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). This file was tested on a recorded
+//! output only, with no running PBS.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -10,8 +11,8 @@ use super::text::{JOBS_MAX, NODES_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// Returns PBS's jobs, or none if there is no `qstat`. It prints times in the zone of its environment, here
-/// UTC.
+/// Returns PBS's jobs, or none if there is no `qstat`. `qstat` prints times in the time zone of its
+/// environment, which is set to UTC here.
 pub fn jobs() -> Result<Vec<Job>, String> {
     match output_of(Command::new("qstat").args(["-f", "-F", "json"]).env("TZ", "UTC"), b"") {
         Some(text) => read(&text?),

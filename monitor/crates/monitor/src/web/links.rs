@@ -15,10 +15,10 @@ use crate::job::Job;
 use crate::live::Live;
 use crate::people::Who;
 
-/// How many of a job's ports are named: those with the highest use.
+/// How many of a job's ports are named in the answer: the ports with the highest use.
 const HOTTEST: usize = 15;
 
-/// A copy of the fabric's state, with which routes are followed while others use `Live`.
+/// A copy of the fabric's state. Routes are followed in the copy, so that `Live` is not locked meanwhile.
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,
@@ -31,7 +31,7 @@ impl Seen {
         Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
     }
 
-    /// Returns the ports that send what a job's nodes send to each other.
+    /// Returns the ports through which messages between the nodes of a job are sent.
     fn routes(&self, job: &Job) -> BTreeSet<PortId> {
         routes(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
@@ -45,8 +45,8 @@ impl Seen {
     }
 }
 
-/// Answers with the links that a job uses, by their number in the topology, and with its ports that have the
-/// highest use.
+/// Answers with the links that a job uses, by their number in the topology, and with the ports among them
+/// that have the highest use.
 pub async fn of_job(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -88,8 +88,8 @@ pub async fn of_job(
     .await
 }
 
-/// Answers with the running jobs whose messages go through a port, and what the nodes of each send into the
-/// fabric.
+/// Answers with the running jobs whose messages go through a port. For each job it says how much the job's
+/// nodes send into the fabric.
 pub async fn of_port(
     State(web): WebState,
     Extension(who): Extension<Who>,

@@ -15,8 +15,8 @@ use super::state::{COOKIE, Web, bearer, cookie, session};
 use crate::issuer::Attempt;
 use crate::people::{Elsewhere, Who, is_name};
 
-/// The name of the cookie that keeps an attempt to log in through the issuer. The browser comes back from
-/// another site, so this cookie is less strict than a session's.
+/// The name of the cookie that keeps an attempt to log in through the issuer. The browser comes back from the
+/// issuer's site, so this cookie is less strict than a session's.
 const ATTEMPT: &str = "outboard_oidc";
 const ATTEMPT_S: u32 = 600;
 
@@ -31,7 +31,7 @@ pub struct LogIn {
     key: String,
 }
 
-/// Returns the header that gives a browser the cookie of its session.
+/// Returns the HTTP header that gives a browser the cookie of its session.
 fn set_session(web: &Web, asker: &Asker, id: &str) -> [(header::HeaderName, String); 1] {
     let secure = if asker.is_encrypted { "; Secure" } else { "" };
     let path = format!("{}/", web.base_path);
@@ -134,7 +134,7 @@ pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     }
 }
 
-/// Answers with the ways to log in here.
+/// Answers with the ways to log in that the configuration allows.
 pub async fn ways(State(web): WebState) -> Json<Value> {
     Json(json!({"password": true, "oidc": web.issuer.is_some()}))
 }
@@ -166,7 +166,8 @@ fn set_attempt(web: &Web, asker: &Asker, text: &str, seconds: u32) -> [(header::
     [(header::SET_COOKIE, words)]
 }
 
-/// The parameters that an issuer adds to the URL when it sends the browser back; other ones are ignored.
+/// The parameters that an issuer adds to the URL when it sends the browser back. Other parameters are
+/// ignored.
 #[derive(Deserialize)]
 pub struct Back {
     #[serde(default)]

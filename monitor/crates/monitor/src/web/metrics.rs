@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! OpenMetrics of the fabric and the collectors. The number of labels is bounded: they are nodes and ports,
-//! never jobs.
+//! Metrics of the fabric and of the collectors in the OpenMetrics format. The number of labels is bounded,
+//! because labels name nodes and ports, never jobs.
 
 use std::fmt::Write;
 use std::sync::Arc;

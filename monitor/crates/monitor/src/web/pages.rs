@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reads a table of the store of any length, page after page, in the order in which the store keeps it; and
-//! makes answers that are sent while they are made.
+//! Reads a table of the store of any length, page after page, in the order in which the store keeps it. Makes
+//! answers that are sent while later parts of them are still made.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::state::Web;
 pub type Refusal = (StatusCode, String);
 pub type Parameters = Vec<(&'static str, String)>;
 
-/// An answer in parts, which are made one after the other while it is sent.
+/// An answer in parts. Each part is made while the part before it is sent.
 pub trait AnswerParts: Send + 'static {
-    /// Returns the next bytes, or None after the last.
+    /// Returns the next bytes of the answer, or None after the last.
     fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
 }
 
@@ -35,25 +35,27 @@ pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
 }
 
-/// The most rows of one page of a table, apart from rows that have the same key as the last one.
+/// The most rows in one page of a table. A page may have more if they have the same key as its last row.
 pub const ROWS_MAX: u32 = 100_000;
-/// The most stored rows of one page of a table, if each of their cells is a row of the file.
+/// The most stored rows in one page of a table, if each cell of a stored row's map becomes a row of the
+/// answer.
 pub const STORED_MAX: u32 = 2_000;
-/// The most stored rows of one page of a table, if the page has sums of them.
+/// The most stored rows that one page of a table covers, if the page has only sums of them.
 pub const SUMMED_MAX: u32 = 2_000_000;
 
-/// A column by which the store orders a table: its name and type.
+/// A column by which the store orders a table: the column's name and type.
 pub type Column = (&'static str, &'static str);
 
-/// A question to one table of the store (`s` in the SQL), whose answer is read page by page.
+/// A query of one table of the store (`s` in the SQL), whose answer is read page by page.
 #[derive(Default)]
 pub struct Pages {
-    /// The table, with FINAL if it may hold rows in parts.
+    /// The table's name in the SQL, with FINAL if the table may hold several versions of a row.
     pub table: String,
     pub key: Vec<Column>,
-    /// The most stored rows that one page covers.
+    /// The most stored rows that one page of the answer covers.
     pub stored_max: u32,
-    /// The column, a map, each of whose cells is a row of the file. None if each stored row is one.
+    /// The name of a column of maps, if each cell of such a map becomes a row of the answer. None if each
+    /// stored row becomes one row.
     pub cells: Option<&'static str>,
     /// The SQL of a page is `select` FROM `table` `join` WHERE `condition`, the bounds of the page, and
     /// `rest`.
@@ -62,9 +64,9 @@ pub struct Pages {
     pub condition: String,
     pub rest: String,
     pub parameters: Parameters,
-    /// The key after which the page begins, or None for the first page.
+    /// The key after which the present page begins, or None for the first page.
     pub after: Option<Vec<String>>,
-    /// The key with which the page ends, or None before the first page and after the last.
+    /// The key with which the present page ends, or None before the first page and after the last.
     pub upto: Option<Vec<String>>,
 }
 
@@ -74,7 +76,8 @@ const AFTER: [&str; 3] = ["after0", "after1", "after2"];
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
 /// Returns the SQL condition that a row's key comes before or after another key, in a form with which the
-/// store finds such rows fast. It compares the last column by `is_last` and the others by `is_than`.
+/// store finds such rows fast. `is_last` compares the last column of the key, and `is_than` the other
+/// columns.
 fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
     let ((column, kind), name) = (key[0], names[0]);
     if key.len() == 1 {
@@ -121,7 +124,8 @@ impl Pages {
         (sql, parameters)
     }
 
-    /// Turns to the next page, by asking the store where it ends. Returns false if there is none.
+    /// Turns to the next page, by asking the store where that page ends. Returns false if there is no next
+    /// page.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
         let (sql, parameters) = self.edge();

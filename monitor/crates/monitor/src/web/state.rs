@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What every request needs: the parts of the monitor, the page's files, and the session.
+//! What every request to the page needs: the parts of the monitor, the page's files, and the session.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,14 +30,14 @@ pub struct Web {
     pub links: Arc<Mutex<Links>>,
     pub channels: Vec<Notify>,
     pub delivered: Arc<Mutex<Delivered>>,
-    /// The secret from which the keys of hosts are made.
+    /// The secret from which the keys of hosts are made. Hosts sign their reports with these keys.
     pub agent_secret: String,
     pub limits: RequestLimits,
-    /// The people who have an export under way.
+    /// The people to whom an export is being sent.
     pub exports: Exports,
     pub proxies: Vec<IpAddr>,
     pub base_path: String,
-    /// Whether users see only the hosts on which jobs run that they may see.
+    /// Whether a user sees only the hosts on which a job runs that the user may see.
     pub private_hosts: bool,
 }
 
@@ -67,12 +67,12 @@ impl Files {
 
 pub const COOKIE: &str = "outboard";
 
-/// Returns the token that a program sends, or None if the request has none.
+/// Returns the token (of an account) that a program sends in the headers, or None if there is none.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// Returns the id of a browser's session, or None if the request has none.
+/// Returns the id of the browser's session from a cookie in the headers, or None if there is none.
 pub fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE)
 }
