@@ -128,8 +128,8 @@ typedef enum MPI_T_source_order {
 /* Functions of the program that MPI calls. */
 ";
 
-/// Names that are deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 takes a library
-/// for one of MPI 1.
+/// Names that are deprecated since MPI 2.2. The configure script of PETSc 3.18 takes a library without them
+/// for an MPI 1.
 const OLDER_NAMES: &str = "
 /* Older names of three of them. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;

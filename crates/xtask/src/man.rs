@@ -20,11 +20,11 @@ struct ManTable {
 struct Meaning {
     /// A phrase that says what a parameter of this name means.
     is: String,
-    /// The error class that a wrong value of the parameter raises. None if there is none.
+    /// The error class of a call in which the parameter has a wrong value. None if there is none.
     wrong: Option<String>,
 }
 
-/// A chapter of the MPI standard, with the functions that it describes.
+/// A chapter of the MPI standard, with the functions that the chapter describes.
 #[derive(Deserialize)]
 struct Chapter {
     number: u32,
@@ -38,7 +38,7 @@ struct Chapter {
 struct Texts {
     /// The names of the collective functions that chapter 6 does not describe.
     collective: BTreeSet<String>,
-    /// For each function, the meaning of the parameters that differs from `ManTable::parameters`.
+    /// For each function, by parameter: a meaning that replaces the general one in `ManTable::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
     /// The description of each function that needs more than its line in `Chapter::functions`.
     descriptions: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ struct Texts {
     examples: Vec<Example>,
 }
 
-/// An example for some functions: a whole program.
+/// A whole program that is an example for one or more functions.
 #[derive(Deserialize)]
 struct Example {
     functions: Vec<String>,
@@ -55,7 +55,7 @@ struct Example {
 }
 
 impl Texts {
-    /// Returns the names of all functions for which the table has a text.
+    /// Returns the names of all functions for which this table has a text.
     fn names(&self) -> impl Iterator<Item = &String> {
         let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
         tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
@@ -187,7 +187,7 @@ impl ManPage<'_> {
             || ["dup", "flush", "read", "write"].iter().any(|word| base.starts_with(word))
     }
 
-    /// Finds the chapter that describes the function, and a line about the function.
+    /// Finds the chapter that describes the function, and a line that says what the function does.
     fn summary(&self) -> Result<(&Chapter, String), String> {
         let name = self.function.name.trim_start_matches("MPI_");
         let find = |name: &str| {
@@ -268,7 +268,7 @@ impl ManPage<'_> {
         }
     }
 
-    /// Returns the direction of a parameter: `in`, `out`, or `inout`.
+    /// Returns the direction of a parameter: `in`, `out` or `inout`.
     fn way(&self, param: &Param) -> &'static str {
         let name = self.function.name.as_str();
         let forms = self.procedure().and_then(|procedure| procedure.f08.as_ref());
@@ -378,7 +378,8 @@ impl HandleType<'_> {
         };
         if many { format!("an array: {one}, for each entry") } else { one.into() }
     }
-    /// Returns the error class that a wrong handle of this type raises. None if there is no such class.
+    /// Returns the error class of a call that gets a wrong handle of this type. None if there is no such
+    /// class.
     fn wrong(&self) -> Option<&'static str> {
         Some(match self.0 {
             "MPI_Comm" => "MPI_ERR_COMM",
@@ -413,7 +414,7 @@ fn call(form: &Form) -> String {
     wrapped(&format!("{returns}{}(", form.name), &names, ")")
 }
 
-/// Makes the lines of a synopsis that declare arguments. Those of the same type share a line.
+/// Makes the lines of a synopsis that declare arguments. Arguments of the same type share a line.
 fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for (kind, name) in arguments {
@@ -432,8 +433,8 @@ fn newer(dummy: &Dummy) -> (String, String) {
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// Returns the type and the name, with its shape, of an argument of `mpi` and `mpif.h`. The shape is that of
-/// `newer`, the argument in `mpi_f08`.
+/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. The shape is taken
+/// from `newer`, the same argument in `mpi_f08`.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =
@@ -447,7 +448,8 @@ fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     (format!("{} ", dummy.r#type), format!("{}{shape}", dummy.name))
 }
 
-/// Makes a line of `head`, the words with commas, and `tail`. If it is too long it goes on in indented lines.
+/// Makes a line of `head`, the words with commas, and `tail`. If the line is too long, it is continued on
+/// indented lines.
 fn wrapped(head: &str, words: &[String], tail: &str) -> String {
     let mut text = head.to_owned();
     let mut column = head.len();

@@ -17,7 +17,7 @@ struct ShmemManTable {
     more: BTreeMap<String, String>,
 }
 
-/// Returns the name of the page that describes the functions of a row.
+/// Returns the name of the manual page that describes the functions of a row of `tables/shmem.json`.
 fn page_of(family: &Family) -> String {
     family.name.replace('@', "").replace("__", "_").trim_end_matches('_').to_owned()
 }
@@ -86,8 +86,8 @@ fn page(name: &str, rows: &[Vec<ShmemFunction>], words: &ShmemManTable) -> Resul
     Ok(text)
 }
 
-/// Makes the declaration of a row's functions, with TYPE for a type and TYPENAME for its name, and the list
-/// of these types.
+/// Makes the declaration of a row's functions. It has TYPE in place of a type and TYPENAME in place of the
+/// type's name, and a list of these types.
 fn synopsis(family: &Family, functions: &[ShmemFunction]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {

@@ -8,7 +8,8 @@ use std::path::Path;
 
 const LINE: &str = "SPDX-License-Identifier: BSD-3-Clause";
 
-/// Returns how a comment begins and ends in the file's language. None if the file needs no licence line.
+/// Returns the beginning and the end of a comment in the file's language. Returns None if the file needs no
+/// licence line.
 fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
     // These are parts of the generated modules, which have a line of their own.

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The tables of the MPI API: `tables/functions.json`, `constants.json`, `callbacks.json`, `removed.toml`.
+//! Reads the tables of the MPI API: `tables/functions.json`, `constants.json`, `callbacks.json`,
+//! `removed.toml`.
 
 use serde::Deserialize;
 use std::path::Path;
 
-/// The whole API of MPI: the contents of the tables.
+/// The whole API of MPI, as the tables have it.
 pub struct ApiTable {
     /// The functions of the C binding, in the order of the standard's index.
     pub functions: Vec<ApiFunction>,
@@ -34,7 +35,7 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// Whether the name is that of a function, which the MPICH ABI still has.
+    /// Whether this is the name of a function. The MPICH ABI still has these functions.
     pub fn is_function(&self) -> bool {
         self.declaration.contains(" {name}(") && !self.declaration.starts_with("typedef")
     }
@@ -45,7 +46,7 @@ impl Removed {
 pub struct ApiFunction {
     /// The name, such as `MPI_Send`.
     pub name: String,
-    /// The type of the result: `int`, `double`, or a type of MPI.
+    /// The C type of the result: `int`, `double`, or a type of MPI.
     pub returns: String,
     /// The parameters, in order.
     pub params: Vec<Param>,
@@ -54,11 +55,11 @@ pub struct ApiFunction {
 /// A parameter of a function of the C binding.
 #[derive(Deserialize)]
 pub struct Param {
-    /// The part of the C type that stands before the name.
+    /// The part of the C type that stands before the parameter's name.
     pub r#type: String,
     /// The name that the standard gives the parameter.
     pub name: String,
-    /// The part of the C type that follows the name: `[]` or `[][3]`.
+    /// The part of the C type that follows the parameter's name: `[]` or `[][3]`; empty if it is no array.
     #[serde(default)]
     pub array: String,
 }
@@ -74,18 +75,18 @@ pub struct Constant {
     pub standard: i64,
     /// The constant's value in MPICH's ABI. None if that ABI lacks the constant.
     pub mpich: Option<i64>,
-    /// Whether the constant is a second name of a handle.
+    /// Whether the constant is a second name of a handle that another constant names, too.
     #[serde(skip)]
     pub is_alias: bool,
 }
 
 impl Constant {
-    /// Whether the constant is a handle of an object with `fromint` and `toint`.
+    /// Whether the constant is a handle of an MPI object, such as a comm or a datatype.
     pub fn is_handle(&self) -> bool {
         self.r#type.as_deref().is_some_and(|name| HANDLES.contains(&name))
     }
 
-    /// Whether the constant is a pointer to something other than an object.
+    /// Whether the constant is a pointer, but not to an MPI object, such as MPI_IN_PLACE.
     pub fn is_address(&self) -> bool {
         self.r#type
             .as_deref()
@@ -134,7 +135,7 @@ impl ApiTable {
         self.constants.iter().find(|constant| constant.name == name).map(|constant| constant.standard)
     }
 
-    /// Finds a function by its name. None if there is none.
+    /// Finds a function by its name. Returns None if there is no such function.
     pub fn function(&self, name: &str) -> Option<&ApiFunction> {
         self.functions.iter().find(|function| function.name == name)
     }
