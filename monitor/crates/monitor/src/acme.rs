@@ -13,7 +13,7 @@ use rustls_acme::caches::DirCache;
 use rustls_acme::{AcmeConfig, EventOk};
 use serde::Deserialize;
 
-/// The section `[acme]` of the configuration.
+/// The section `[acme]` of the configuration: how the page gets certificates from a certificate authority.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acme {
@@ -37,7 +37,7 @@ fn lets_encrypt() -> String {
 }
 
 impl Acme {
-    /// Checks the section `[acme]`. An error says what is wrong with it.
+    /// Checks the fields of the section `[acme]`. An error says what is wrong with a field.
     pub fn check(&self) -> Result<(), String> {
         if self.domains.is_empty() || self.domains.iter().any(String::is_empty) {
             return Err("acme.domains: the names of this host are needed".into());
@@ -49,8 +49,8 @@ impl Acme {
     }
 
     /// Returns the TLS configuration with which the page is served, and the work that requests certificates
-    /// and renews them. Start this work only once the page is served, because the authority connects at once.
-    /// The certificates are kept in `folder`.
+    /// and renews them. Start this work only once the page is served, because the certificate authority
+    /// connects at once. The certificates are kept in `folder`.
     pub fn open(&self, folder: &Path) -> Result<(Arc<ServerConfig>, Asking), String> {
         let mut asked = AcmeConfig::new(&self.domains);
         if let Some(file) = &self.trusted {

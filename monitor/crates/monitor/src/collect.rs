@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fabric's collector: a thread that discovers the fabric, reads its counters in sweeps, writes them into
-//! the store, and sends them to open pages.
+//! The fabric's collector: a thread that discovers the fabric, reads all counters in sweeps, writes the
+//! counters into the store, and sends their values to open pages.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use crate::live::Live;
 use crate::store::{Writer, field};
 use crate::time::{now_ms, seconds};
 
-/// How long the collector waits before it tries again to reach a fabric.
+/// How long the collector waits before it tries again to reach the fabric.
 const RETRY: Duration = Duration::from_secs(10);
 
 pub struct Collector {
@@ -29,15 +29,16 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Makes the collector and opens the port. The port must be opened before other threads read
-    /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself at the first file of it, and
-    /// dies if two threads do so at once.
+    /// Makes the collector and opens the port to the fabric. That must happen before other threads read
+    /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself when the first file there is
+    /// opened, and dies if two threads do so at once.
     pub fn new(config: FabricConfig, live: Arc<Live>, writer: Writer) -> Collector {
         let opened = Some(open(&config));
         Collector { config, live, writer, opened }
     }
 
-    /// Discovers and sweeps the fabric for as long as the monitor runs. A port that fails is opened again.
+    /// Discovers the fabric and reads its counters in sweeps, for as long as the monitor runs. A port that
+    /// fails is opened again.
     pub fn run(mut self) {
         loop {
             let Err(why) = self.collect();

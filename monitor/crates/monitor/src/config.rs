@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The configuration file (TOML). Every field has a default, so that a bare machine needs no file.
+//! The monitor's configuration file (TOML). Every field has a default, so a machine without the file works,
+//! too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use crate::issuer::Issuer;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MonitorConfig {
-    /// The address at which the page is served.
+    /// The address and port at which the monitor serves its web page.
     pub listen: SocketAddr,
-    /// The path below which a proxy serves the page, such as `/monitor`.
+    /// The path in the URL below which a reverse proxy serves the page, such as `/monitor`.
     pub base_path: String,
-    /// The files with the page's certificate and key. Without them and without `acme` the page is served in
+    /// The files with the page's certificate and key. With None here and in `acme` the page is served in
     /// plain HTTP.
     pub tls: Option<TlsFiles>,
     /// How the page gets certificates from a certificate authority (ACME), in place of the files in `tls`.
@@ -36,11 +37,11 @@ pub struct MonitorConfig {
     pub store: StoreConfig,
     pub jobs: JobsConfig,
     pub agent: AgentConfig,
-    /// The LDAP directory whose people may log in, besides the accounts that the monitor stores.
+    /// The LDAP directory whose people may log in, too. None if only the monitor's own accounts may.
     pub ldap: Option<Directory>,
-    /// The OpenID issuer through which people may log in.
+    /// The OpenID issuer through which people may log in. None if there is none.
     pub oidc: Option<Issuer>,
-    /// The channels by which alerts are sent; criteria name them.
+    /// The channels by which alerts are sent. Criteria name them.
     pub notify: Vec<Notify>,
     pub mail: MailConfig,
 }
@@ -59,11 +60,11 @@ pub struct TlsFiles {
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
     pub name: String,
-    /// The addresses to which alerts are mailed.
+    /// The mail addresses to which alerts are sent.
     pub mail: Vec<String>,
-    /// A URL to which alerts are sent as JSON by POST.
+    /// A URL to which alerts are sent as JSON by POST, or None.
     pub webhook: Option<String>,
-    /// A program with its arguments, which gets alerts as JSON on its standard input.
+    /// A program with its arguments. It gets alerts as JSON on its standard input.
     pub command: Vec<String>,
 }
 
@@ -71,8 +72,8 @@ pub struct Notify {
 #[serde(default, deny_unknown_fields)]
 pub struct MailConfig {
     pub from: String,
-    /// The mail server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail
-    /// goes through `sendmail`.
+    /// The mail server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. With None mail is
+    /// sent by `sendmail`.
     pub smtp: Option<String>,
     pub sendmail: PathBuf,
 }
@@ -87,16 +88,16 @@ impl Default for MailConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FabricConfig {
-    /// The adapter through which the fabric is read, such as `mlx5_0`. Without it the first adapter with an
-    /// active port is used.
+    /// The adapter through which the fabric is read, such as `mlx5_0`. With None it is the first adapter with
+    /// an active port.
     pub device: Option<String>,
-    /// The number of the adapter's port; 0 is its first active port.
+    /// The number of the adapter's port. With 0 it is the adapter's first active port.
     pub port: u8,
     pub discover_s: u64,
     pub sweep_s: u64,
-    /// The site's map file: names and racks by GUID.
+    /// The site's map file, which has the names and racks of nodes by GUID. None if there is no such file.
     pub map: Option<PathBuf>,
-    /// GUIDs (hexadecimal) of nodes that are not asked for counters.
+    /// The GUIDs (hexadecimal) of nodes whose counters are not read.
     pub skip: Vec<String>,
     pub limits: ExchangeLimits,
 }
@@ -104,16 +105,16 @@ pub struct FabricConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// The URL of a ClickHouse server, such as `http://db.site:8123`. Without it the store is chDB in the
-    /// data folder.
+    /// The URL of a ClickHouse server, such as `http://db.site:8123`. With None the store is chDB in the data
+    /// folder.
     pub url: Option<String>,
     pub user: Option<String>,
-    /// A file with the password of `user` at the ClickHouse server.
+    /// A file with the password of `user` at the ClickHouse server. None if there is no password.
     pub key_file: Option<PathBuf>,
-    /// The folder of chDB's Python environment, which is made if it is missing. The default is in the data
+    /// The folder of chDB's Python environment. It is made if it is missing. With None it is in the data
     /// folder.
     pub venv: Option<PathBuf>,
-    /// The folder in which rows wait until the store takes them. The default is in the data folder.
+    /// The folder in which rows wait until the store takes them. With None it is in the data folder.
     pub spool: Option<PathBuf>,
     pub spool_mb: u64,
     /// The seconds after which a store that has not answered counts as away.
@@ -121,7 +122,7 @@ pub struct StoreConfig {
     pub keep: Keep,
 }
 
-/// How many days the store keeps each kind of data.
+/// For how many days the store keeps each kind of data.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
@@ -152,10 +153,10 @@ impl Default for StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct JobsConfig {
     pub interval_s: u64,
-    /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. Without it no MPIJobs are
+    /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. With None no MPIJobs are
     /// shown.
     pub kubeconfig: Option<PathBuf>,
-    /// The daemon that is asked for Slurm's jobs. Without it `squeue` and `sacct` are run.
+    /// The REST daemon that is asked for Slurm's jobs. With None `squeue` and `sacct` are run.
     pub slurmrestd: Option<Slurmrestd>,
     /// Whether Slurm's accounting is asked how a job ended, once Slurm no longer lists the job.
     pub accounting: bool,
@@ -164,13 +165,13 @@ pub struct JobsConfig {
     pub private_hosts: bool,
 }
 
-/// How Slurm's REST daemon is reached.
+/// The section of the configuration that says how Slurm's REST daemon is reached.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slurmrestd {
-    /// The daemon's URL, such as `http://head.site:6820`.
+    /// The URL of Slurm's REST daemon, such as `http://head.site:6820`.
     pub url: String,
-    /// The version of the daemon's interface, such as `v0.0.38`.
+    /// The version of the REST daemon's interface, such as `v0.0.38`.
     pub version: String,
     /// The user to whom the token in `token_file` belongs.
     pub user: String,
@@ -183,7 +184,7 @@ pub struct Slurmrestd {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
-    /// The collector's URL, such as `http://head.site:8270`.
+    /// The URL of the collector to which this host sends reports, such as `http://head.site:8270`.
     pub to: Option<String>,
     /// A file with the key with which this host signs its reports.
     pub key_file: Option<PathBuf>,

@@ -20,12 +20,12 @@ const HOSTS_MAX: usize = 50_000;
 /// difference is larger, a clock is wrong, or somebody sends an old report again.
 const CLOCKS_APART_MS: u64 = 600_000;
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
-/// The most bytes that a report of a host may have.
+/// The most bytes that one report of a host may have.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// When the last report was received, by the collector's clock, in milliseconds since 1970.
+    /// When the host's last report was received, by the collector's clock, in milliseconds since 1970.
     pub seen: u64,
     pub report: Report,
     /// The growth of each counter in a second, between the second to last report and the last one (`report`).
@@ -111,8 +111,8 @@ impl Host {
         }
     }
 
-    /// Returns the host's numbers as one row of `host_samples`: gauges as they are, counters by their growth
-    /// in a second.
+    /// Returns the host's numbers as one row of the table `host_samples`: gauges as they are, and for
+    /// counters the growth in a second.
     fn row(&self) -> String {
         let numbers = self.report.part.gauges.iter().chain(&self.rates);
         let each: Vec<_> = numbers.map(|(name, value)| format!("{}:{value}", literal(name))).collect();
@@ -130,7 +130,7 @@ pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Rep
     Report::read(host, body)
 }
 
-/// Checks that two times are at most `CLOCKS_APART_MS` apart.
+/// Checks that two times, in milliseconds, are at most `CLOCKS_APART_MS` apart.
 pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     if one.abs_diff(other) <= CLOCKS_APART_MS {
         return Ok(());
@@ -195,7 +195,7 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
     Host { seen: at, report, rates, gone }
 }
 
-/// Returns the collector's secret, from which each host's key is made.
+/// Returns the collector's secret from the data folder. The key of each host is made from this secret.
 pub fn secret_of(data: &Path) -> Result<String, String> {
     secret::kept(&data.join("agent-secret"))
 }

@@ -15,8 +15,8 @@ use super::report::Figures;
 pub struct Energy(BTreeMap<String, (u64, u64)>);
 
 impl Energy {
-    /// Reads the energy of all powercap zones. `root` is `/`, or a copy of the tree below it. A zone's
-    /// counter starts again at 0 after `max_energy_range_uj`.
+    /// Reads the energy of all powercap zones. `root` is `/`, or in tests a folder with a copy of `/sys`. A
+    /// zone's counter starts again at 0 after `max_energy_range_uj`.
     pub fn read(&mut self, root: &Path) -> Result<Figures, String> {
         let mut part = Figures::default();
         let mut refused = String::new();

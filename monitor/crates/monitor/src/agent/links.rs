@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::report::Figures;
 
-/// The most links of one host that are read.
+/// The most links that are read on one host.
 const LINKS_MAX: usize = 128;
-/// The most counters of one link that are read.
+/// The most counters that are read of one link.
 const COUNTERS_MAX: usize = 200;
 
-/// Reads all links but those that `skip` names. `root` is `/`, or a copy of the tree below it.
+/// Reads the counters and states of all links except those that `skip` names. `root` is `/`, or in tests a
+/// folder with a copy of `/sys`.
 pub fn read(root: &Path, skip: &[String]) -> Result<Figures, String> {
     let mut part = Figures::default();
     for device in entries(&root.join("sys/class/infiniband")).into_iter().take(LINKS_MAX) {
@@ -102,7 +103,8 @@ fn numbers(folder: &Path) -> Vec<(String, u64)> {
     entries(folder).into_iter().take(COUNTERS_MAX).filter_map(number).collect()
 }
 
-/// Returns the entries of a folder, in the order of their names; none if there is no such folder.
+/// Returns the entries of a folder in the order of their names. Returns no entries if there is no such
+/// folder.
 pub fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();

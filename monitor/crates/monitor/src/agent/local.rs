@@ -81,8 +81,8 @@ fn described(job: Printed, host: &str) -> Option<Job> {
     })
 }
 
-/// Returns the processor time and memory of a process as counters (`cpu_ns`, `memory_bytes`); none if the
-/// process has ended or belongs to another user.
+/// Returns the processor time and memory of a process as counters (`cpu_ns`, `memory_bytes`). Returns no
+/// counters if the process has ended or belongs to another user.
 pub fn usage(pid: u32) -> Vec<(String, u64)> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");

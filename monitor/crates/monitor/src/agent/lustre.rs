@@ -25,8 +25,9 @@ const PARAMETERS: [&str; 7] = [
 /// The most jobs whose counters (`job_stats`) one file server reports.
 const JOBS_MAX: usize = 2000;
 
-/// Reads Lustre's statistics. A host without `lctl` has no Lustre, so its figures are empty. `lctl` fails if
-/// the host lacks some of `PARAMETERS`, because it is only a client or only a server, but prints the others.
+/// Reads Lustre's statistics. A host without `lctl` has no Lustre, so its figures are empty. `lctl` fails on
+/// a host that is only a client or only a server, because some of `PARAMETERS` are missing there, but it
+/// prints the others.
 pub fn read() -> Result<Figures, String> {
     match run(Command::new("lctl").arg("get_param").args(PARAMETERS), b"") {
         Some(done) => Ok(of_text(&String::from_utf8_lossy(&done?.1))),
@@ -105,8 +106,8 @@ fn statistic(counters: &mut BTreeMap<String, u64>, prefix: &str, line: &str) {
     }
 }
 
-/// Adds one line of `job_stats` to a job's counters: a name such as `write_bytes`, and values such as
-/// `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
+/// Adds one line of `job_stats`, Lustre's statistics for a job, to the job's counters. It has a name such as
+/// `write_bytes`, and values such as `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
 fn of_job(counters: &mut BTreeMap<String, u64>, name: &str, values: &str) {
     let value = |key: &str| {
         let pair = |pair: &str| {

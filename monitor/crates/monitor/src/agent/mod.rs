@@ -77,11 +77,12 @@ impl SourceThread {
     }
 }
 
-/// The sources of this host that are read for its reports.
+/// The sources of figures (such as links or energy) that this host reads for its reports.
 pub struct Sources(Vec<SourceThread>);
 
 impl Sources {
-    /// Starts all sources except those that `skip` names. `skip` may also name links (`eth0`, `mlx5_0/1`).
+    /// Starts the threads of all sources except those that `skip` names. `skip` may also name links (`eth0`,
+    /// `mlx5_0/1`).
     pub fn start(skip: &[String]) -> Sources {
         let root = Path::new("/");
         let links_skipped = skip.to_vec();
@@ -99,8 +100,8 @@ impl Sources {
         Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
     }
 
-    /// Makes a report of what this host is doing now. `interval_s` tells the collector when to expect the
-    /// next.
+    /// Makes a report of what this host is doing now. `interval_s` tells the collector in how many seconds to
+    /// expect the next report.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
         let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
         self.0.iter_mut().for_each(SourceThread::ask);
@@ -123,7 +124,7 @@ impl Sources {
     }
 }
 
-/// Returns this host's name, as the ranks of its jobs report it.
+/// Returns this host's name, in the form in which the ranks of its jobs report it.
 pub fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

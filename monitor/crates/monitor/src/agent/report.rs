@@ -20,11 +20,11 @@ const INTERVAL_S_MAX: u64 = 3600;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Values as they were at the time of the report, such as the free memory.
+    /// Values at the time of the report, such as the free memory, by name.
     pub gauges: BTreeMap<String, f64>,
-    /// Values that only grow, such as the bytes that a link has sent.
+    /// Values that only grow, such as the bytes that a link has sent, by name.
     pub counters: BTreeMap<String, u64>,
-    /// Texts, such as the state of a link.
+    /// Facts that are texts, such as the state of a link, by name.
     pub facts: BTreeMap<String, String>,
     pub jobs: Vec<Job>,
     /// For a host that is a server of a file system: the server's counters for each job, by the job's id.
@@ -65,8 +65,8 @@ impl Figures {
 }
 
 impl Report {
-    /// Reads a report in JSON. Its sender is known to be `host`, so the report may name no other host. An
-    /// error is the reason why the report is refused.
+    /// Reads a report in JSON. The sender is known to be `host`, so the report may name no other host. An
+    /// error says why the report is refused.
     pub fn read(host: &str, body: &[u8]) -> Result<Report, String> {
         let mut report: Report =
             serde_json::from_slice(body).map_err(|error| format!("no report: {error}"))?;

@@ -17,7 +17,7 @@ use crate::job::{Job, JobRank};
 use crate::time::now_ms;
 
 const FOLDER: &str = "/dev/shm";
-/// The most processes of one host whose pages are read.
+/// The most processes of one host whose pages of counters are read.
 const PAGES_MAX: usize = 4096;
 const PLACE_NAMES: [&str; PLACES] = ["near", "far"];
 
@@ -115,8 +115,8 @@ impl ProcessPage {
         String::from_utf8_lossy(&bytes).chars().filter(|char| !char.is_control()).collect()
     }
 
-    /// Returns the page's counts, under names like those of Outboard's own counters. `hosts` has the name of
-    /// each node.
+    /// Returns the counts in the page of counters, under names like those of Outboard's own counters. `hosts`
+    /// has the host's name of each node.
     fn counters(&self, hosts: &HashMap<u64, String>) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let mut add = |name: String, value: u64| {

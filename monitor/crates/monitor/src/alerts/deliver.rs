@@ -46,8 +46,8 @@ pub struct Deliver {
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
-/// Puts a message about alerts (`events`) for a channel into the queue. `at` is now, in milliseconds since
-/// 1970.
+/// Puts a message to a channel about some alerts (`events`) into the queue. `at` is now, in milliseconds
+/// since 1970.
 pub fn enqueue(
     db: &rusqlite::Connection,
     channel: &str,
@@ -61,7 +61,7 @@ pub fn enqueue(
 }
 
 impl Deliver {
-    /// Delivers the messages of the queue for as long as the monitor runs.
+    /// Sends the messages in the queue to their channels, for as long as the monitor runs.
     pub fn run(self) {
         loop {
             if let Err(why) = self.round() {
@@ -167,7 +167,7 @@ impl Deliver {
     }
 }
 
-/// Returns an alert as one line of text.
+/// Returns an alert as one line of text, for a mail.
 fn line(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     format!("{}: {}: {}", text("state"), text("subject"), text("text"))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Alerts: what people want to watch (`criteria.rs`), what can be measured (`metric.rs`), what a criterion
-//! holds for (`found.rs`), and how people are notified (`deliver.rs`).
+//! Alerts: what people want to watch (`criteria.rs`), what can be measured (`metric.rs`), for what a
+//! criterion holds (`found.rs`), and how people are notified (`deliver.rs`).
 //!
-//! An alert is raised when a criterion has held for long enough, acknowledged by a person, and cleared when
+//! An alert is raised when a criterion has held for long enough. A person acknowledges it. It is cleared when
 //! the criterion has not held for long enough. `Watch` decides this; it knows no database and no clock.
 
 mod criteria;
@@ -40,7 +40,7 @@ const CLEARED_MAX: i64 = 20_000;
 /// The most alerts that the page gets. Open alerts come first.
 const SHOWN_MAX: usize = 500;
 
-/// The thread that examines the state by the criteria, and raises and clears alerts.
+/// The thread that compares the present state with the criteria, and raises and clears alerts.
 pub struct Watcher {
     pub control: Arc<Control>,
     pub live: Arc<Live>,
@@ -49,7 +49,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Examines the state every second for as long as the monitor runs.
+    /// Compares the present state with the criteria every second, for as long as the monitor runs.
     pub fn run(self) {
         let (mut watch, mut sweep, mut said) = (Watch::default(), None, String::new());
         loop {
@@ -217,7 +217,7 @@ pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, Str
     })
 }
 
-/// Acknowledges an alert. Returns false if no alert with this number is open.
+/// Notes that the person `who` has acknowledged an alert. Returns false if no alert with this number is open.
 pub fn acknowledge(control: &Control, id: i64, who: &str) -> Result<bool, String> {
     let done = control.with(|db| {
         let sql = "UPDATE alerts SET acknowledged = ?, acknowledged_by = ? WHERE id = ? AND cleared IS NULL \

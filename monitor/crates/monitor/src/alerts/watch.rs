@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::criteria::Criterion;
 use super::found::Found;
 
-/// The most alerts that one criterion may have open; more would be of no use to anybody.
+/// The most alerts that one criterion may have open. Nobody would read more.
 const OPEN_MAX: usize = 2000;
 
 pub enum Change {

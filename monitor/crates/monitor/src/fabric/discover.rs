@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Discovery: a walk from this host's port along all links that are up, breadth first. Afterwards nodes are
-//! asked which counters they have, and switches are asked for their forwarding tables.
+//! Discovery: a walk through the fabric from this host's port along all links that are up, breadth first.
+//! Afterwards each node is asked which counters it has, and each switch for its forwarding table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,8 +13,8 @@ use super::mad::{
 /// The most nodes that the walk visits. A fabric has fewer addresses (LIDs), so a fabric that shows more
 /// nodes is broken or lies.
 const NODES_MAX: usize = 49_152;
-/// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
-/// none.
+/// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims to have more is
+/// asked for none.
 const BLOCKS_MAX: usize = 1 << 22;
 /// The port number that means "no route" in a forwarding table.
 pub const NO_PORT: u8 = 0xff;
@@ -24,7 +24,7 @@ pub const NO_PORT: u8 = 0xff;
 pub struct FabricNode {
     pub guid: u64,
     pub kind: NodeKind,
-    /// The number of the node's highest port; a switch has port 0, too.
+    /// The number of the node's highest port. A switch also has a port 0.
     pub ports_max: u8,
     pub description: String,
     pub ports: BTreeMap<u8, FabricPort>,
@@ -50,7 +50,7 @@ impl FabricNode {
     }
 }
 
-/// All nodes that the discovery has reached.
+/// The fabric as far as the discovery has reached it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fabric {
     pub nodes: BTreeMap<u64, FabricNode>,
@@ -62,8 +62,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Returns the port through which a switch sends to a LID, or None if it has no route or the route is
-    /// unknown.
+    /// Returns the port through which `switch` sends to `lid`. Returns None if the switch has no route to it,
+    /// or its table is unknown.
     pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
         let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
         Some(port).filter(|port| *port != NO_PORT)
@@ -72,7 +72,7 @@ impl Fabric {
 
 /// What a request of the discovery asks for.
 enum Ask {
-    /// The node behind a port (GUID and number), or None for the node where the walk begins.
+    /// The node behind the port with this GUID and number. None stands for the node where the walk begins.
     Node(Option<(u64, u8)>),
     Description(u64),
     Port(u64, u8),
@@ -80,8 +80,8 @@ enum Ask {
     Forwarding(u64, u16),
 }
 
-/// Walks the fabric from this host's port, and returns what it has reached: no nodes if this port does not
-/// answer. An error means that the port cannot send or receive.
+/// Walks through the fabric from this host's port, and returns what the walk has reached. It has no nodes if
+/// this port does not answer. An error means that the port cannot send or receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = MadRequest { target: MadTarget::Path(Path::new()), attribute: Attribute::NodeInfo };

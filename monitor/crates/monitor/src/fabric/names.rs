@@ -48,8 +48,8 @@ fn entry(line: &str) -> Result<(u64, Name), &'static str> {
     Ok((guid, Name { name, rack }))
 }
 
-/// Returns the text between the quotes at the beginning of `text`, and what follows them. None if it begins
-/// with no quotes.
+/// Returns the text between quotes with which `text` begins, and the rest behind it. Returns None if `text`
+/// does not begin with a quote.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let (text, rest) = text.trim_start().strip_prefix('"')?.split_once('"')?;
     Some((text.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect(), rest))

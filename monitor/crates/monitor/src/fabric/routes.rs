@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Routes through the fabric: the ports that carry what the nodes of a job send to each other.
+//! Routes through the fabric: the ports through which the nodes of a job send to each other.
 //!
-//! The routes follow from the switches' forwarding tables. Adaptive routing may take others, and a port that
-//! has several LIDs (LMC) is followed by its first.
+//! The routes follow from the switches' forwarding tables. Adaptive routing may take other routes. If a port
+//! has several LIDs (LMC), only the route to its first LID is followed.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,7 +10,7 @@ use super::discover::Fabric;
 use super::mad::NodeKind;
 use super::topology::{Topology, TopologyNode};
 
-/// A port that sends: the GUID of its node, and its number.
+/// A port that sends, as the GUID of its node and its number there.
 pub type PortId = (u64, u8);
 
 /// Returns the GUIDs of the hosts whose names are in `nodes`, a job's list. A host's description begins with
@@ -24,7 +24,7 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     hosts.map(TopologyNode::number).collect()
 }
 
-/// Returns the ports that send what these hosts send to each other, including the ports of the hosts.
+/// Returns the ports through which messages between these hosts are sent, including the ports of the hosts.
 pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     let mut used = BTreeSet::new();
     let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
