@@ -54,7 +54,7 @@ struct CallQueue {
 
 /// How long the communicator's thread sleeps between two polls of an operation in progress.
 const POLL_PAUSE: Duration = Duration::from_micros(50);
-/// How often the communicator's thread polls an operation before it first sleeps.
+/// How often the communicator's thread polls an operation before its first sleep.
 const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {

@@ -95,7 +95,7 @@ impl Drop for Membership {
     }
 }
 
-/// The id of a communicator (ncclUniqueId), which its rank 0 makes before the ranks join.
+/// The id of a communicator (ncclUniqueId). Its rank 0 makes the id before the ranks join.
 pub type Id = Vec<u8>;
 
 /// An `Id` as the C struct that the libraries' functions take by value.
@@ -114,7 +114,7 @@ enum Init {
     Oneccl(unsafe extern "C" fn(*mut Raw, usize, Bytes<4096>, c_int) -> c_int),
 }
 
-/// A collective library that is loaded, with its functions.
+/// A loaded collective library (such as NCCL), with its functions.
 pub struct Library {
     family: &'static Family,
     file: String,
@@ -347,8 +347,8 @@ impl Library {
         self.check(name, code, raw)
     }
 
-    /// Whether `LibraryStep::Exchange` must be made by `exchange`, in one call of all ranks, and not by
-    /// `start`.
+    /// Whether the library makes a `LibraryStep::Exchange` by `exchange`, in one call of all ranks. If not,
+    /// `start` makes it.
     pub(crate) fn exchanges_at_once(&self) -> bool {
         self.all_to_all_v.is_some()
     }
@@ -419,7 +419,7 @@ impl Library {
     }
 }
 
-/// Makes oneCCL use libfabric. Its default is to load an MPI library, which in this process is Outboard.
+/// Makes oneCCL use libfabric. By default it would load an MPI library, which in this process is Outboard.
 fn use_libfabric() {
     // SAFETY: both are C strings. The call is within MPI_Init, like other changes of the environment.
     unsafe { libc::setenv(c"CCL_ATL_TRANSPORT".as_ptr(), c"ofi".as_ptr(), 0) };

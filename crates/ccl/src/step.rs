@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The operations that a collective library carries out, one `LibraryStep` for each.
 
-/// The types of elements that NCCL-like libraries share, with the libraries' numbers.
+/// The types of elements that NCCL-like libraries share. The values are the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ElementKind {
@@ -17,7 +17,7 @@ pub enum ElementKind {
     Bf16 = 9,
 }
 
-/// The operators that NCCL-like libraries share, with the libraries' numbers.
+/// The operators that NCCL-like libraries share. The values are the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Op {

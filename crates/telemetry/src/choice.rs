@@ -69,7 +69,7 @@ const WHY: [(Choice, &str); 26] = [
 ];
 
 impl Choice {
-    /// Whether a proxy carries the operation out, not the rank or a library.
+    /// Whether a proxy carries the operation out, and not the rank, a device or a library.
     #[inline]
     pub fn is_proxy(self) -> bool {
         self <= ProxyLong

@@ -17,7 +17,7 @@ use crate::record::{
 };
 use crate::{Choice, Needs, schema};
 
-/// The pid of proxy 0 in the picture.
+/// The pid that proxy 0 gets in the picture of the trace.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
 const WAIT_COLOUR: &str = "thread_state_iowait";

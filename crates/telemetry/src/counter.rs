@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The table of counters, the only place that defines a counter's name, unit and meaning.
 
-/// The unit of a counter.
+/// What a counter counts: events, bytes or nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The counter counts events.
@@ -14,7 +14,7 @@ pub enum Unit {
 
 macro_rules! counters {
     ($($name:ident $text:literal $unit:ident $doc:literal;)*) => {
-        /// The counters of a process; each is one word of its `CounterPage`.
+        /// The counters of a process. Each counter is one word of the process's `CounterPage`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
         pub enum Counter { $(#[doc = $doc] $name,)* }

@@ -33,14 +33,14 @@ struct Trace {
     map: Map,
     used: usize,
     capacity: usize,
-    /// The length of the mapped file in bytes.
+    /// The length of the mapped file, in bytes.
     bytes: u64,
 }
 
 static TRACING: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
-/// Whether events are recorded.
+/// Whether this process records events in a trace.
 #[inline]
 pub fn tracing() -> bool {
     TRACING.load(Ordering::Relaxed)
@@ -88,7 +88,8 @@ pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std
     Ok(())
 }
 
-/// Records the facts about this process: its host, Outboard's version, the command line and the process id.
+/// Records four facts about this process in the trace: its host, Outboard's version, the command line and the
+/// process id.
 fn introduce() {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -103,7 +104,7 @@ fn introduce() {
     }
 }
 
-/// Records the name of this thread.
+/// Records the name of this thread in the trace.
 #[cold]
 fn introduce_thread() {
     let of_thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
@@ -120,7 +121,7 @@ pub fn start_time() -> u64 {
     if tracing() { now() } else { 0 }
 }
 
-/// Records an event that lasted from `started` until now.
+/// Records in the trace an event that lasted from `started` until now.
 #[inline]
 pub fn end(started: u64, event: Event) {
     if started != 0 {
@@ -128,7 +129,7 @@ pub fn end(started: u64, event: Event) {
     }
 }
 
-/// Records an event without duration.
+/// Records in the trace an event that happens now and has no duration.
 #[inline]
 pub fn event(event: Event) {
     if tracing() {
@@ -136,7 +137,7 @@ pub fn event(event: Event) {
     }
 }
 
-/// Records an event that happened at the time `at`, which [`start_time`] returned.
+/// Records in the trace an event that happened at the time `at`, which [`start_time`] returned.
 #[inline]
 pub fn event_at(at: u64, event: Event) {
     if at != 0 {

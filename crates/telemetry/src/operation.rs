@@ -21,7 +21,7 @@ const NAME_WORDS: usize = 9;
 /// The sums in an `OperationRow`. Each sum adds up the operations of one function on one comm.
 #[derive(Clone, Copy, Debug)]
 pub enum Sum {
-    /// The number of operations that have started.
+    /// The number of operations (collectives and messages) that have started.
     Calls,
     /// How many of the started operations are messages. One rank alone starts a message; all ranks of a comm
     /// start a collective.
@@ -31,7 +31,8 @@ pub enum Sum {
     /// The bytes of the operations' buffers. For each operation it is the longer of the rank's send and
     /// receive buffer.
     Bytes,
-    /// The time in the MPI calls that started, tested or completed the operations, in nanoseconds.
+    /// The time that the rank spent in MPI calls that started, tested or completed the operations, in
+    /// nanoseconds.
     HostNs,
     /// How many of the completed operations a proxy carried out.
     Carried,
@@ -63,11 +64,11 @@ impl Sum {
 
 const SUMS: usize = Sum::ALL.len();
 
-/// The sums of the operations of one function on one comm.
+/// A row of sums over the operations (collectives and messages) of one function on one comm.
 #[repr(C)]
 #[derive(Debug)]
 pub struct OperationRow {
-    /// How many bytes of `name` are used; 0 while the row is free.
+    /// How many bytes of `name` are used. It is 0 while the row is free.
     name_bytes: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
     sums: [AtomicU64; SUMS],
@@ -298,15 +299,15 @@ pub struct Carried {
     /// The context of the operation's instance (its started schedule). Proxies know the instance by `context`
     /// and `sequence`.
     pub context: u64,
-    /// The number of the operation's instance in its context; 0 if the operation has no instance.
+    /// The number of the operation's instance in its context. It is 0 if the operation has no instance.
     pub sequence: u32,
     /// Who carries the operation out (proxy, rank, device or library), and why.
     pub choice: Choice,
     /// The name of the algorithm; empty if no algorithm has a name.
     pub algorithm: &'static str,
-    /// How many bytes were moved for the operation; 0 if that is not known.
+    /// How many bytes were moved for the operation, or 0 if that is not known.
     pub bytes: u64,
-    /// The time at which the operation completed; 0 if that is not known.
+    /// The time at which the operation completed, or 0 if that is not known.
     pub completed: u64,
     /// The processor time that the proxy spent on the operation, in nanoseconds.
     pub cpu_ns: u64,
@@ -318,7 +319,7 @@ pub struct TimedOperation {
     row: usize,
     record: Option<usize>,
     thread: u64,
-    /// The time at which the MPI call began that started the operation.
+    /// The time at which the MPI call that started the operation began.
     started: u64,
     /// The time that the thread had spent in MPI before the call that started the operation, in nanoseconds.
     in_mpi: u64,
@@ -375,7 +376,7 @@ impl TimedOperation {
         operation
     }
 
-    /// Notes that the message has completed: its peer, tag and length are known now.
+    /// Notes that a message has completed, so that its peer, tag and length are known.
     #[cold]
     pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
         self.carried = carried;
@@ -387,7 +388,7 @@ impl TimedOperation {
         });
     }
 
-    /// Notes that the message was cancelled.
+    /// Notes that a message was cancelled.
     #[cold]
     pub fn cancelled(self) {
         operations().rows[self.row].add(Sum::Over, 1);
@@ -429,7 +430,7 @@ impl TimedOperation {
         event::change(self.record, |record| record.end(completed, self.call));
     }
 
-    /// Adds the operation to the sums of its row. Returns the time at which it completed.
+    /// Adds this operation to the sums of its row. Returns the time at which the operation completed.
     fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));

@@ -34,7 +34,7 @@ pub enum Event<'a> {
     },
     /// A message from the start of its send or receive to its completion.
     Message(TracedMessage<'a>),
-    /// A message that was cancelled.
+    /// A message that the program has cancelled.
     Cancelled { name: &'a str },
     /// A partition of a partitioned message was marked "ready", or was found to have "arrived". `number` is
     /// the message's number in its context.
@@ -114,7 +114,7 @@ const LOCKS: [&str; 3] = ["", "shared", "exclusive"];
 pub struct TracedMessage<'a> {
     /// The MPI function and the comm, as one text.
     pub name: &'a str,
-    /// Whether this is the sender's end.
+    /// Whether this is the end that sends the message.
     pub sends: bool,
     /// The number of the other process, or [`ANY_PEER`] while a receive from any source is not complete.
     pub peer: u32,
@@ -135,7 +135,7 @@ pub const ANY_PEER: u32 = u32::MAX;
 /// The tag in the record of a receive of any tag, until the receive completes.
 pub const ANY_TAG: i32 = -1;
 
-/// The facts that a process records about itself.
+/// The kinds of facts that a process records about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum About {
@@ -163,7 +163,7 @@ impl About {
     }
 }
 
-/// How many bytes of a name a record keeps.
+/// The most bytes of a name that a record keeps.
 pub(crate) const NAME_BYTES: usize = 64;
 /// The number of 64-bit words in a record. The bytes of its name follow them.
 const WORDS: usize = 8;
@@ -195,11 +195,11 @@ pub(crate) enum Word {
     Detail = 7,
 }
 
-/// The number in word `Kind` of the record of a send.
+/// The number that stands for a send in the word `Kind` of a record.
 pub(crate) const SEND: u64 = 9;
-/// The number in word `Kind` of the record of a receive.
+/// The number that stands for a receive in the word `Kind` of a record.
 pub(crate) const RECEIVE: u64 = 10;
-/// The number in word `Kind` of the record of a message that was cancelled.
+/// The number that stands for a cancelled message in the word `Kind` of a record.
 pub(crate) const CANCELLED: u64 = 11;
 
 /// Returns a word with `low` in its lower half and `high` in its upper half.
@@ -294,7 +294,7 @@ impl TraceRecord {
         self.set(Word::Sequence, both(tag as u32, peer));
     }
 
-    /// Notes that the message was cancelled.
+    /// Makes this the record of a cancelled message.
     pub(crate) fn cancel(&mut self) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xffff | CANCELLED);
     }
@@ -420,7 +420,7 @@ impl std::fmt::Display for ProcessName {
     }
 }
 
-/// The events that one process has recorded.
+/// A traced process, and the records of its events.
 pub struct TracedProcess {
     /// The process that has made the records.
     pub who: ProcessName,

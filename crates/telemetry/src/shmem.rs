@@ -21,6 +21,6 @@ numbered! {
 }
 
 numbered! {
-    /// The quantities that OpenSHMEM calls count.
+    /// The quantities that are counted for OpenSHMEM calls.
     Counted: Puts Gets Atomics Waits Bytes WaitNs
 }

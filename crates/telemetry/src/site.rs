@@ -68,7 +68,7 @@ impl Sites {
 struct CodePlace {
     file: String,
     offset: usize,
-    /// The addresses at which the mapped part of the file lies.
+    /// The addresses at which a mapped part of the file lies in memory.
     range: Range<usize>,
 }
 

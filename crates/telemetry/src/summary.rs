@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters as the user reads them: numbers with units, and the table and sentences that OUTBOARD_STATS=1
+//! The counters in a form for people: numbers with units, and the table and sentences that OUTBOARD_STATS=1
 //! prints.
 
 use std::fmt::Write;
@@ -146,7 +146,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     text
 }
 
-/// Writes a value as [`short`] does, but with a space before the unit: `1.2 MiB`.
+/// Writes a value as [`short`] does, with a space before the unit: `1.2 MiB`.
 pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

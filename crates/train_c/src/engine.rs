@@ -31,13 +31,13 @@ const GRACE: Duration = Duration::from_secs(1);
 pub struct Engine {
     /// The id of the process that has the engine's threads. A fork of that process has no such threads.
     process: u32,
-    /// The operations of the engine, and which thread does what.
+    /// The operations of the engine, and the role of making progress if no thread has it.
     list: Mutex<List>,
     /// Wakes threads that wait in `idle`, because there may be operations to wait for, or ended ones to
     /// report.
     needed: Condvar,
     alarm: Mutex<Alarm>,
-    /// Wakes the alarm's thread when the next deadline has changed.
+    /// Wakes the alarm's thread, which watches deadlines, when the next deadline has changed.
     set: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -57,7 +57,7 @@ struct List {
     /// The time until which a closing engine waits for operations that were given up. None until `close` is
     /// called.
     closes: Option<Instant>,
-    /// The operations that were left unfinished when the engine closed. None until it has closed.
+    /// The operations that were unfinished when the engine closed. None until the engine has closed.
     left: Option<UnfinishedOperations>,
 }
 
@@ -117,7 +117,7 @@ struct OwnedOperation {
 }
 
 impl OwnedOperation {
-    /// Whether the operation has ended for its caller, but not for MPI.
+    /// Whether the operation has ended for its caller, although its MPI request has not completed.
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
@@ -138,7 +138,8 @@ struct EndedOperation {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
-    /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a fork.
+    /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a process that was forked
+    /// after it.
     pub fn get() -> Result<&'static Engine> {
         match ENGINE.get() {
             None => fail(STATE, "outboard_dl_init has not been called"),

@@ -23,7 +23,7 @@ pub struct Group {
     /// The number of the latest operation. It is locked while an operation starts, so that operations start
     /// in the order of their numbers.
     order: Mutex<u64>,
-    /// The order in which the ends of operations are reported to their callers.
+    /// The order in which ended operations are reported to their callers.
     pub turns: Turns,
     /// Why the group has failed. After that no operation of the group can succeed. Empty if the group has not
     /// failed.
@@ -31,7 +31,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Calls `start` with the next operation's number, and returns its result. Fails if the group has failed.
+    /// Calls `start` with the number of the next operation, and returns what `start` returns. Fails if the
+    /// group has failed.
     pub fn in_order<T>(&self, start: impl FnOnce(u64) -> Result<T>) -> Result<T> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.check()?;
@@ -39,7 +40,7 @@ impl Group {
         start(*order)
     }
 
-    /// Checks that the group has not failed. The error is the reason why it has.
+    /// Checks that the group has not failed. The error says why it has.
     pub fn check(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |fault| Err(fault.clone()))
     }

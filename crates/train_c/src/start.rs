@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The C functions that start an operation. Each checks its arguments and names an MPI call; `start` does the
-//! rest.
+//! The C functions that start an operation. Each of them checks its arguments and passes an MPI call to the
+//! function `start`, which does the rest.
 
 use crate::c::{MPI_Comm, MPI_Datatype, MPI_Request};
 use crate::engine::Engine;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 
-/// The struct `outboard_dl_options` of `outboard_dl.h`.
+/// The C struct `outboard_dl_options` of `outboard_dl.h`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Options {

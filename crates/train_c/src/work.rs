@@ -38,7 +38,7 @@ pub struct OperationFacts {
     pub name: &'static str,
     pub count: i64,
     pub kind: ElementKind,
-    /// The number of the operation in its group.
+    /// The number of the operation among the operations of its group.
     pub number: u64,
     pub is_receive: bool,
     /// Whether the operation is a send or a receive, not a collective.
@@ -228,7 +228,7 @@ pub fn was_cancelled(status: &mut Status) -> bool {
     crate::fault::call!(MPI_Test_cancelled(status.as_mut_ptr(), &raw mut flag)).is_ok() && flag != 0
 }
 
-/// Returns MPI_REQUEST_NULL.
+/// Returns the handle MPI_REQUEST_NULL.
 pub fn none() -> MPI_Request {
     handle(n::REQUEST_NULL)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
+//! Makes the catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
 
 use crate::man::escaped;
 use crate::table::{self, ApiTable};
@@ -18,7 +18,7 @@ pub struct Errors {
     sentence: Vec<Sentence>,
 }
 
-/// A message that users are likely to see.
+/// A message that users are likely to see, with its cause and a remedy.
 #[derive(Deserialize)]
 struct Sentence {
     /// The part of the message by which it is found in the source code, exactly as it stands there.

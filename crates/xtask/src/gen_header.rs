@@ -45,7 +45,8 @@ pub fn header(table: &ApiTable) -> String {
     text
 }
 
-/// Makes the declarations of the names that MPI-3.0 removed, so that a compiler prints what to use instead.
+/// Makes the declarations of the names that MPI-3.0 removed. With them a compiler prints which name to use
+/// instead.
 fn removed(table: &ApiTable) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());

@@ -80,8 +80,8 @@ pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     Ok(crate::gen_shim::generate(root, table, &dialect)?.0)
 }
 
-/// Checks that each function that MPI-3.0 removed is written by hand in `crates/mpich`, since the shim lacks
-/// it.
+/// Checks that `crates/mpich` has each function that MPI-3.0 removed, written by hand. The generated shim
+/// lacks these functions.
 fn check_removed(root: &Path, table: &ApiTable) -> Result<(), String> {
     let path = root.join("crates/mpich/src/extra.rs");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -131,7 +131,7 @@ fn inside(function: &ApiFunction) -> Option<String> {
     }
 }
 
-/// Decides how the shim converts a parameter of the MPICH ABI.
+/// Returns the code by which the shim of the MPICH ABI converts a parameter.
 fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     let name = &param.name;
     let bound = identifier(name);

@@ -157,7 +157,7 @@ fn used(family: &str) -> bool {
 const BESIDE: [(i64, i32, &str); 3] =
     [(0x2fd, 0x4c00_0010, "MPI_LB"), (0x2fe, 0x4c00_0011, "MPI_UB"), (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16")];
 
-/// MPI_MESSAGE_NULL of the standard ABI.
+/// The number of MPI_MESSAGE_NULL in the standard ABI.
 const MESSAGE_NULL: i64 = 296;
 /// The number of entries in the hash table of MPICH's predefined handles.
 const PLACES: u32 = 1024;
@@ -210,7 +210,7 @@ fn handles(table: &ApiTable) -> Result<BTreeMap<i64, (i32, String)>, String> {
     Ok(handles)
 }
 
-/// Refuses a new constant that is neither in a family nor in `APART`.
+/// Refuses a constant that is neither in a family nor in `APART`, so that no new constant is forgotten.
 fn check_all_known(table: &ApiTable, known: &BTreeSet<&str>) -> Result<(), String> {
     let is_apart = |constant: &Constant| {
         constant.is_address()

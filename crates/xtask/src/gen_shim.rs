@@ -55,9 +55,9 @@ const STANDARD: Dialect = Dialect {
     inside: |_| None,
 };
 
-/// The code by which a function of the shim passes a parameter to its body.
+/// The code by which a C function of the shim passes one parameter to its body.
 pub struct Converted {
-    /// The type of the parameter in the C signature.
+    /// The type of the parameter in the C function's signature.
     pub c: &'static str,
     /// The expression that the body gets as its argument.
     pub rust: String,

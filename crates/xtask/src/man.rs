@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Writes the manual pages of MPI's functions (section 3) from the tables: `xtask man --to share/man`. A page
-//! describes a function and its form with large counts; the page of that form is a link.
+//! describes a function together with its form with large counts. The page of the form with large counts is a
+//! link to it.
 
 use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
 use crate::gen_shim::{is_bare, object};
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The contents of `tables/man.toml`.
+/// The contents of `tables/man.toml`: meanings of parameters, and lines about functions.
 #[derive(Deserialize)]
 struct ManTable {
     parameters: BTreeMap<String, Meaning>,
@@ -33,14 +34,14 @@ struct Chapter {
     functions: BTreeMap<String, String>,
 }
 
-/// The contents of `tables/man_text.toml`: what the other tables do not say about functions.
+/// The contents of `tables/man_text.toml`: texts about functions that no other table has.
 #[derive(Deserialize)]
 struct Texts {
-    /// The names of the collective functions that chapter 6 does not describe.
+    /// The names of the collective functions that are not described in chapter 6 of the standard.
     collective: BTreeSet<String>,
     /// For each function, by parameter: a meaning that replaces the general one in `ManTable::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
-    /// The description of each function that needs more than its line in `Chapter::functions`.
+    /// The description of each function for which the line in `Chapter::functions` is not enough.
     descriptions: BTreeMap<String, String>,
     /// For some functions, a note on what Outboard does beyond the standard.
     notes: BTreeMap<String, String>,
@@ -62,7 +63,7 @@ impl Texts {
     }
 }
 
-/// Makes the pages of all MPI functions: the name of each file, and its text.
+/// Makes the manual pages of all MPI functions. Returns the name and the text of each file.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let table = ApiTable::read(root)?;
     let bindings = Bindings::read(root)?;
@@ -140,7 +141,8 @@ impl ManPage<'_> {
         self.function.name.trim_start_matches("MPI_")
     }
 
-    /// Makes the section DESCRIPTION: what the function does, and what holds for all functions of its kind.
+    /// Makes the section DESCRIPTION of a manual page: what the function does, and what holds for all
+    /// functions of its kind.
     fn description(&self, chapter: &Chapter, summary: &str, has_large: bool) -> String {
         let name = &self.function.name;
         let has = |param: &str| self.function.params.iter().any(|known| known.name == param);
@@ -246,7 +248,7 @@ impl ManPage<'_> {
         text + &declared(older)
     }
 
-    /// Makes the section PARAMETERS: the name, direction and meaning of each parameter.
+    /// Makes the section PARAMETERS of a manual page: the name, direction and meaning of each parameter.
     fn parameters(&self) -> String {
         let mut text = String::new();
         for param in self.function.params.iter().filter(|param| param.r#type != "...") {
@@ -256,7 +258,7 @@ impl ManPage<'_> {
         if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
     }
 
-    /// Returns the meaning of a parameter; empty if no table has it.
+    /// Returns the meaning of a parameter as text. It is empty if no table has the meaning.
     fn meaning(&self, param: &Param) -> String {
         let own = self.texts.parameters.get(self.name()).and_then(|own| own.get(&param.name));
         let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
@@ -330,7 +332,7 @@ impl ManPage<'_> {
         text
     }
 
-    /// Returns references to the function's other forms: blocking, nonblocking and persistent.
+    /// Returns references to the pages of the function's other forms: blocking, nonblocking and persistent.
     fn related(&self) -> String {
         let name = self.function.name.trim_start_matches("MPI_");
         let bare = name.trim_end_matches("_init");
@@ -407,7 +409,7 @@ fn prototype(function: &ApiFunction) -> String {
     wrapped(&format!("{} {}(", function.returns, function.name), &params, ");")
 }
 
-/// Makes the line of a synopsis that calls a procedure of Fortran with its arguments.
+/// Makes the line of a synopsis that shows a call of a Fortran procedure with its arguments.
 fn call(form: &Form) -> String {
     let names: Vec<String> = form.params.iter().map(|dummy| dummy.name.clone()).collect();
     let returns = form.returns.as_ref().map_or(String::new(), |returns| format!("{returns} "));
@@ -475,13 +477,14 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Makes roff of a text whose paragraphs are separated by empty lines.
+/// Returns a text as roff. Empty lines in the text separate its paragraphs.
 fn paragraphs(text: &str) -> String {
     let all: Vec<_> = text.trim().split("\n\n").map(escaped).collect();
     all.join("\n.PP\n") + "\n"
 }
 
-/// Escapes a text so that roff prints it unchanged. No line of the text begins with a full stop.
+/// Returns a text with escapes, so that roff prints it unchanged. No line of `text` may begin with a full
+/// stop.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! OpenSHMEM from `tables/shmem.json`: the C functions of `liboshmem.so` and the header `shmem.h`.
+//! Makes the C functions of `liboshmem.so` and the header `shmem.h` from `tables/shmem.json`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -47,7 +47,8 @@ fn void() -> String {
 pub struct ShmemFunction<'a> {
     pub family: &'a Family,
     pub name: String,
-    /// The name of the function's type, a key of `Api::types`; empty if it has no type.
+    /// The name of the function's type, which is a key of `Api::types`. It is empty if the function has no
+    /// type.
     pub kind: &'a str,
     /// The function's type in C and in Rust. None if it has no type.
     ty: Option<&'a (String, String)>,
@@ -111,7 +112,7 @@ impl Family {
 }
 
 impl ShmemFunction<'_> {
-    /// Returns the type and the name of each argument in C, the context included.
+    /// Returns the type and the name of each argument in C. A context is the first of them.
     fn args(&self) -> Vec<(String, &str)> {
         let own = self.family.arguments().map(|(ty, name)| (self.in_c(ty), name));
         let ctx = self.has_ctx.then(|| ("shmem_ctx_t".to_owned(), "ctx"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Writes the manual pages of OpenSHMEM's functions (section 3) from `tables/shmem.json` and
-//! `tables/shmem_man.toml`. A page has the forms of all types; the pages of the typed names are links to it.
+//! `tables/shmem_man.toml`. A page describes the forms of a function for all types. The page of the form for
+//! one type is a link to it.
 
 use crate::man::escaped;
 use crate::shmem::{Api, Family, ShmemFunction};
@@ -22,7 +23,7 @@ fn page_of(family: &Family) -> String {
     family.name.replace('@', "").replace("__", "_").trim_end_matches('_').to_owned()
 }
 
-/// Makes the pages of all OpenSHMEM functions: the name of each file, and its text.
+/// Makes the manual pages of all OpenSHMEM functions. Returns the name and the text of each file.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let api = Api::read(root)?;
     let words: ShmemManTable = table::toml(root, "shmem_man.toml")?;

@@ -11,9 +11,9 @@ pub struct ApiTable {
     pub functions: Vec<ApiFunction>,
     /// The constants of the C binding, in alphabetical order.
     pub constants: Vec<Constant>,
-    /// The typedefs of callbacks in C.
+    /// The declarations (typedefs in C) of the types of callbacks.
     pub callbacks: Vec<String>,
-    /// Names that MPI-3.0 removed from the standard.
+    /// The names that MPI-3.0 removed from the standard.
     pub removed: Vec<Removed>,
 }
 
@@ -28,7 +28,7 @@ struct RemovedNames {
 pub struct Removed {
     /// The name itself, such as `MPI_Address`.
     pub name: String,
-    /// The declaration of the name in C, with `{name}` in place of the name.
+    /// The declaration of the name in C, with `{name}` where the name stands.
     pub declaration: String,
     /// The name that programs should use instead.
     pub successor: String,
@@ -44,11 +44,11 @@ impl Removed {
 /// A function of the C binding.
 #[derive(Deserialize)]
 pub struct ApiFunction {
-    /// The name, such as `MPI_Send`.
+    /// The name of the function, such as `MPI_Send`.
     pub name: String,
     /// The C type of the result: `int`, `double`, or a type of MPI.
     pub returns: String,
-    /// The parameters, in order.
+    /// The parameters of the function, in order.
     pub params: Vec<Param>,
 }
 
@@ -67,9 +67,9 @@ pub struct Param {
 /// A constant of the C binding.
 #[derive(Deserialize)]
 pub struct Constant {
-    /// The name, such as `MPI_COMM_WORLD`.
+    /// The name of the constant, such as `MPI_COMM_WORLD`.
     pub name: String,
-    /// The C type of the constant. None for `int`.
+    /// The C type of the constant. None if it is an `int`.
     pub r#type: Option<String>,
     /// The constant's value in the standard ABI.
     pub standard: i64,
@@ -94,7 +94,7 @@ impl Constant {
     }
 }
 
-/// The handle types, which the ABI makes pointers to incomplete structs.
+/// The names of the handle types. In the standard ABI they are pointers to incomplete structs.
 pub const HANDLES: [&str; 11] = [
     "MPI_Comm",
     "MPI_Datatype",
@@ -109,11 +109,11 @@ pub const HANDLES: [&str; 11] = [
     "MPI_Win",
 ];
 
-/// The constants that are second names of datatypes; `constants.json` gives them no type.
+/// The constants that are second names of datatypes. In `constants.json` they have no type.
 const ALIASES: [&str; 2] = ["MPI_C_COMPLEX", "MPI_LONG_LONG_INT"];
 
 impl ApiTable {
-    /// Reads the tables of the API in the repository at `root`.
+    /// Reads the tables of the MPI API in the repository at `root`.
     pub fn read(root: &Path) -> Result<ApiTable, String> {
         let mut constants: Vec<Constant> = parse(root, "constants.json")?;
         for constant in &mut constants {
@@ -130,7 +130,7 @@ impl ApiTable {
         })
     }
 
-    /// Finds the value of a constant in the standard ABI. None if there is no such constant.
+    /// Finds the value of a constant in the standard ABI. Returns None if there is no such constant.
     pub fn constant(&self, name: &str) -> Option<i64> {
         self.constants.iter().find(|constant| constant.name == name).map(|constant| constant.standard)
     }
@@ -141,12 +141,12 @@ impl ApiTable {
     }
 }
 
-/// Reads the table `tables/NAME`, which is JSON, of the repository at `root`.
+/// Reads the JSON file `name` in the folder `tables` of the repository at `root`.
 pub fn parse<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     serde_json::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }
 
-/// Reads the table `tables/NAME`, which is TOML, of the repository at `root`.
+/// Reads the TOML file `name` in the folder `tables` of the repository at `root`.
 pub fn toml<T: for<'a> Deserialize<'a>>(root: &Path, name: &str) -> Result<T, String> {
     ::toml::from_str(&read(root, name)?).map_err(|error| format!("tables/{name}: {error}"))
 }

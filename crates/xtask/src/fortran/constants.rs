@@ -4,7 +4,7 @@
 
 use crate::table::{ApiTable, Constant, HANDLES};
 
-/// A constant with a name in the Fortran bindings.
+/// A constant that has a name in the Fortran bindings.
 struct Named<'a> {
     name: &'a str,
     /// The type of handle, such as `MPI_Comm`, if the constant is a handle. None if it is a number.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds the kind of each argument of a Fortran procedure by its Fortran type, its C type and its name.
+//! Finds how each argument of a Fortran procedure is converted for C (its `DummyKind`), by its Fortran type,
+//! its C type and its name.
 
 use super::{Binding, Dummy};
 use crate::table::Param;
@@ -11,7 +12,7 @@ pub enum DummyKind {
     Value,
     /// An argument whose address Fortran passes and C takes unchanged.
     Address,
-    /// A handle of this type, which C takes by value.
+    /// A handle of the type that the text names. C takes its value.
     Handle(String),
     /// A handle whose address C takes. `written` says whether C stores a new handle there.
     HandleOut { handle: String, written: bool },
@@ -19,13 +20,13 @@ pub enum DummyKind {
     Handles { handle: String, length: String, written: bool },
     /// A LOGICAL that C takes as an int.
     Logical,
-    /// A LOGICAL that C writes.
+    /// A LOGICAL in which C stores a value.
     LogicalOut,
     /// An array of `length` LOGICALs. `written` says whether C stores values in it.
     Logicals { length: String, written: bool },
     /// A CHARACTER(LEN=*) that C reads. `trimmed` says whether leading blanks are left out.
     Text { trimmed: bool },
-    /// A CHARACTER that C writes.
+    /// A CHARACTER in which C stores a text.
     TextOut,
     /// An array of `length` texts. With None a blank text ends the array.
     Texts { length: Option<String> },
@@ -44,9 +45,9 @@ pub enum DummyKind {
     State,
     /// The key of an attribute, which C reads. In some ABIs C numbers predefined keys differently.
     Key,
-    /// The value of an attribute that C reads.
+    /// The value of an attribute, which C reads.
     Attribute,
-    /// The value of an attribute that C writes.
+    /// The value of an attribute, which C stores.
     AttributeOut,
     /// An index that C stores. C counts from 0, and Fortran from 1.
     Index,

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The contents of `tables/fortran.json`.
+/// The contents of `tables/fortran.json`, the table of the Fortran bindings.
 #[derive(Deserialize)]
 pub struct Bindings {
     /// The procedures, by the name of their C function.
@@ -39,28 +39,28 @@ pub struct Procedure {
     pub f90: Form,
 }
 
-/// A form of a procedure: its name, arguments and result in one module.
+/// A form of a procedure: its name, its arguments and its result in one of the Fortran modules.
 #[derive(Deserialize)]
 pub struct Form {
     /// The name by which programs call the procedure.
     pub name: String,
     /// The dummy arguments, in their order.
     pub params: Vec<Dummy>,
-    /// The type of the result. None for a subroutine.
+    /// The type of the function's result. None for a subroutine.
     pub returns: Option<String>,
 }
 
 /// A dummy argument of a procedure.
 #[derive(Deserialize)]
 pub struct Dummy {
-    /// The name in lower case.
+    /// The name of the argument, in lower case.
     pub name: String,
-    /// The type, such as `INTEGER(KIND=MPI_COUNT_KIND)`.
+    /// The Fortran type of the argument, such as `INTEGER(KIND=MPI_COUNT_KIND)`.
     pub r#type: String,
-    /// The INTENT of the argument: `in`, `out` or `inout`; empty if none is declared.
+    /// The INTENT of the argument: `in`, `out` or `inout`. It is empty if none is declared.
     #[serde(default)]
     pub intent: String,
-    /// The shape of an array argument, such as `(count)`; empty for a scalar.
+    /// The shape of an array argument, such as `(count)`. It is empty for a scalar.
     #[serde(default)]
     pub shape: String,
     #[serde(default)]
@@ -82,7 +82,7 @@ impl Dummy {
 }
 
 impl Form {
-    /// Returns the arguments except `ierror`.
+    /// Returns the arguments of the procedure except `ierror`.
     pub fn arguments(&self) -> impl Iterator<Item = &Dummy> {
         self.params.iter().filter(|dummy| dummy.name != "ierror")
     }

@@ -177,18 +177,19 @@ struct Argument {
     /// The parameter for the hidden length of a CHARACTER, which compilers pass after all others. None for an
     /// argument of another type.
     hidden: Option<String>,
-    /// The statements before the call of the C function.
+    /// The statements that stand before the call of the C function.
     before: String,
     /// The expression that is passed to the C function.
     passed: String,
-    /// The statements after the call, which store what C has written.
+    /// The statements that stand after the call of the C function, and store what C has written.
     after: String,
 }
 
 /// The ways in which compilers pass the arguments of a procedure.
 #[derive(Clone, Copy, PartialEq)]
 enum Convention {
-    /// The convention of `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
+    /// The convention of `mpif.h` and `mpi`: each argument is an address, and lengths of CHARACTERs are
+    /// hidden arguments.
     Plain,
     /// The convention of `mpi_f08`. A procedure with choice buffers is `BIND(C)`: it gets descriptors of its
     /// choice buffers and CHARACTERs.
@@ -198,7 +199,7 @@ enum Convention {
     Mixed,
 }
 
-/// Makes the code of one procedure: its body, and its export under all its names.
+/// Makes the code of one Fortran procedure: its body, and its export under all its names.
 fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[String]) -> String {
     let has_descriptor = convention != Convention::Plain && binding.form.has_buffer();
     let is_bound = has_descriptor && convention == Convention::Described;

@@ -71,8 +71,8 @@ fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<
     }
 }
 
-/// Checks that each `name()` in backticks on a page is a function of this repository, and each `path.rs` a
-/// file.
+/// Checks a page of documentation: each `name()` in backticks is a function of this repository, and each
+/// `path.rs` is a file of it.
 fn check_names(page: &str, text: &str, sources: &[SourceFile], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
     for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
@@ -100,7 +100,8 @@ fn check_names(page: &str, text: &str, sources: &[SourceFile], findings: &mut Ve
     }
 }
 
-/// Whether a quoted path names the file: `executor/memory.rs` is `crates/executor/src/memory.rs`.
+/// Whether a path in backticks means the file at `path`: `executor/memory.rs` means
+/// `crates/executor/src/memory.rs`.
 fn is_named(path: &Path, quoted: &str) -> bool {
     let path = path.to_string_lossy().replace("/src/", "/").replace("crates/", "");
     path == quoted.replace("/src/", "/") || path.ends_with(&format!("/{quoted}"))

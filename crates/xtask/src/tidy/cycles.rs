@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-/// A row of tables/layers.toml: a folder whose modules may use each other in a ring, and why.
+/// A row of tables/layers.toml that excuses a folder whose modules use each other in a ring, with the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingExcuse {
@@ -54,10 +54,11 @@ impl FolderOrder {
     }
 }
 
-/// For each module, the modules that it uses, each with the place of the first use (`file:line`).
+/// For each module of a folder: the other modules that it uses, each with the place of the first use
+/// (`file:line`).
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The name of a folder's own file in `Uses`.
+/// The name that stands in `Uses` for a folder's own file (such as `mod.rs`).
 const OWN: &str = "mod";
 
 /// Checks the modules of each crate. For every set of modules that use each other in a ring, adds a finding
@@ -163,9 +164,9 @@ fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
 struct ModuleFile {
     /// The path of the file from the repository's root.
     source: PathBuf,
-    /// The path of the file from `src/` on, or from the repository's root if the file is of another crate.
+    /// The path of the file after `src/`. For a file of another crate, the path from the repository's root.
     path: String,
-    /// The path of the module in its crate; the path of `lib.rs` is empty.
+    /// The path of the module in its crate. For `lib.rs` it is empty.
     module: Vec<String>,
     rust: Rust,
     /// The files that this file declares as modules by `#[path]`, each with the module's name.

@@ -72,8 +72,8 @@ pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
 }
 
 impl Edge {
-    /// Returns the name of the crate to which the file belongs. None if it belongs to no crate of the
-    /// workspace.
+    /// Returns the name of the crate to which the included file belongs. Returns None if it belongs to no
+    /// crate of `workspace`.
     pub fn crate_name(&self, workspace: &str) -> Option<&str> {
         self.file.to_str()?.strip_prefix(workspace)?.strip_prefix("crates/")?.split('/').next()
     }

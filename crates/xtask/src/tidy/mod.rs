@@ -56,7 +56,7 @@ fn pages(root: &Path) -> Result<Vec<SourceFile>, String> {
     SourceFile::listed(root, |path| path.ends_with(".md"))
 }
 
-/// Reads `tables/NAME`, which is TOML, as one value.
+/// Reads the TOML file `name` in the folder `tables` as one value.
 fn table<T: serde::de::DeserializeOwned>(root: &Path, name: &str) -> Result<T, String> {
     toml::from_str(&read(&root.join("tables").join(name))?).map_err(|e| format!("{name}: {e}"))
 }
@@ -105,7 +105,7 @@ fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// The contents of `tables/layers.toml` of a workspace.
+/// The contents of the `tables/layers.toml` of a workspace: the layers of its crates, and what each may use.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layers {

@@ -18,7 +18,7 @@ pub struct Names {
     types: BTreeMap<String, String>,
 }
 
-/// For each name of a type, the folders of the crates that have a type of this name.
+/// For each name of a type: the folders of the crates that define a type of this name.
 type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
@@ -43,7 +43,7 @@ impl Names {
         }
     }
 
-    /// Adds a finding for each row of the table that lacks a reason or is not needed.
+    /// Adds a finding for each row of `tables/names.toml` that lacks a reason or is not needed.
     fn check_table(&self, homes: &Homes, findings: &mut Vec<String>) {
         for (name, why) in &self.types {
             if homes.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {

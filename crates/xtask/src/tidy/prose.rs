@@ -10,7 +10,7 @@ use super::source::SourceFile;
 /// The words with which no doc comment may begin.
 const FIRST_WORDS: [&str; 11] =
     ["Of", "By", "As", "Those", "Nothing", "None", "If", "To the", "From the", "Whoever", "So many"];
-/// The most columns that a line of prose on a page may have.
+/// The most columns that a line of prose in a page of documentation may have.
 const COLUMNS_MAX: usize = 160;
 /// The most words that a sentence may have. The task `prose` lists longer sentences.
 const SENTENCE_WORDS_MAX: usize = 40;
@@ -49,7 +49,7 @@ fn opening(text: &str) -> Option<&'static str> {
     FIRST_WORDS.into_iter().find(|word| text.strip_prefix(word).is_some_and(ends))
 }
 
-/// Adds a finding for each line of prose that is too wide and could be broken.
+/// Adds a finding for each line of prose in a page of documentation that is too wide and could be broken.
 pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     for (number, line) in prose_lines(&page.text).filter(|(_, line)| !line.starts_with('|')) {
         let columns = line.chars().count();
@@ -60,7 +60,7 @@ pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     }
 }
 
-/// Returns a line for each sentence of a page that has too many words.
+/// Returns a line for each sentence that has too many words in a page of documentation.
 pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     let mut long = Vec::new();
     for words in paragraphs(&page.text) {
@@ -86,7 +86,8 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the words of each paragraph, list item and table cell. Each word has the number of its line.
+/// Returns the words of each paragraph, list item and table cell in a page. Each word has the number of its
+/// line.
 fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
     let mut paragraphs = vec![Vec::new()];
     let mut last = 0;

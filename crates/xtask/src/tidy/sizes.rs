@@ -9,7 +9,7 @@ use super::source::SourceFile;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// The contents of `tables/sizes.toml`.
+/// The contents of `tables/sizes.toml`: bounds for lengths in source files, and exceptions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -26,7 +26,7 @@ pub struct Sizes {
     exception: Vec<Exception>,
 }
 
-/// A file or a function that may be longer than the bounds, and why.
+/// A file or a function that may be longer than the bounds allow, and the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {

@@ -52,7 +52,7 @@ impl SourceFile {
         Ok(sources)
     }
 
-    /// Returns the path of the file from its workspace's folder.
+    /// Returns the path of the file from the folder of its workspace.
     pub fn place(&self) -> &str {
         let path = self.path.to_str().unwrap_or_default();
         path.strip_prefix(self.workspace).unwrap_or(path)
@@ -78,7 +78,7 @@ impl SourceFile {
     }
 }
 
-/// Returns the name at the beginning of a text: its letters, digits and underscores.
+/// Returns the identifier with which a text begins: its letters, digits and underscores.
 pub fn leading_name(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]

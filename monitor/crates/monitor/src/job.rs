@@ -16,7 +16,7 @@ fn source<'de, D: Deserializer<'de>>(from: D) -> Result<JobSource, D::Error> {
     known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
 }
 
-/// A job, as its source last reported it. Times are in milliseconds since 1970.
+/// A job, as the source that reports it described it last. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Job {
@@ -24,7 +24,7 @@ pub struct Job {
     #[serde(deserialize_with = "source")]
     pub source: JobSource,
     pub user: String,
-    /// The project to which the job's time is accounted; empty if it is unknown.
+    /// The project to which the job's time is charged; empty if it is unknown.
     pub project: String,
     pub name: String,
     pub nodes: Vec<String>,
@@ -34,9 +34,10 @@ pub struct Job {
     pub start: u64,
     /// When the job ended, or None while it runs.
     pub end: Option<u64>,
-    /// The batch system's job in which the processes run, such as `slurm/7`. None if they run in none.
+    /// The batch system's job inside which this job's processes run, such as `slurm/7`. None if they run
+    /// outside batch jobs.
     pub inside: Option<String>,
-    /// When this monitor last wrote the job into the store.
+    /// When this monitor last wrote the job into the store, in milliseconds since 1970.
     #[serde(skip)]
     pub stored: u64,
 }

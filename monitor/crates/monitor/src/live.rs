@@ -17,27 +17,27 @@ use crate::job::Job;
 /// The state of the fabric's collector (the thread that reads the fabric), for the page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
-    /// Why the fabric cannot be reached; empty if it can.
+    /// Why the fabric cannot be reached. It is empty while the fabric can be reached.
     pub error: String,
     pub sweeps: u64,
     pub ports: usize,
     pub discovery_ms: f64,
     pub sweep_ms: f64,
     pub last_sweep: u64,
-    /// The GUIDs of nodes that did not answer the last sweep.
+    /// The GUIDs of nodes that did not answer the last sweep, which reads all counters.
     pub unreachable: Vec<String>,
     /// The ports behind which no node answered the discovery, each as a text for people.
     pub unanswered: Vec<String>,
     /// The number of switches whose forwarding table is known.
     pub forwarding: usize,
-    /// The number of nodes that are not asked for counters (`skip` in the configuration).
+    /// How many nodes are not asked for counters (`skip` in the configuration).
     pub skipped: usize,
     pub mads: Counts,
     /// A sentence for each line of the map file that cannot be read.
     pub map_errors: Vec<String>,
 }
 
-/// The last sample of a port, in the form in which the page gets it.
+/// The last sample of a port's counters, in the form in which the page gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortNow {
     pub sent: Option<f32>,
@@ -62,9 +62,9 @@ pub struct Now {
     pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
-    /// Hosts that send reports, by name.
+    /// The hosts that send reports, by name.
     pub hosts: BTreeMap<String, Host>,
-    /// Why sources of jobs do not answer, by the source's name.
+    /// For each source of jobs that does not answer, by name: the reason.
     pub job_errors: BTreeMap<&'static str, String>,
 }
 
@@ -141,7 +141,7 @@ impl Now {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
-    /// Makes the samples of a new sweep the present ones.
+    /// Takes the samples of a new sweep as the present ones, and keeps them for the alerts.
     pub fn take_sweep(&mut self, samples: Vec<Sample>) {
         samples.iter().for_each(|sample| self.add_unwatched(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();

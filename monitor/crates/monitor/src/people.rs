@@ -30,9 +30,9 @@ use crate::time::now_ms;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Sees the fabric and his own jobs.
+    /// Sees the fabric, and the person's own jobs.
     User,
-    /// Sees also the jobs of his projects.
+    /// Also sees the jobs of the projects that the person manages.
     Manager,
     /// Sees all jobs, and acknowledges alerts.
     Support,
@@ -45,12 +45,12 @@ pub enum Role {
 pub struct Who {
     pub name: String,
     pub role: Role,
-    /// The projects whose jobs the person sees as a manager.
+    /// The projects whose jobs the person may see as a manager.
     pub projects: Vec<String>,
 }
 
 impl Who {
-    /// Whether the person may see a job, by role, name and projects.
+    /// Whether the person may see a job, by the person's role, name and projects.
     pub fn sees(&self, job: &Job) -> bool {
         let is_of_project = self.role == Role::Manager && self.projects.contains(&job.project);
         self.role >= Role::Support || self.name == job.user || is_of_project
@@ -65,7 +65,7 @@ pub struct Grant {
     /// such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
-    /// The projects whose jobs a member of the group sees as a manager.
+    /// The projects whose jobs a member of the group may see as a manager.
     #[serde(default)]
     project: Vec<String>,
 }
@@ -119,7 +119,7 @@ impl Account {
     }
 }
 
-/// What the list of accounts shows of each account.
+/// An account as the list of accounts in the page shows it.
 #[derive(Serialize)]
 pub struct ListedAccount {
     #[serde(flatten)]
@@ -141,7 +141,7 @@ const TOKENS_MAX: i64 = 100;
 pub const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_CHARS_MAX: usize = 1024;
 
-/// Whether an account can have this name.
+/// Whether `name` may be the name of an account: it has few and only certain characters.
 pub fn is_name(name: &str) -> bool {
     let is_known = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_known)
@@ -149,7 +149,8 @@ pub fn is_name(name: &str) -> bool {
 
 struct Session {
     who: Who,
-    /// The account as it was when the session began, or None if the administrator's key began it.
+    /// The account as it was when the session began. None if the session was begun with the administrator's
+    /// key.
     account: Option<Account>,
     end: Instant,
 }
@@ -181,8 +182,8 @@ impl People {
         account(found.ok()??).map(|(_, account)| account)
     }
 
-    /// Adds an account, or changes its role and password. Without a password an account keeps its present
-    /// one.
+    /// Adds an account, or changes its role and password. With None as password an existing account keeps its
+    /// password.
     pub fn add(&self, by: &str, who: &Who, password: Option<&str>) -> Result<(), String> {
         let name = &who.name;
         if !is_name(name) {
@@ -208,7 +209,7 @@ impl People {
         Ok(())
     }
 
-    /// Returns all accounts, by name.
+    /// Returns all accounts in the order of their names.
     pub fn list(&self) -> Result<Vec<ListedAccount>, String> {
         let rows: Vec<AccountRow> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
@@ -221,7 +222,7 @@ impl People {
         Ok(rows.into_iter().filter_map(account).map(listed).collect())
     }
 
-    /// Whether there is an account of this name that does not belong to the place `elsewhere`.
+    /// Whether there is an account `name` that does not come from `elsewhere`, a directory or an issuer.
     pub fn is_not_of(&self, elsewhere: Elsewhere, name: &str) -> bool {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
@@ -266,7 +267,7 @@ impl People {
         Ok(())
     }
 
-    /// Removes an account and its tokens.
+    /// Removes an account and its tokens, on behalf of the person `by`.
     pub fn remove(&self, by: &str, name: &str) -> Result<(), String> {
         let removed = self.control.with(|db| {
             db.execute("DELETE FROM tokens WHERE account = ?", [name])?;
@@ -332,14 +333,14 @@ impl People {
         (self.account(&who.name) == account).then_some(who)
     }
 
-    /// Returns the owner of an account with the account's present rights, or None if there is no such
-    /// account.
+    /// Returns the person who has the account `name`, with the account's present rights, or None if there is
+    /// no such account.
     fn named(&self, name: &str) -> Option<Who> {
         self.account(name).map(|now| Who { name: name.into(), role: now.role, projects: now.projects })
     }
 
-    /// Returns the owner of a token with the account's present rights, or None if the token is unknown or has
-    /// ended.
+    /// Returns the person to whom a token belongs, with the account's present rights. Returns None if the
+    /// token is unknown or has ended.
     pub fn bearer(&self, token: &str) -> Option<Who> {
         let found = self.control.read(|db| {
             let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
@@ -349,7 +350,8 @@ impl People {
         self.named(&found.ok()??)
     }
 
-    /// Makes a token of an account, which ends after `days`, and returns it. Nobody can read the token later.
+    /// Makes a token for an account and returns it. The token ends after `days`. Nobody can read it later,
+    /// because only its hash is stored.
     pub fn add_token(&self, who: &Who, name: &str, days: u64) -> Result<String, String> {
         if self.named(&who.name).is_none() {
             return Err("a token belongs to an account; the administrator's key has none".into());
@@ -371,7 +373,7 @@ impl People {
         if is_added { Ok(token) } else { Err(format!("an account has at most {TOKENS_MAX} tokens")) }
     }
 
-    /// Returns the tokens of an account, without their secrets.
+    /// Returns what is stored about the tokens of an account, without the secrets themselves.
     pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
         self.control.read(|db| {
             let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
@@ -385,7 +387,7 @@ impl People {
         })
     }
 
-    /// Removes a token. Returns false if the account has no such token.
+    /// Removes a token of an account. Returns false if the account has no token with this id.
     pub fn remove_token(&self, account: &str, id: &str) -> Result<bool, String> {
         let sql = "DELETE FROM tokens WHERE account = ? AND id = ?";
         self.control.with(|db| db.execute(sql, [account, id])).map(|removed| removed > 0)
@@ -400,7 +402,7 @@ impl People {
         self.log_outs.subscribe()
     }
 
-    /// Gives an account another password; its role stays.
+    /// Gives an account another password. Its role stays the same.
     pub fn set_password(&self, by: &str, name: &str, password: &str) -> Result<(), String> {
         let Some(account) = self.account(name) else {
             return Err(format!("there is no account {name:?}; add-account makes one"));
@@ -412,8 +414,8 @@ impl People {
         self.add(by, &Who { name: name.into(), role, projects }, Some(password))
     }
 
-    /// Changes a password for the person who knows the old one. All sessions of the account end, and a new
-    /// one begins.
+    /// Changes the password of an account for a person who knows the old one. Ends all sessions of the
+    /// account, and begins a new one.
     pub fn change_password(&self, name: &str, old: &str, new: &str) -> Result<(String, Who), String> {
         let Account { role, projects, .. } = self.checked(name, old).ok_or("the old password is wrong")?;
         let who = Who { name: name.into(), role, projects };
@@ -428,7 +430,7 @@ impl People {
 
 type AccountRow = (String, String, String, String);
 
-/// Reads name, role, projects and hash from a row of the table `accounts`.
+/// Reads an account's name, role, projects and hash of the password from a row of the table `accounts`.
 fn row(row: &rusqlite::Row) -> rusqlite::Result<AccountRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

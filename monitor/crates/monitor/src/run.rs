@@ -187,8 +187,8 @@ fn own_folder() -> PathBuf {
     }
 }
 
-/// Makes the data folder if it is missing, and checks that only its owner can read it, because it holds keys
-/// and hashes of passwords.
+/// Makes the data folder if it is missing. Checks that only its owner can read it, because it holds keys and
+/// hashes of passwords.
 fn make_private(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let named = |why: String| format!("{}: {why}", folder.display());
@@ -207,8 +207,7 @@ fn make_private(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Locks the data folder, so that only one monitor uses it. The lock lasts as long as the returned file is
-/// open.
+/// Locks the data folder, so that only one monitor uses it. The lock ends when the returned file is closed.
 fn lock(folder: &Path) -> Result<std::fs::File, String> {
     let path = folder.join("lock");
     let named = |why: String| format!("{}: {why}", path.display());
@@ -224,7 +223,7 @@ fn lock(folder: &Path) -> Result<std::fs::File, String> {
     }
 }
 
-/// How often the LDAP directory is asked for the present roles of its people.
+/// How often the LDAP directory is asked which rights its people have now.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
 /// Updates, in a thread of its own, the accounts of the people whom the LDAP directory knows. If the
@@ -310,7 +309,7 @@ fn measure(store: Arc<Store>) {
     });
 }
 
-/// Starts all parts of the monitor, and serves the page until a signal ends the program.
+/// Starts all parts of the monitor, and serves the page until SIGINT or SIGTERM ends the program.
 fn serve(config: &MonitorConfig) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
@@ -393,7 +392,7 @@ async fn ended() {
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
 }
 
-/// Returns the folder of the page's files, which are installed beside the programs.
+/// Returns the folder with the files of the page, which is installed beside the programs.
 fn share() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random secrets that cannot be guessed.
+//! Secrets: random texts that cannot be guessed.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The present time, and the form in which the store reads times.
+//! The present time, and times in the form that the store reads.
 
 /// Returns the present time in milliseconds since 1970.
 pub fn now_ms() -> u64 {

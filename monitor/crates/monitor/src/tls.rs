@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How often the files with the certificate and its key are checked for changes.
+/// How often the two files with the certificate and its key are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 pub enum Tls {

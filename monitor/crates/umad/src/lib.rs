@@ -31,10 +31,10 @@ pub enum Class {
 
 const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Performance, 0x04, 1)];
 
-/// A MAD that a port has received, or that came back because nobody answered it.
+/// A MAD (management datagram) that a port has received, or that came back because nobody answered it.
 #[derive(Debug)]
 pub enum Received {
-    /// An answer, or a request that another node has sent.
+    /// An answer to a request of this port, or a request that another node has sent.
     Mad(Box<Mad>),
     /// A request that this port sent and that got no answer, so the kernel returned it. Its header is as it
     /// was sent.
@@ -57,7 +57,7 @@ struct Functions {
     register: unsafe extern "C" fn(c_int, c_int, c_int, u8, *mut c_long) -> c_int,
     send: unsafe extern "C" fn(c_int, c_int, *mut c_void, c_int, c_int, c_int) -> c_int,
     receive: unsafe extern "C" fn(c_int, *mut c_void, *mut c_int, c_int) -> c_int,
-    /// The loaded library, which keeps the functions mapped.
+    /// The loaded library. The functions can be called as long as it is loaded.
     _library: Library,
 }
 
@@ -92,8 +92,8 @@ impl Functions {
 }
 
 impl Port {
-    /// Opens a port of `device` (such as `mlx5_0`), or of the first device with an active port. Port 0 is the
-    /// first active port of the device.
+    /// Opens a port of the adapter `device` (such as `mlx5_0`). With None it is the first adapter with an
+    /// active port; with `port` 0 it is the adapter's first active port.
     pub fn open(device: Option<&str>, port: u8) -> Result<Port, String> {
         let named = match device {
             Some(device) => Some(CString::new(device).map_err(|_| "a device's name has no zero byte")?),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! This process's page: a mapped file in /dev/shm, into which calls are counted.
+//! The page of this process: a mapped file in /dev/shm, in which its MPI calls are counted.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -73,7 +73,8 @@ fn map(file: &Path) -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), WORDS) })
 }
 
-/// What a call moves: how many bytes, whether it sends them, and the peer's node if there is one peer.
+/// What an MPI call moves: how many bytes, whether it sends them, and the node of the peer if there is one
+/// peer.
 pub struct CallTraffic {
     pub bytes: u64,
     pub node: Option<usize>,

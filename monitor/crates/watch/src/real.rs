@@ -18,8 +18,8 @@ pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     }
 }
 
-/// The code that a call returns if the library lacks the function. MPI_ERR_INTERN differs between the ABIs,
-/// but a program that was linked cannot call a function that is missing.
+/// The code that a call returns if the MPI library lacks the function. MPI_ERR_INTERN differs between the
+/// ABIs, but a linked program never calls a function that is missing.
 pub const NOT_THERE: c_int = 16;
 
 /// Calls the MPI library's function `PMPI_...` with the arguments that the program has passed, as words.

@@ -12,7 +12,7 @@ use watch_page::{FORM, Head};
 use crate::page;
 use crate::real::{NOT_THERE, pass, real};
 
-/// The handles of MPI_COMM_WORLD and MPI_BYTE in an ABI.
+/// The numbers of the handles MPI_COMM_WORLD and MPI_BYTE in one of the two ABIs.
 struct Abi {
     comm_world: usize,
     byte: usize,
@@ -20,11 +20,12 @@ struct Abi {
 
 /// The handles of the standard ABI (MPI 5.0, appendix A).
 const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
-/// The handles in MPICH's mpi.h, which its ABI initiative fixes.
+/// The handles in MPICH's mpi.h, which MPICH's ABI initiative has fixed.
 const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
 
 struct KnownWorld {
-    /// The node of each rank of MPI_COMM_WORLD. Nodes are numbered in the order of the lowest rank on each.
+    /// The number of the node of each rank of MPI_COMM_WORLD. Nodes are numbered in the order of the lowest
+    /// rank on each node.
     nodes: Vec<u32>,
     group: usize,
 }
@@ -34,7 +35,7 @@ static WORLD: OnceLock<KnownWorld> = OnceLock::new();
 /// ranks.
 static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
 
-/// Returns the bytes of a message with `count` elements of a datatype.
+/// Returns how many bytes `count` elements of a datatype have.
 pub fn bytes(count: u64, datatype: usize) -> u64 {
     let mut size: c_int = 0;
     let to = &raw mut size as usize;
@@ -147,7 +148,7 @@ fn abi_world() -> u32 {
     *FOUND.get_or_init(|| abi().comm_world as u32)
 }
 
-/// Forgets the nodes of a comm that is freed, since another comm may get its handle.
+/// Forgets the nodes of a comm that is being freed, because another comm may get its handle.
 pub fn forget(handle: u32) {
     if let Ok(mut comms) = COMMS.write()
         && let Some(comms) = comms.as_mut()

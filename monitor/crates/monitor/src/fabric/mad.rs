@@ -134,7 +134,7 @@ impl MadRequest {
     }
 }
 
-/// Returns the number of the request that `mad` is, or that it answers.
+/// Returns the number in a MAD. A request and its answer have the same number.
 pub fn number(mad: &Mad) -> u32 {
     u32_at(mad, 12)
 }

@@ -13,7 +13,7 @@ use super::text::{JOBS_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// The label with which the operator marks the pods of a job.
+/// The label with which kubeflow's MPI operator marks the pods of a job.
 const LABEL: &str = "training.kubeflow.org/job-name";
 
 pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
@@ -78,8 +78,8 @@ fn described(job: &Value, nodes: &BTreeMap<(String, String), BTreeSet<String>>) 
     }
 }
 
-/// Reads a time such as `2023-11-14T10:00:01Z`. Returns milliseconds since 1970, or None if it is no such
-/// time.
+/// Reads a time such as `2023-11-14T10:00:01Z`. Returns milliseconds since 1970, or None for a text of
+/// another form.
 fn moment(text: &str) -> Option<u64> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     let parts: Vec<u64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;

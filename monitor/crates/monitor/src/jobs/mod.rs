@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs that hosts report (this host and those with an agent), and jobs of batch systems (`slurm.rs`,
-//! `pbs.rs`, `kubernetes.rs`). Ranks that a host reports and that run inside a batch system's job are shown
-//! with that job.
+//! Jobs that hosts report (this host, and hosts with an agent), and jobs of batch systems (`slurm.rs`,
+//! `pbs.rs`, `kubernetes.rs`). If ranks that a host reports run inside a batch system's job, they are shown
+//! with the batch job.
 
 mod kubernetes;
 mod pbs;
@@ -37,10 +37,10 @@ pub struct Collector {
     pub sources: Sources,
 }
 
-/// How long jobs are shown after their end, in milliseconds.
+/// For how many milliseconds after its end a job is still shown.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
-/// The state that a rank gets when its host no longer reports it.
+/// The state that the monitor gives to a rank that its host no longer reports.
 const ENDED: &str = "Ended";
 
 impl Collector {
@@ -245,7 +245,7 @@ fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     });
 }
 
-/// Whether a job says that it runs inside `whole`, a job of a batch system.
+/// Whether `job` says that it runs inside `whole`, which is a batch system's job.
 fn is_inside(job: &Job, whole: &Job) -> bool {
     let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
     place == Some((whole.source, whole.id.as_str()))
@@ -267,13 +267,13 @@ pub fn find(store: &Store, source: &str, id: &str) -> Result<Option<Job>, String
     Ok(of_row(&rows[0]))
 }
 
-/// Returns the name of a job in the table `job_samples`. It contains the source, because two sources may use
+/// Returns the key of a job in the table `job_samples`. It contains the source, because two sources may use
 /// the same number.
 pub fn key(source: &str, id: &str) -> String {
     format!("{source}/{id}")
 }
 
-/// Reads a job from a row that `ROWS` selects. Returns None for a row that is no job.
+/// Makes a job of a row that `ROWS` has selected. Returns None if the row is no job.
 fn of_row(row: &Value) -> Option<Job> {
     let text = |at: usize| row[at].as_str().map(String::from);
     let nodes = row[4].as_array()?.iter().filter_map(|node| node.as_str().map(String::from));
@@ -292,7 +292,7 @@ fn of_row(row: &Value) -> Option<Job> {
     })
 }
 
-/// Returns a job's ranks from the store, as they were last seen.
+/// Returns a job's ranks from the store, as the monitor last saw them.
 pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<JobRank>, String> {
     let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
                GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
@@ -325,8 +325,8 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// Returns the counters of a job's ranks as rows of the table `job_samples`. A rank without a process, or one
-/// that has ended, has no row.
+/// Returns the counters of a job's ranks as rows of the table `job_samples`. A rank that has no process, or
+/// has ended, gets no row.
 fn samples(job: &Job, at: u64) -> String {
     let mut lines = String::new();
     for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {

@@ -59,15 +59,15 @@ fn described(id: &str, job: &Value) -> Job {
     }
 }
 
-/// Returns the nodes of a list such as `n01/0*8+n02/0*8`, each once, in order.
+/// Returns the names of the nodes in a list such as `n01/0*8+n02/0*8`, each once, in order.
 fn nodes(list: &str) -> Vec<String> {
     let mut known = HashSet::new();
     let names = list.split('+').take(NODES_MAX).filter_map(|part| part.split('/').next());
     names.filter(|name| !name.is_empty() && known.insert(*name)).map(String::from).collect()
 }
 
-/// Reads a time such as `Tue Nov 14 10:00:00 2023`. Returns milliseconds since 1970, or None if it is no such
-/// time.
+/// Reads a time such as `Tue Nov 14 10:00:00 2023`. Returns milliseconds since 1970, or None for a text of
+/// another form.
 fn began(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -20,10 +20,10 @@ use crate::job::Job;
 /// The most jobs for which Slurm's accounting is asked at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// The longest time that `squeue --json` may take, which is slow on a large site.
+/// The longest time that `squeue --json` may take. It is slow on a large site.
 const SQUEUE_TIME: Duration = Duration::from_secs(60);
 
-/// The states of jobs that are over ("JOB STATE CODES" of squeue's manual).
+/// The states in which a job is over ("JOB STATE CODES" in the manual of squeue).
 const OVER: [&str; 9] = [
     "BOOT_FAIL",
     "CANCELLED",
@@ -36,13 +36,13 @@ const OVER: [&str; 9] = [
     "TIMEOUT",
 ];
 
-/// How Slurm is asked: through slurmrestd, or by its commands if `rest` is None.
+/// How Slurm is asked: through slurmrestd, or with None in `rest` by its commands.
 pub struct Slurm {
     rest: Option<Rest>,
     has_accounting: bool,
 }
 
-/// When and in which state a job ended, by Slurm's accounting.
+/// When a job ended and in which state, as Slurm's accounting reports it.
 #[derive(Debug, PartialEq)]
 pub struct JobEnd {
     pub id: String,
@@ -85,7 +85,7 @@ impl Slurm {
     }
 }
 
-/// The client of a slurmrestd.
+/// A client of slurmrestd, Slurm's REST daemon.
 struct Rest {
     config: Slurmrestd,
     http: ureq::Agent,
@@ -98,7 +98,8 @@ impl Rest {
         Rest { config, http: builder.build().new_agent() }
     }
 
-    /// Asks a part of slurmrestd (`slurm` or `slurmdb`) for `what`, such as `jobs`, and returns its JSON.
+    /// Requests `what`, such as `jobs`, from a part of slurmrestd (`slurm` or `slurmdb`). Returns the JSON of
+    /// the answer.
     fn get(&self, part: &str, what: &str) -> Result<Vec<u8>, String> {
         let Slurmrestd { url, version, user, token_file } = &self.config;
         let place = format!("{}/{part}/{version}/{what}", url.trim_end_matches('/'));
@@ -320,7 +321,7 @@ mod tests {
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
-    /// Reads what Slurm 22.05 printed on the test hosts.
+    /// Reads recorded output of Slurm 22.05, from the hosts on which the project is tested.
     #[test]
     fn what_slurm_printed_is_read() {
         let jobs = read(&mut &include_bytes!("recorded/squeue-22.05.json")[..]).unwrap();
@@ -379,7 +380,8 @@ mod tests {
         assert_eq!((jobs.len(), jobs[9999].id.as_str()), (10_000, "10000"));
     }
 
-    /// Lets a slurmrestd of the test give one answer. Returns how the answer was read, and the request.
+    /// Plays a slurmrestd that gives one answer. Returns how the monitor read the answer, and the request
+    /// that it had sent.
     fn answered(status: &str, body: &str) -> (Result<Vec<u8>, String>, String) {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

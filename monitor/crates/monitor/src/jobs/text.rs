@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// The most jobs of a batch system that are read.
+/// The most jobs that are read of one batch system.
 pub const JOBS_MAX: usize = 100_000;
 /// The most nodes that a node list may name.
 pub const NODES_MAX: usize = 65_536;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! chDB: ClickHouse's engine as a Python wheel, for machines without a ClickHouse server. It is installed
-//! into an environment of its own at the first start. `adapter.py` gives it ClickHouse's interface over HTTP.
+//! chDB, which is ClickHouse's engine as a Python wheel, for machines without a ClickHouse server. At the
+//! monitor's first start it is installed into a Python environment of its own. `adapter.py` serves it by
+//! ClickHouse's HTTP interface.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -26,7 +27,7 @@ pub struct Chdb {
     place: Mutex<(String, String)>,
 }
 
-/// The shortest time between two starts of chDB's process.
+/// The shortest time between two starts of the process in which chDB runs.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl Chdb {
@@ -70,8 +71,8 @@ impl Chdb {
         found
     }
 
-    /// Starts a process of chDB. Returns it and its standard input: the process runs until this input is
-    /// closed.
+    /// Starts a process in which chDB runs. Returns the process and its standard input; the process ends when
+    /// this input is closed.
     fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let key = crate::secret::random();
         let mut child = Command::new(self.venv.join("bin/python"))
@@ -105,7 +106,7 @@ impl Chdb {
     }
 }
 
-/// Makes chDB's Python environment, unless it exists.
+/// Makes the Python environment of chDB, unless it exists.
 fn install(venv: &Path) -> Result<(), String> {
     let done = venv.join("outboard-monitor-done");
     if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS) {

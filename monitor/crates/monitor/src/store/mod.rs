@@ -39,11 +39,12 @@ enum StoreAddress {
         url: String,
         key: String,
     },
-    /// A process of chDB on this host. It may end and be started again; then it has another address.
+    /// A process on this host in which chDB runs. It may end and be started again; then it has another
+    /// address.
     Chdb(Arc<chdb::Chdb>),
 }
 
-/// Why the store did not take rows.
+/// The reason why the store did not take rows.
 #[derive(Debug)]
 pub struct InsertRefusal {
     /// Whether a value in the rows is wrong, so that the store will never take these rows.
@@ -102,7 +103,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the names of the tables, with the statements that made them.
+    /// Returns the names of the store's tables, each with the SQL statement that made it.
     fn definitions(&self) -> Result<Vec<(String, String)>, String> {
         let sql = "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()";
         let rows = self.select(sql, &[])?;
@@ -115,7 +116,7 @@ impl Store {
             .collect())
     }
 
-    /// Asks the store for the sizes of its tables, and keeps them for `sizes`.
+    /// Asks the store for the sizes of its tables, and keeps the answer for calls of `sizes`.
     pub fn measure(&self) {
         // Parts that a merge has replaced stay for some minutes; their rows do not count.
         let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
@@ -158,8 +159,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the rows of a SELECT, each an array. `{name:Type}` in the SQL stands for a parameter, so no
-    /// value becomes SQL.
+    /// Returns the rows that a SELECT finds, each as an array. `{name:Type}` in the SQL stands for a
+    /// parameter, so that no value is read as SQL.
     pub fn select(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Value, String> {
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
         let text = self.ask(&format!("{sql} FORMAT JSONCompact {settings}"), parameters)?;
@@ -173,7 +174,8 @@ impl Store {
         self.ask(&format!("{sql} FORMAT {format}"), parameters)
     }
 
-    /// Sends SQL to the store and returns the answer. The store reads parameters as fields of TabSeparated.
+    /// Sends SQL to the store and returns the answer. Parameters are sent as fields of ClickHouse's
+    /// TabSeparated format.
     fn ask(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>, String> {
         let named: Vec<_> =
             parameters.iter().map(|(name, value)| (format!("param_{name}"), field(value))).collect();

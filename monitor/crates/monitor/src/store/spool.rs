@@ -17,9 +17,9 @@ pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub table: String,
-    /// The token by which the store recognises that the same block comes again.
+    /// A text that names this block. The store recognises by it that a block comes a second time.
     pub token: String,
-    /// The rows in ClickHouse's TabSeparated, one a line.
+    /// The rows in ClickHouse's TabSeparated format, one a line.
     pub lines: String,
 }
 
@@ -47,7 +47,7 @@ pub struct Spool {
     waiting: VecDeque<(SpooledBlock, u64)>,
     /// The bytes of all blocks that wait for the store.
     pub bytes: u64,
-    /// The bytes of the blocks that wait in memory.
+    /// The bytes of the blocks that wait in memory, because the disk is full.
     memory_bytes: u64,
     bytes_max: u64,
     next: u64,

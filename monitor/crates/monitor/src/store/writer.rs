@@ -27,9 +27,9 @@ pub struct Written {
     pub rows: u64,
     pub spooled_blocks: u64,
     pub spooled_bytes: u64,
-    /// The rows that were lost since the monitor's start.
+    /// How many rows were lost since the monitor's start.
     pub dropped_rows: u64,
-    /// The rows that were lost in the last five minutes.
+    /// How many rows were lost in the last five minutes.
     pub dropped_lately: u64,
     /// Why the store did not take the last block of rows; empty if it did.
     pub error: String,
@@ -84,7 +84,7 @@ impl Writer {
         Writer(Arc::default())
     }
 
-    /// Takes rows for a table, one a line. Never waits.
+    /// Takes rows for a table of the store, one a line, and writes them later. Never waits.
     pub fn add(&self, table: &str, lines: String) {
         let mut gathered = lock(&self.0.gathered);
         // So many rows come together only while a disk hangs.

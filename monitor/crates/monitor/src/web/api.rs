@@ -66,7 +66,7 @@ pub fn guid(node: &str) -> Result<u64, (StatusCode, String)> {
     u64::from_str_radix(node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
 }
 
-/// The most points of a series of values that a page draws.
+/// The most points that the page draws of a value over time.
 const POINTS_MAX: u64 = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
@@ -105,8 +105,8 @@ pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     }
 }
 
-/// Returns the beginning and the end of a span (by default the last hour), and the length of a step, which is
-/// at least `least`. All are in milliseconds.
+/// Returns the beginning and the end of a span of time (by default the last hour), and the length of a step
+/// in it, which is at least `least`. All are in milliseconds.
 pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
     let to = to.unwrap_or_else(now_ms);
     let from = from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
@@ -132,7 +132,7 @@ fn an_hour() -> u32 {
     60
 }
 
-/// Answers with the ports that had the most errors in the last minutes (`since`).
+/// Answers with the ports that had the most errors in the last minutes. `since` has the number of minutes.
 pub async fn errors(State(web): WebState, Query(since): Query<Since>) -> Answer {
     let each: Vec<_> = COUNTERS
         .iter()

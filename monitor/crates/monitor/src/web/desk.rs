@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What people do in the page: alerts and criteria, tokens, accounts, and the log of who did what.
+//! Requests by which people change something in the page: alerts and criteria, tokens and accounts. Also
+//! shows the log of who did what.
 
 use std::sync::PoisonError;
 

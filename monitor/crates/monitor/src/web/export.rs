@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Answers about the past: a picture of the fabric at some time, the jobs of that time, and the course of a
-//! job as a trace for Perfetto.
+//! Answers about the past: a picture of the fabric at a past time, the jobs of that time, and what a job did
+//! as a trace for Perfetto.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -94,8 +94,8 @@ pub async fn jobs_at(
     Ok(Json(json!({"jobs": rows})))
 }
 
-/// Answers with a job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates,
-/// second by second.
+/// Answers with what a job did, in Chrome's trace format, which ui.perfetto.dev opens: the rates of each
+/// rank's counters, second by second.
 pub async fn trace(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -154,7 +154,7 @@ impl Trace {
 struct Track {
     name: &'static str,
     is_meant: fn(&str) -> bool,
-    /// The number by which the sum is divided: with 1e9 nanoseconds become seconds.
+    /// The number by which the sum is divided, such as 1e9 to turn nanoseconds into seconds.
     unit: f64,
 }
 
@@ -239,7 +239,7 @@ impl Course {
     }
 }
 
-/// The text with which a trace begins.
+/// The text with which a trace file begins.
 const BEGIN: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
 /// Returns the sums of a sample's counters, one sum for each of `TRACKS`.

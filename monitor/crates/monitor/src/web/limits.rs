@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Limits on what strangers may do at once (try passwords, send reports, ask the store), so that others do
-//! not wait.
+//! Limits on what strangers may do at once (try passwords, send reports, ask the store), so that other people
+//! need not wait.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -24,7 +24,7 @@ const OF_ADDRESS: u32 = 30;
 /// How many attempts to log in to one account may come from all addresses in a burst, and then in each
 /// minute.
 const OF_ACCOUNT: u32 = 60;
-/// How many KiB of hosts' reports are read at once.
+/// How many KiB of the reports of hosts may be read at once.
 const REPORTS_KIB: usize = 64 << 10;
 /// How many requests the store answers at once. Each answer may have 256 MiB.
 const QUESTIONS: usize = 8;
@@ -41,7 +41,7 @@ pub struct RequestLimits {
     questions: Arc<Semaphore>,
 }
 
-/// A permission to try a password. It counts against `TRIALS` until it is dropped.
+/// A permission to have a password checked. It counts against `TRIALS` until it is dropped.
 pub struct TrialPermit {
     _trial: OwnedSemaphorePermit,
 }
@@ -85,7 +85,8 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Waits for a permission to try a password or to ask the issuer. Refuses it after too many attempts.
+    /// Waits for the permission to have a password checked, or to ask the issuer. Refuses it after too many
+    /// attempts from this address or to this account.
     pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<TrialPermit, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The links that a job uses, and the jobs that use a link.
+//! Answers which links a job uses, and which jobs use a link.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ impl Seen {
         routes(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
 
-    /// Returns the bytes that a job's nodes send into the fabric in a second.
+    /// Returns how many bytes a second the nodes of a job send into the fabric now.
     fn sends(&self, job: &Job) -> f64 {
         let hosts = hosts(&self.topology, &job.nodes);
         let samples =

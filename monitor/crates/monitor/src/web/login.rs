@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How sessions begin and end: by a password, by the administrator's key, or through an OpenID issuer.
+//! Requests that begin and end sessions: by a password, by the administrator's key, or through an OpenID
+//! issuer.
 
 use std::time::Duration;
 
@@ -101,7 +102,8 @@ pub struct NewPassword {
     new: String,
 }
 
-/// Changes the password of one's own account. All sessions of the account end, and a new one begins.
+/// Changes the password of the account that sends the request. Ends all sessions of the account, and begins a
+/// new one.
 pub async fn password(
     State(web): WebState,
     Extension(asker): Extension<Asker>,
@@ -125,7 +127,7 @@ pub async fn password(
     Ok((set_session(&web, &asker, &id), Json(who)).into_response())
 }
 
-/// Refuses a request that has a token in place of a session, since whoever has found a token must not make
+/// Refuses a request that has a token in place of a session. Somebody who has found a token must not make
 /// accounts with it.
 pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     match bearer(headers) {
@@ -143,7 +145,7 @@ fn no_issuer() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "the configuration has no [oidc]".into())
 }
 
-/// Begins an attempt to log in, and sends the browser to the issuer.
+/// Begins an attempt to log in through the OpenID issuer, and sends the browser to the issuer.
 pub async fn to_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,
@@ -180,7 +182,7 @@ pub struct Back {
     error_description: String,
 }
 
-/// Ends an attempt to log in when the browser comes back from the issuer.
+/// Ends an attempt to log in through the OpenID issuer, when the browser comes back from there.
 pub async fn from_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,

@@ -123,7 +123,8 @@ async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) ->
     }
 }
 
-/// Returns the person whose session or token a request has, or None if it has no valid one.
+/// Returns the person whose session or token is in the headers of a request, or None if they have no valid
+/// one.
 fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     match bearer(headers) {
         Some(token) => web.people.bearer(token),

@@ -57,8 +57,8 @@ pub struct Pages {
     /// The name of a column of maps, if each cell of such a map becomes a row of the answer. None if each
     /// stored row becomes one row.
     pub cells: Option<&'static str>,
-    /// The SQL of a page is `select` FROM `table` `join` WHERE `condition`, the bounds of the page, and
-    /// `rest`.
+    /// The columns to select. The SQL of a page is SELECT `select` FROM `table` `join` WHERE `condition`, the
+    /// bounds of the page, and `rest`.
     pub select: String,
     pub join: String,
     pub condition: String,
@@ -70,9 +70,9 @@ pub struct Pages {
     pub upto: Option<Vec<String>>,
 }
 
-/// The names of the parameters that hold the key `after`.
+/// The names of the SQL parameters that hold the columns of the key `after`.
 const AFTER: [&str; 3] = ["after0", "after1", "after2"];
-/// The names of the parameters that hold the key `upto`.
+/// The names of the SQL parameters that hold the columns of the key `upto`.
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
 /// Returns the SQL condition that a row's key comes before or after another key, in a form with which the
@@ -88,14 +88,15 @@ fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String
 }
 
 impl Pages {
-    /// Returns the SQL condition for the beginning of the page, and adds its parameters.
+    /// Returns the SQL condition that rows come after the key `after`, where the page begins. Adds the
+    /// condition's parameters.
     fn begin(&self, parameters: &mut Parameters) -> String {
         let Some(after) = &self.after else { return String::new() };
         parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
         format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
     }
 
-    /// Returns the SQL that asks for the key with which the next page ends, and its parameters.
+    /// Returns the SQL that asks for the key with which the next page ends, and the parameters of this SQL.
     pub fn edge(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
@@ -135,7 +136,7 @@ impl Pages {
         Ok(self.upto.is_some())
     }
 
-    /// Returns the SQL that asks for the rows of the page, and its parameters.
+    /// Returns the SQL that asks for the rows of the present page, and the parameters of this SQL.
     pub fn question(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);

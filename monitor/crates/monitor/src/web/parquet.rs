@@ -57,7 +57,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Ends the joined file, and returns its last bytes.
+    /// Ends the joined Parquet file, and returns its last bytes.
     pub fn end(self) -> std::result::Result<Vec<u8>, String> {
         self.writer.into_inner().map_err(words)
     }

@@ -18,7 +18,7 @@ pub struct ConnectionPeer {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asker {
     pub address: IpAddr,
-    /// The host (and port) that the browser has in its URL.
+    /// The host (and port) in the URL that the browser shows.
     pub host: String,
     pub is_encrypted: bool,
 }

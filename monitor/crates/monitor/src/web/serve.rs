@@ -27,7 +27,7 @@ use super::proxy::{Asker, ConnectionPeer};
 use super::state::Web;
 use crate::tls::Tls;
 
-/// A connection that is silent for this time is closed. Agents send every 10 s.
+/// The time after which a connection on which nothing arrives is closed. Agents send a report every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The time in milliseconds after which a client that accepts no byte of an answer counts as gone.
@@ -42,11 +42,11 @@ struct OpenConnection {
     end: Arc<Notify>,
 }
 
-/// The open connections, by numbers that only grow.
+/// The open connections to the page, each with a number. Numbers only grow.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<BTreeMap<u64, OpenConnection>>>);
 
-/// An open connection, which counts against the limits until it is dropped.
+/// An open connection to the page. It counts against the limits until it is dropped.
 pub struct CountedConnection {
     all: Connections,
     number: u64,

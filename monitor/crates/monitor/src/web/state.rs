@@ -41,7 +41,7 @@ pub struct Web {
     pub private_hosts: bool,
 }
 
-/// The page's own files: by the path in the URL, the media type and the content.
+/// The page's own files. For each path in the URL: the file's media type and content.
 pub struct Files(pub HashMap<&'static str, (&'static str, Vec<u8>)>);
 
 pub const FILES: [(&str, &str, &str); 5] = [
@@ -77,7 +77,7 @@ pub fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE)
 }
 
-/// Returns the value of one of a request's cookies, or None if the request does not have it.
+/// Returns the value of the cookie `name` of a request, or None if the request does not have it.
 pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     cookies

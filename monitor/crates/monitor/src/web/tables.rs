@@ -207,8 +207,8 @@ const GUID: &str = "leftPad(lower(hex(s.node)), 16, '0') AS guid";
 const SAMPLED: &str = "DateTime64(3, 'UTC')";
 const ROLLED: &str = "DateTime('UTC')";
 
-/// Returns the SQL of a column's text. In CSV a quote is put before a text that a spreadsheet would take for
-/// a formula.
+/// Returns the SQL for the text in a column. In CSV it puts a quote before a text that a spreadsheet would
+/// take for a formula.
 fn plain(format: Format, column: &str) -> String {
     match format {
         Format::Csv => {
@@ -328,8 +328,8 @@ fn of_job(asked: &TableQuery) -> Pages {
     }
 }
 
-/// The SQL condition for the rows of `jobs`, called `s`, that a person may see, as `Who::sees` says. `sight`
-/// returns the parameters of the condition.
+/// The SQL condition that a person may see a row of `jobs` (which the SQL calls `s`), as `Who::sees` decides.
+/// `sight` returns the parameters of the condition.
 pub const SEEN: &str = "({all:UInt8} OR s.user = {user:String} OR has(JSONExtract({projects:String}, 'Array(String)'), s.project))";
 
 pub fn sight(who: &Who) -> Parameters {
