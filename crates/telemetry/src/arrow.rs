@@ -30,8 +30,7 @@ pub(crate) struct Point {
 enum Moment {
     /// The time at which the event started.
     From,
-    /// The time at which the event ended. If the MPI call that noticed the end started later, the start of
-    /// that call.
+    /// The later of two times: the end of the event, and the start of the MPI call that noticed the end.
     Found,
 }
 
@@ -158,8 +157,8 @@ fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     })
 }
 
-/// Finds the arrows between the processes of a window: from each post to the start that waits for it, and
-/// from each completion to the wait for it.
+/// Finds the arrows between the processes of a window: from each MPI_Win_post to the MPI_Win_start that needs
+/// it, and from each MPI_Win_complete to the MPI_Win_wait for it.
 fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
         let Event::Signal { what, peer, context } = event else { return None };

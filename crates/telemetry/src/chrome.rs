@@ -154,7 +154,7 @@ fn write(to: &mut impl Write, mut processes: Vec<TracedProcess>) -> Result<()> {
     writeln!(to, "\n]}}")
 }
 
-/// Reads the events in the text of a trace file. The error says whether the text is cut off or no such file.
+/// Reads the events in a trace file's text. The error says if the text is cut off or of another format.
 pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match value {
@@ -400,7 +400,7 @@ fn describe_synchronization(
     })
 }
 
-/// Describes a message. `number` is its number among those with its comm, tag, sender and receiver.
+/// Describes a message. `number` is its number among the messages of its comm, tag, sender and receiver.
 fn describe_message(message: &TracedMessage, number: u32) -> Value {
     let TracedMessage { name, sends, peer, tag, context, bytes, choice, .. } = message;
     let comm = name.split_once(" on ").map_or("", |(_, comm)| comm);

@@ -26,8 +26,8 @@ const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
     who: ProcessName,
-    /// The file that `write` makes of the part, if this process runs alone. None if `mpirun` joins the parts
-    /// of several processes.
+    /// The file of the whole trace, which `write` makes of this process's part if the process runs alone.
+    /// None if `mpirun` joins the parts of several processes.
     whole: Option<PathBuf>,
     part: File,
     map: Map,
@@ -246,8 +246,8 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
     TRACE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Each test that traces, or that another test's trace could disturb, holds this lock: a process has one
-/// trace.
+/// A lock for tests, because a process has only one trace. A test that traces, or whose calls could be traced
+/// by another test, holds it.
 #[cfg(test)]
 pub(crate) static TRACED: Mutex<()> = Mutex::new(());
 

@@ -303,7 +303,7 @@ pub struct Carried {
     pub sequence: u32,
     /// Who carries the operation out (proxy, rank, device or library), and why.
     pub choice: Choice,
-    /// The name of the algorithm; empty if no algorithm has a name.
+    /// The name of the algorithm; empty if the operation has no algorithm.
     pub algorithm: &'static str,
     /// How many bytes were moved for the operation, or 0 if that is not known.
     pub bytes: u64,
@@ -334,7 +334,7 @@ pub struct TimedOperation {
 }
 
 impl TimedOperation {
-    /// Starts to time a collective: the call number `number` (from 1) of the function in `name` on the comm
+    /// Starts to time a collective: call `number` (counted from 1) of the function in `name`, on the comm
     /// with `context`. Its times go into row `row`. If it has an instance, `carry` adds the instance's number
     /// later.
     pub fn start(

@@ -116,9 +116,9 @@ pub struct TracedMessage<'a> {
     pub name: &'a str,
     /// Whether this is the end that sends the message.
     pub sends: bool,
-    /// The number of the other process, or [`ANY_PEER`] while a receive from any source is not complete.
+    /// The number of the other process. For a receive from any source that is not complete, [`ANY_PEER`].
     pub peer: u32,
-    /// The tag, or [`ANY_TAG`] while a receive of any tag is not complete.
+    /// The tag. For a receive of any tag that is not complete, [`ANY_TAG`].
     pub tag: i32,
     /// The number that identifies the comm on all its ranks.
     pub context: u64,
@@ -331,8 +331,8 @@ impl TraceRecord {
         self.word(Word::Kind) >> 32
     }
 
-    /// Returns the number of the thread that found the event ended. Returns the thread that recorded the
-    /// event if the former is not known.
+    /// Returns the number of the thread that found the event ended. If that is not known, returns the number
+    /// of the thread that recorded the event.
     pub(crate) fn last_thread(&self) -> u64 {
         match self.word(Word::NameBytes) >> 16 & 0xffff {
             0 => self.thread(),

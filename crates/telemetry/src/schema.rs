@@ -40,8 +40,8 @@ pub fn check(event: &Value) -> Result<(), String> {
 /// For each process and thread in the picture: the start and the end of each of its bars.
 type Bars = HashMap<(u64, u64), Vec<(f64, f64)>>;
 
-/// Checks that each arrow has a start, then its points, then an end, never backwards in time. Each of them
-/// must lie in a bar of its thread. The error names the first that does not.
+/// Checks that each arrow has a start, then its points, then an end, never backwards in time. Each of its
+/// points must lie in a bar of the point's thread. The error names the first arrow that is wrong.
 pub fn check_arrows(events: &[Value]) -> Result<(), String> {
     let at = |event: &Value| event["ts"].as_f64().unwrap_or(0.0);
     let thread = |event: &Value| (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0));

@@ -190,7 +190,7 @@ impl Engine {
     }
 
     /// Waits until each operation has ended or was given up, then ends the threads. Returns the operations
-    /// that were given up and are still in MPI.
+    /// that were given up and whose MPI requests have not completed.
     pub fn close(&'static self) -> UnfinishedOperations {
         self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
@@ -436,8 +436,8 @@ fn start_waker() -> Result<MPI_Request> {
     if waker == none() { fail(MPI, "MPI_Grequest_start returned no request") } else { Ok(waker) }
 }
 
-/// Frees `waker`. Completes it first if it is still in the list (`listed`), because otherwise another thread
-/// completes it.
+/// Frees `waker`. If no thread has taken it from the list (it is in `listed`), completes it first. Otherwise
+/// the thread that has taken it completes it.
 fn end_waker(listed: Option<MPI_Request>, mut waker: MPI_Request) {
     if let Some(listed) = listed {
         let _ = call!(MPI_Grequest_complete(listed));

@@ -4,9 +4,9 @@
 //! hooks for several buckets need this). An operation that such a function has started is reported at once,
 //! because the function may wait for it.
 //!
-//! A function may also wait for an operation that it has not started. That operation's report would never get
-//! its turn. If the wait is in this library, it ends the function's turn. If the function waits elsewhere,
-//! its turn ends after `PATIENCE`.
+//! A function may also wait for an operation that it has not started, and that must wait for the function's
+//! turn to end. If the function waits in this library, the wait ends the turn. If the function waits
+//! elsewhere, the turn ends after `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -57,8 +57,8 @@ impl Turns {
         true
     }
 
-    /// Ends the turn of operation `number`, so that the next turn can start. Its end has been reported, or
-    /// the caller's function waits.
+    /// Ends the turn of operation `number`, so that the next turn can start. The operation's end has been
+    /// reported, or its caller's function waits.
     pub fn leave(&self, number: u64) {
         self.lock().leave(number);
     }

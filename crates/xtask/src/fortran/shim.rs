@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Writes `crates/fortran/src/shim.rs`, the Rust functions that Fortran calls. Writes
-//! `crates/fortran/src/c.rs`, the declarations of the C functions that the former call.
+//! `crates/fortran/src/c.rs`, the declarations of the C functions that the Rust functions call.
 
 use super::kind::{Access, DummyKind, of};
 use super::{Binding, Bindings, Dummy};
@@ -490,7 +490,7 @@ fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
 }
 
 /// Returns the beginning of the names of the C functions that convert a handle: `MPI_Type` for MPI_Datatype
-/// (`MPI_Type_f2c`).
+/// (`MPI_Type_fromint`).
 fn conversion(handle: &str) -> &str {
     if handle == "MPI_Datatype" { "MPI_Type" } else { handle }
 }

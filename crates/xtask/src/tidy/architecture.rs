@@ -50,8 +50,8 @@ fn check_length(text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Checks that the picture of layers in ARCHITECTURE.md agrees with `layers`. Each of its lines begins with a
-/// layer's number, and then names all crates of that layer.
+/// Checks that the picture of layers in ARCHITECTURE.md agrees with `layers`. Each line of the picture begins
+/// with a layer's number, and then names all crates of that layer.
 fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<String>) {
     let mut drawn = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("    ")) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks the names of types in both workspaces. A name that types in many crates have says little, so it
-//! needs a row with a reason in `tables/names.toml`. Types of tests and of generated files are not checked.
+//! Checks the names of types in both workspaces. A name says little if types in many crates have it, so such
+//! a name needs a row with a reason in `tables/names.toml`. Types of tests and of generated files are not
+//! checked.
 
 use super::rust::Rust;
 use super::sizes::is_qualifier;

@@ -28,7 +28,7 @@ pub struct Host {
     /// When the host's last report was received, by the collector's clock, in milliseconds since 1970.
     pub seen: u64,
     pub report: Report,
-    /// The growth of each counter in a second, between the second to last report and the last one (`report`).
+    /// How much each counter grew in a second, between the last two reports.
     pub rates: BTreeMap<String, f64>,
     /// Jobs that the last report no longer has. They stay here until `jobs::Collector` has noted their end.
     pub gone: Vec<Job>,

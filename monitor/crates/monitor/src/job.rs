@@ -120,7 +120,7 @@ impl Job {
         ))
     }
 
-    /// Returns a sentence about the share of its time that the job waits in MPI, or None if the share is
+    /// Returns a sentence about the share of its time for which the job waits in MPI, or None if the share is
     /// small.
     fn waits(&self, at: u64) -> Option<String> {
         let whole = self.end.unwrap_or(at).saturating_sub(self.start) as f64 / 1e3;

@@ -237,8 +237,8 @@ impl People {
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person whom a directory or issuer (`by`) has checked the rights that the person
-    /// has there now. Makes the account if it is missing.
+    /// Updates the account of a person whom a directory or issuer (`by`) has checked: the account gets the
+    /// rights that the person has there now. Makes the account if it is missing.
     fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
         let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };

@@ -19,8 +19,8 @@ use libloading::Library;
 pub use record::{MAD_BYTES, Mad, MadAddress};
 use record::{RECORD_BYTES, read, write};
 
-/// A management class of InfiniBand for which a port sends MADs. Each class has a version and a queue pair
-/// that serves it.
+/// A management class of InfiniBand, to which each MAD (management datagram) of a port belongs. Each class
+/// has a version and a queue pair that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Subnet management, in which a MAD names the ports on its path (IBTA 14.2.1.2).

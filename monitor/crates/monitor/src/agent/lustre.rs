@@ -67,8 +67,8 @@ struct Group {
 }
 
 impl Group {
-    /// Returns the group of a parameter, or None if `PARAMETERS` does not ask for the parameter. Parameters
-    /// have names such as `llite.scratch-ffff8d0a9b3f8000.stats` or
+    /// Returns what a parameter's name says, or None if `PARAMETERS` does not ask for the parameter.
+    /// Parameters have names such as `llite.scratch-ffff8d0a9b3f8000.stats` or
     /// `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's counters are summed over its servers.
     fn of(parameter: &str) -> Option<Group> {
         let (kind, rest) = parameter.split_once('.')?;

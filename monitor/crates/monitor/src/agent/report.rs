@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// The most figures, facts and storage counters, by number of names, that a report may have.
+/// The most names that a report may have: names of figures and facts, and ids of jobs in `storage`.
 const NAMES_MAX: usize = 20_000;
 /// The most characters of a name or of another text in a report.
 const CHARS_MAX: usize = 256;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Programs of any MPI that run under `liboutboard_watch.so`. For each process that library keeps a page of
-//! counters, a file in /dev/shm (`crates/watch_page`). The contents of a page are not trusted; the owner of
+//! Programs of any MPI that run under `liboutboard_watch.so`. That library keeps a page of counters for each
+//! process, as a file in /dev/shm (`crates/watch_page`). The contents of a page are not trusted; the owner of
 //! the file says whose process it is.
 
 use std::collections::{BTreeMap, HashMap};

@@ -22,9 +22,9 @@ pub struct Found {
     pub key: String,
     pub subject: String,
     pub text: String,
-    /// The source of the job, such as `slurm`. It is empty if this is a port, link, node or host.
+    /// The source of the job (such as `slurm`), if this is a job. Otherwise it is empty.
     pub source: String,
-    /// The id of the job. It is empty if this is a port, link, node or host.
+    /// The id of the job, if this is a job. Otherwise it is empty.
     pub job: String,
 }
 

@@ -32,8 +32,8 @@ pub use metric::METRICS;
 use metric::Subject;
 use watch::{Change, Watch};
 
-/// How often alerts about hosts, jobs and the monitor itself are examined. Ports, links and nodes are
-/// examined after every sweep.
+/// How often the criteria about hosts, jobs and the monitor itself are checked. Criteria about ports, links
+/// and nodes are checked after every sweep.
 const EVERY: Duration = Duration::from_secs(1);
 /// The most cleared alerts that are stored. A cleared alert is removed once this many newer alerts exist.
 const CLEARED_MAX: i64 = 20_000;
@@ -62,9 +62,9 @@ impl Watcher {
         }
     }
 
-    /// Examines the state once. `sweep` is the number of the sweep of port counters that was examined last.
-    /// After a failure it is None: then the stored alerts are read again and the same sweep is examined
-    /// again, so that no alert is lost or reported twice.
+    /// Compares the present state with the criteria once. `sweep` is the number of the sweep of port counters
+    /// that was examined last. After a failure it is None: then the stored alerts are read again and the same
+    /// sweep is examined again, so that no alert is lost or reported twice.
     fn round(&self, watch: &mut Watch, sweep: &mut Option<u64>) -> Result<(), String> {
         let last = sweep.take();
         if last.is_none() {

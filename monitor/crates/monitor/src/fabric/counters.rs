@@ -2,8 +2,8 @@
 //! Counters of ports: one sweep reads all of them and computes what has happened since the last sweep.
 //!
 //! A counter stops at its highest value and does not wrap. A driver, a subnet manager or a person may clear
-//! it, and a reboot clears all counters of a node. The flags of a sample report such events. If they make a
-//! difference unknown, the sample does not invent it.
+//! it, and a reboot clears all counters of a node. The flags of a sample report such events, and a sample
+//! never claims more than has happened.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;

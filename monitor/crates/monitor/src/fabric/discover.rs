@@ -136,7 +136,7 @@ impl Walk {
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
 
-    /// Stores a block that a switch has sent of its forwarding table.
+    /// Stores a block of a switch's forwarding table, which the switch has sent.
     fn block(&mut self, guid: u64, block: usize, data: &Data) {
         let table = self.fabric.forwarding.entry(guid).or_default();
         let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);

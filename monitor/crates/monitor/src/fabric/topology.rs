@@ -130,7 +130,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     tiers
 }
 
-/// Returns each link once, at the place of its lower end in the order of nodes.
+/// Returns each link once. The links are in the order of the nodes at their lower ends.
 fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNode)]) -> Vec<TopologyLink> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {

@@ -228,7 +228,7 @@ fn keep_ranks(new: &mut Job, old: Job) {
 }
 
 /// Looks for jobs in `found` that run inside a job of `batch` (a batch system's jobs). Moves their ranks into
-/// the batch job, and removes them from `found`.
+/// the batch job, and removes these jobs from `found`.
 fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
         let Some(whole) = batch.iter_mut().find(|whole| is_inside(job, whole)) else {

@@ -91,7 +91,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Refuses a ClickHouse older than `OLDEST`, which would store repeated rows twice.
+    /// Refuses a ClickHouse that is older than `OLDEST`, because it would store repeated rows twice.
     fn check_version(&self) -> Result<(), String> {
         let found = self.select("SELECT version()", &[])?;
         let version = found[0][0].as_str().unwrap_or_default();

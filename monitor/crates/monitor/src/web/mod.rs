@@ -37,8 +37,7 @@ pub use state::{Files, Web};
 
 use crate::people::Who;
 
-/// The longest time for an answer. After it the request fails. Its body may not have arrived, or the store
-/// may hang.
+/// The longest time for an answer. After it the request fails: its body has not arrived, or the store hangs.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
 /// The most bytes in the body of a POST request, which has only a few fields.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -111,8 +110,8 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     }
 }
 
-/// Admits a request that has a session or a token, and attaches the person whose it is (`Who`) to the
-/// request.
+/// Admits a request that has a session or a token. Attaches to the request the person (`Who`) to whom the
+/// session or token belongs.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     match who(&web, request.headers()) {
         Some(who) => {

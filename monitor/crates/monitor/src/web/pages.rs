@@ -57,8 +57,8 @@ pub struct Pages {
     /// The name of a column of maps, if each cell of such a map becomes a row of the answer. None if each
     /// stored row becomes one row.
     pub cells: Option<&'static str>,
-    /// The columns to select. The SQL of a page is SELECT `select` FROM `table` `join` WHERE `condition`, the
-    /// bounds of the page, and `rest`.
+    /// The word SELECT and the columns. The SQL of a page is `select` FROM `table` `join` WHERE `condition`,
+    /// the bounds of the page, and `rest`.
     pub select: String,
     pub join: String,
     pub condition: String,
