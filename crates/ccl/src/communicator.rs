@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A communicator of the library, and the thread that makes its calls.
+//! A communicator of a collective library (such as NCCL), and the thread that makes its calls.
 
 use crate::library::{Id, Library, Membership};
 use crate::step::{ExchangePart, LibraryStep};
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use sys::{Block, Span};
 
-/// The result of a collective that was started: empty until the collective has ended.
+/// The result of a collective that was started. It is empty until the collective has ended.
 #[derive(Clone, Debug, Default)]
 pub struct PendingResult(Arc<OnceLock<Result<()>>>);
 
@@ -21,7 +21,7 @@ impl PendingResult {
     }
 }
 
-/// A communicator of the library as one rank has it. Its calls are made by a thread of its own.
+/// One rank's communicator of the collective library. A thread of its own makes all calls for it.
 pub struct Communicator {
     shared: Arc<CommunicatorState>,
     thread: Option<JoinHandle<()>>,
@@ -31,32 +31,35 @@ struct CommunicatorState {
     library: &'static Library,
     rank: u32,
     size: u32,
-    /// The device of the thread that made the communicator, since a library uses its caller's device.
+    /// The device of the thread that made the communicator. A library works on the device of the calling
+    /// thread.
     device: usize,
     queue: Mutex<CallQueue>,
     news: Condvar,
     /// Whether this rank has left the communicator.
     left: AtomicBool,
-    /// A function that wakes the process, which may sleep until an operation is over or this rank has left.
+    /// Wakes the MPI process. It is called when an operation is over, and when this rank has left the
+    /// communicator.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
 #[derive(Default)]
 struct CallQueue {
-    /// The communicator's id, or the error why there is none. None until `identify` is called.
+    /// The id that all ranks need to join the communicator, or the error why there is none. None until
+    /// `identify` is called.
     id: Option<Result<Id>>,
     jobs: VecDeque<(Vec<LibraryStep>, PendingResult)>,
     stopped: bool,
 }
 
-/// How long the communicator's thread sleeps between two polls of an operation under way.
+/// How long the communicator's thread sleeps between two polls of an operation in progress.
 const POLL_PAUSE: Duration = Duration::from_micros(50);
-/// How often the communicator's thread polls an operation before it first sleeps.
+/// How often the communicator's thread polls an operation before its first sleep.
 const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {
-    /// Makes rank `rank` of `size`. It joins the communicator once `identify` has given the id; collectives
-    /// that are started before that wait. `wake` is called whenever a collective is over.
+    /// Makes rank `rank` of `size`. The rank joins the communicator once `identify` has given the id;
+    /// collectives that are started before wait for that. `wake` is called whenever a collective is over.
     ///
     /// Errors (MPI_ERR_OTHER): no thread can be made; the device failed.
     pub fn new(
@@ -92,13 +95,14 @@ impl Communicator {
         }
     }
 
-    /// Gives the communicator its id, or the error why it cannot be made.
+    /// Gives this rank the communicator's id, or the error why there is none.
     pub fn identify(&self, id: Result<Id>) {
         self.shared.queue().id.get_or_insert(id);
         self.shared.news.notify_one();
     }
 
-    /// Starts a collective. The memory in its steps belongs to the library until the collective has ended.
+    /// Starts a collective, which `steps` describe. The memory in them belongs to the library until the
+    /// collective has ended.
     pub fn start(&self, steps: Vec<LibraryStep>) -> PendingResult {
         let ended = PendingResult::default();
         self.shared.queue().jobs.push_back((steps, ended.clone()));
@@ -106,8 +110,8 @@ impl Communicator {
         ended
     }
 
-    /// Leaves the communicator once all started collectives are over. Returns at once, since a library may
-    /// wait until all ranks leave.
+    /// Makes the communicator's thread leave once all started collectives are over. Does not wait for that,
+    /// because a library may block until all ranks leave.
     pub fn leave(&self) {
         self.shared.queue().stopped = true;
         self.shared.news.notify_one();
@@ -135,8 +139,8 @@ impl CommunicatorState {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `ready` finds something in the queue, and returns it. None once `leave` was called and no
-    /// job remains.
+    /// Waits until `ready` returns something, and returns that. Returns None once `leave` was called and no
+    /// collective is waiting.
     fn next<T>(&self, mut ready: impl FnMut(&mut CallQueue) -> Option<T>) -> Option<T> {
         let mut queue = self.queue();
         loop {
@@ -193,7 +197,8 @@ impl CommunicatorState {
         self.end(member)
     }
 
-    /// Copies and removes the message that this rank sends to itself: not every library copies it in a group.
+    /// Copies the message that this rank sends to itself, and removes it from both lists. Not every library
+    /// copies such a message.
     fn copy_own(&self, sends: &mut Vec<ExchangePart>, recvs: &mut Vec<ExchangePart>) -> Result<()> {
         let own = |all: &mut Vec<ExchangePart>| {
             let at = all.iter().position(|message| message.peer == self.rank)?;
@@ -207,8 +212,8 @@ impl CommunicatorState {
         }
     }
 
-    /// Makes an exchange by one call of the library, for which the bytes of all ranks lie in the order of the
-    /// ranks.
+    /// Carries out an exchange by one call of the library. For that call the bytes for all ranks are copied
+    /// together, in the order of the ranks.
     fn exchange(&self, sends: &[ExchangePart], recvs: &[ExchangePart], member: &Membership) -> Result<()> {
         let counts = |messages: &[ExchangePart]| {
             let mut counts = vec![0; self.size as usize];
@@ -234,7 +239,7 @@ impl CommunicatorState {
         copy(recvs, &received, &into, false)
     }
 
-    /// Waits until all operations that this rank has started are over.
+    /// Waits until all library operations that this rank has started are over.
     fn end(&self, member: &Membership) -> Result<()> {
         let mut polls = 0;
         while !self.library.is_over(member)? {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collective libraries of vendors (NCCL, RCCL, oneCCL), loaded at run time, behind one table of functions.
 //!
-//! Purpose: a collective becomes `LibraryStep`s; a `Communicator` runs them in a thread of its own, because a
-//! library's call may block until all ranks have made it, and MPI calls must go on meanwhile.
-//! Invariants: the steps of one communicator run in the order in which they were started. After an error a
-//! communicator runs no more steps.
-//! Read next: `library.rs` (the table), `communicator.rs`; `abi/src/collective/library.rs` makes the steps.
+//! Purpose: a collective becomes `LibraryStep`s, which a `Communicator` carries out in a thread of its own. A
+//! call of a library may block until all ranks have made it, and MPI calls must go on meanwhile. Invariants:
+//! the steps of one communicator are carried out in the order in which they were started. After an error a
+//! communicator carries out no more steps. Read next: `library.rs` (the table), `communicator.rs`;
+//! `abi/src/collective/library.rs` makes the steps.
 
 mod communicator;
 mod library;
@@ -19,7 +19,8 @@ pub use step::{ElementKind, ExchangePart, LibraryStep, Op};
 
 static LIBRARY: OnceLock<Library> = OnceLock::new();
 
-/// Loads a library: `nccl`, `rccl`, `mscclpp`, `oneccl`, or a file. Later calls change nothing.
+/// Loads a collective library: `nccl`, `rccl`, `mscclpp`, `oneccl`, or the name of a file. Only the first
+/// call that succeeds has an effect.
 ///
 /// Errors (MPI_ERR_OTHER): the library is missing, is no such library, or needs a device that is off.
 pub fn start(name: &str) -> Result<()> {
@@ -30,7 +31,7 @@ pub fn start(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the library that this process has loaded. None if it has loaded none.
+/// Returns the collective library that this process has loaded, or None if it has loaded none.
 pub fn get() -> Option<&'static Library> {
     LIBRARY.get()
 }

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of functions that NCCL-like libraries share.
+//! The functions that NCCL-like libraries share, as a table.
 //!
-//! The functions are found by their names, whatever version the library has. There are two families: `nccl`
-//! (also RCCL and MSCCL++) and `oneccl`. Written from NCCL's user guide and oneCCL's ccl.h.
+//! The functions are found by their names, whatever version the library has. There are two families of
+//! libraries: `nccl` (also RCCL and MSCCL++) and `oneccl`. Written from NCCL's user guide and oneCCL's ccl.h.
 
 use crate::step::{self, ExchangePart, LibraryStep};
 use error::{Class, Error, Result, fail};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// The kinds of memory whose addresses a library may take.
+/// The kinds of memory in which a library takes its buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     Host,
     Device,
 }
 
-/// A family of libraries, `nccl` or `oneccl`: how its functions differ from the other family's.
+/// What differs between the two families of libraries, `nccl` and `oneccl`.
 struct Family {
     prefix: &'static str,
     id_bytes: usize,
     in_progress: c_int,
-    /// The library's code for an error in another process. None if the family has no such code.
+    /// The code that the library returns for an error in another process. None if the family has no such
+    /// code.
     remote_error: Option<c_int>,
     memory: MemoryKind,
-    /// Whether ranks may make communicators in different orders.
+    /// Whether ranks may make several communicators in different orders.
     in_any_order: bool,
 }
 
@@ -35,7 +36,7 @@ const NCCL: Family = Family {
     memory: MemoryKind::Device,
     in_any_order: true,
 };
-/// The family of oneCCL. Its calls without a stream take host memory.
+/// The family of oneCCL. Its calls get no device stream and take host memory.
 const ONECCL: Family = Family {
     prefix: "oneccl",
     id_bytes: 4096,
@@ -45,7 +46,8 @@ const ONECCL: Family = Family {
     in_any_order: false,
 };
 
-/// For each name of a library that the user may give, the files under which installations have it.
+/// For each library name that the user may give (OUTBOARD_CCL), the names of the library's file in
+/// installations.
 const FILES: [(&str, &[&str]); 4] = [
     ("nccl", &["libnccl.so.2", "libnccl.so"]),
     ("rccl", &["librccl.so.1", "librccl.so"]),
@@ -53,23 +55,25 @@ const FILES: [(&str, &[&str]); 4] = [
     ("oneccl", &["libccl.so.2"]),
 ];
 
-/// The library's own pointer to a communicator (ncclComm_t).
+/// The library's own pointer to a communicator (`ncclComm_t`).
 type Raw = *mut c_void;
-/// The handle of a device's stream, on which the library works; 0 if its calls take host memory.
+/// The handle of a device's stream, a queue of work for the device. It is 0 if the library takes host memory.
 type StreamHandle = usize;
 type KindNumber = c_int;
 type OpNumber = c_int;
 
-/// This rank's place in a communicator, and the device's stream on which its calls enqueue their work.
+/// This rank's membership in a communicator, and the device's stream (its queue of work) that the rank's
+/// calls use.
 pub(crate) struct Membership {
     raw: Raw,
     handle: StreamHandle,
-    /// The stream with this handle. None if the library takes host memory.
+    /// The device's stream whose handle is `handle`. None if the library takes host memory.
     stream: Option<device::Stream>,
 }
 
 impl Membership {
-    /// Makes a membership that has a stream, but has not joined a communicator yet.
+    /// Makes a membership that has a stream if `memory` is a device's, and that has not joined a communicator
+    /// yet.
     fn new(memory: MemoryKind) -> Result<Membership> {
         let (handle, stream) = match memory {
             MemoryKind::Host => (0, None),
@@ -91,10 +95,10 @@ impl Drop for Membership {
     }
 }
 
-/// The id of a communicator (ncclUniqueId), which its rank 0 makes before the ranks join.
+/// The id of a communicator (ncclUniqueId). Its rank 0 makes the id before the ranks join.
 pub type Id = Vec<u8>;
 
-/// The C form of an `Id`, which the libraries' functions take by value.
+/// An `Id` as the C struct that the libraries' functions take by value.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Bytes<const N: usize>([u8; N]);
@@ -110,7 +114,7 @@ enum Init {
     Oneccl(unsafe extern "C" fn(*mut Raw, usize, Bytes<4096>, c_int) -> c_int),
 }
 
-/// A collective library that is loaded, with its functions.
+/// A loaded collective library (such as NCCL), with its functions.
 pub struct Library {
     family: &'static Family,
     file: String,
@@ -133,8 +137,8 @@ pub struct Library {
     all_gather: unsafe extern "C" fn(usize, usize, usize, KindNumber, Raw, StreamHandle) -> c_int,
     send: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
     recv: unsafe extern "C" fn(usize, usize, KindNumber, c_int, Raw, StreamHandle) -> c_int,
-    /// The function of oneCCL that makes an exchange, used since its groups of sends and receives return
-    /// before the bytes are there. None in other libraries.
+    /// The function of oneCCL for an exchange. It is used because oneCCL's groups of sends and receives
+    /// return before the bytes have arrived. None for other libraries.
     all_to_all_v: Option<
         unsafe extern "C" fn(
             usize,
@@ -146,12 +150,12 @@ pub struct Library {
             StreamHandle,
         ) -> c_int,
     >,
-    /// The library that contains these functions; the last field, so that it is dropped last.
+    /// The loaded library that contains these functions. It is the last field, so that it is dropped last.
     _library: libloading::Library,
 }
 
 impl Library {
-    /// Loads a library by its name or file. Errors: those of `crate::start`.
+    /// Loads a library by its name or file. Fails as `crate::start` does.
     pub(crate) fn load(name: &str) -> Result<Library> {
         let named = FILES.iter().find(|(known, _)| *known == name).map(|(_, files)| *files);
         let mut reason = String::new();
@@ -234,13 +238,13 @@ impl Library {
         })
     }
 
-    /// Returns the kind of memory that the library's calls take.
+    /// Returns the kind of memory in which the library takes its buffers.
     pub fn memory(&self) -> MemoryKind {
         self.family.memory
     }
 
-    /// Whether ranks may make communicators in different orders. If not, only blocking MPI calls may make
-    /// one.
+    /// Whether ranks may make several communicators in different orders. If not, only MPI calls that block
+    /// may make a communicator.
     pub fn joins_in_any_order(&self) -> bool {
         self.family.in_any_order
     }
@@ -250,14 +254,15 @@ impl Library {
         (&self.file, self.version)
     }
 
-    /// The length of an `Id` of this library, in bytes.
+    /// Returns the length of an `Id` of this library, in bytes.
     pub fn id_bytes(&self) -> usize {
         self.family.id_bytes
     }
 
-    /// Makes the id of a new communicator. Only its rank 0 calls this, and sends the id to the other ranks.
+    /// Makes the id of a new communicator. Only the communicator's rank 0 calls this; it then sends the id to
+    /// the other ranks.
     ///
-    /// Errors: those of the library.
+    /// Errors: what the library reports.
     pub fn make_id(&self) -> Result<Id> {
         let mut id = vec![0; self.family.id_bytes];
         // SAFETY: it stores `id_bytes` bytes.
@@ -266,7 +271,8 @@ impl Library {
         Ok(id)
     }
 
-    /// Starts to make rank `rank` of a communicator; the rank has joined once `is_over` returns true.
+    /// Starts to join a communicator of `size` ranks as its rank `rank`. The rank has joined once `is_over`
+    /// returns true.
     pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Membership> {
         let mut member = Membership::new(self.family.memory)?;
         let raw = &mut member.raw;
@@ -341,14 +347,14 @@ impl Library {
         self.check(name, code, raw)
     }
 
-    /// Whether `LibraryStep::Exchange` must be made by `exchange`, in one call of all ranks, and not by
-    /// `start`.
+    /// Whether the library makes a `LibraryStep::Exchange` by `exchange`, in one call of all ranks. If not,
+    /// `start` makes it.
     pub(crate) fn exchanges_at_once(&self) -> bool {
         self.all_to_all_v.is_some()
     }
 
-    /// Starts an exchange of bytes between all ranks: the bytes for each rank lie one after the other at
-    /// `from`, those from each rank at `to`.
+    /// Starts an exchange of bytes between all ranks. At `from` the bytes for each rank lie one after the
+    /// other. At `to` the bytes from each rank are stored in the same way.
     ///
     /// # Safety
     /// The contract of `start`; the counts must stay valid as long, too.
@@ -367,7 +373,7 @@ impl Library {
         self.check("AllToAllV", code, raw)
     }
 
-    /// Whether all started work is over, in the library and on the stream.
+    /// Whether all work that this rank has started is over, in the library and on the stream.
     ///
     /// Errors: an error of that work.
     pub(crate) fn is_over(&self, member: &Membership) -> Result<bool> {
@@ -384,13 +390,13 @@ impl Library {
         member.stream.as_ref().map_or(Ok(true), device::Stream::is_idle)
     }
 
-    /// Leaves a communicator whose operations are over.
+    /// Leaves a communicator in which no operation is in progress.
     pub(crate) fn leave(&self, member: Membership) {
         // SAFETY: it is alive, and not used again. The result does not matter any more.
         unsafe { (self.destroy)(member.raw) };
     }
 
-    /// Ends a communicator after an error.
+    /// Ends this rank's communicator after an error, without waiting for other ranks.
     pub(crate) fn abort(&self, member: &Membership) {
         if let Some(abort) = self.abort {
             // SAFETY: it is alive, and only dropped after this.
@@ -413,7 +419,7 @@ impl Library {
     }
 }
 
-/// Makes oneCCL use libfabric. Its default is to load an MPI library, which in this process is Outboard.
+/// Makes oneCCL use libfabric. By default it would load an MPI library, which in this process is Outboard.
 fn use_libfabric() {
     // SAFETY: both are C strings. The call is within MPI_Init, like other changes of the environment.
     unsafe { libc::setenv(c"CCL_ATL_TRANSPORT".as_ptr(), c"ofi".as_ptr(), 0) };

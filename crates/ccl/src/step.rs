@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The operations of a library.
+//! The operations that a collective library carries out, one `LibraryStep` for each.
 
-/// The types of elements that NCCL-like libraries share, with the libraries' numbers.
+/// The types of elements that NCCL-like libraries share. The values are the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum ElementKind {
@@ -17,7 +17,7 @@ pub enum ElementKind {
     Bf16 = 9,
 }
 
-/// The operators that NCCL-like libraries share, with the libraries' numbers.
+/// The operators that NCCL-like libraries share. The values are the libraries' numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Op {
@@ -27,8 +27,8 @@ pub enum Op {
     Min = 3,
 }
 
-/// One operation of the library. Addresses are of the kind of memory that it takes (`Library::memory`), which
-/// belongs to the library until the operation has ended. Counts are in elements.
+/// One operation of the library. Addresses are in memory of the kind `Library::memory`. That memory belongs
+/// to the library until the operation has ended. Counts are in elements.
 #[derive(Clone, Debug)]
 pub enum LibraryStep {
     AllReduce {
@@ -63,14 +63,15 @@ pub enum LibraryStep {
         to: usize,
         bytes: usize,
     },
-    /// An exchange of messages: at most one to and one from each rank.
+    /// An exchange of messages: this rank sends at most one message to each rank and receives at most one
+    /// from each.
     Exchange {
         sends: Vec<ExchangePart>,
         recvs: Vec<ExchangePart>,
     },
 }
 
-/// A message that an exchange sends to a rank or receives from it.
+/// A message that this rank sends to a peer, or receives from it, in an exchange.
 #[derive(Clone, Copy, Debug)]
 pub struct ExchangePart {
     pub peer: u32,

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds records of several processes that belong together: the ends of messages, the steps of a rendezvous,
-//! and what a proxy does for a rank. An arrow joins them in time.
+//! Finds the records of several processes that belong together: both ends of a message, the steps of a
+//! rendezvous, and what a proxy does for a rank. An arrow in the picture of the trace joins such records.
 //!
-//! Both ends know a message by its number among those of its context, tag, sender and receiver. Messages with
-//! the same envelope match in the order in which they were sent, and receives that get them in the order in
-//! which they were posted (MPI 5.0, section 3.5), so each end counts for itself. Both ends of a window's
-//! posts and completions count in the same way.
+//! Both ends know a message by its number among the messages with its context, tag, sender and receiver. Such
+//! messages match in the order in which they were sent, and their receives in the order in which they were
+//! posted (MPI 5.0, section 3.5). So each end counts for itself. Both ends count a window's posts and
+//! completions in the same way.
 //!
-//! The clocks of hosts differ. Measured differences are corrected before; the remaining error is mostly less
-//! than a message takes, and [`align`] removes it.
+//! The clocks of hosts differ. Before this, measured differences are corrected. The remaining error is mostly
+//! less than the time of a message, and [`align`] removes it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::record::{ANY_PEER, ANY_TAG, Event, ProcessName, TraceRecord, TracedMessage, TracedProcess};
 
-/// A point of an arrow: an event in a trace, and one of its times.
+/// A point of an arrow: an event in a trace, and the start or the end of the event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Point {
-    /// The index of the process among those of the trace.
+    /// The index of the process among the processes of the trace.
     pub(crate) process: usize,
-    /// The index of the event's record among those of the process.
+    /// The index of the event's record among the records of the process.
     pub(crate) record: usize,
-    /// Which time of the event the arrow touches.
+    /// The time of the event (start or end) that the arrow touches.
     moment: Moment,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Point {
 enum Moment {
     /// The time at which the event started.
     From,
-    /// The time at which the event ended, or the start of the call that noticed its end, whichever is later.
+    /// The later of two times: the end of the event, and the start of the MPI call that noticed the end.
     Found,
 }
 
-/// An arrow of the picture: points in the order in which they must have happened.
+/// An arrow in the picture of the trace: points in the order in which they must have happened.
 #[derive(Debug)]
 pub(crate) struct Arrow {
-    /// What the arrow shows, in a word: `message` for one.
+    /// What the arrow shows, in a word: `message`, `partition`, `window`, `rendezvous` or `proxy`.
     pub(crate) name: &'static str,
     pub(crate) points: Vec<Point>,
 }
 
 impl Point {
-    /// The time of the point, and the number of the thread in whose line it lies.
+    /// Returns the time of the point, and the number of the thread in whose line it lies.
     pub(crate) fn at(&self, processes: &[TracedProcess]) -> (u64, u64) {
         let record = &processes[self.process].records[self.record];
         match self.moment {
@@ -53,8 +53,9 @@ impl Point {
     }
 }
 
-/// Numbers a process's messages, partitioned messages and signals of windows, as both ends count them.
-/// Returns a number for each record: 0 for other records, and for receives whose message is not known.
+/// Numbers a process's messages, partitioned messages and signals of windows, in the way in which both ends
+/// count them. Returns a number for each record. It is 0 for records of other kinds, and for a receive whose
+/// source or tag is still unknown.
 pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     let mut counts: HashMap<(u64, u32, i32, bool), u32> = HashMap::new();
     let mut signals: HashMap<(u64, u32, bool, bool), u32> = HashMap::new();
@@ -78,14 +79,14 @@ pub(crate) fn numbers(records: &[TraceRecord]) -> Vec<u32> {
     records.iter().map(&mut number).collect()
 }
 
-/// Returns whether a signal is of a post, not of a completion; and whether the process that recorded it sends
-/// it.
+/// Returns two facts about a signal of a window. The first is whether it belongs to a post, not to a
+/// completion. The second is whether the process that recorded it has sent it.
 fn signal(what: &str) -> (bool, bool) {
     (["post", "start"].contains(&what), ["post", "complete"].contains(&what))
 }
 
-/// Finds all arrows between the records of processes. `numbers` has the result of [`numbers`] for each
-/// process.
+/// Finds all arrows between the records of processes. `numbers` has for each process what [`numbers`]
+/// returned.
 pub(crate) fn all(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     let mut arrows = messages(processes, numbers);
     arrows.extend(partitions(processes));
@@ -104,11 +105,12 @@ fn records(
     })
 }
 
-/// An end of an arrow of two points: the key that both ends have, and whether this is the first point.
+/// One end of an arrow that has two points: the key that both ends have, and whether this end is the first
+/// point.
 type ArrowEnd<K> = (K, bool);
 
-/// Makes an arrow named `name` of each two records of ranks for which `end` returns the first and the last
-/// point with the same key. `last` is the time that the last point touches.
+/// Makes arrows named `name`. An arrow joins two records of ranks for which `end` returns the same key, once
+/// as the first point and once as the last. `last` is the time that the last point touches.
 fn joined<K: Hash + Eq>(
     processes: &[TracedProcess],
     (name, last): (&'static str, Moment),
@@ -128,7 +130,8 @@ fn joined<K: Hash + Eq>(
     ends.into_iter().filter_map(arrow).collect()
 }
 
-/// The sender and the receiver of a message between `rank` and `peer`, which `rank` sends if `sends`.
+/// Returns the sender and the receiver of a message between `rank` and `peer`. `sends` says whether `rank`
+/// sends it.
 fn sender_and_receiver(sends: bool, rank: u32, peer: u32) -> (u32, u32) {
     if sends { (rank, peer) } else { (peer, rank) }
 }
@@ -144,7 +147,8 @@ fn messages(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// Finds the arrows from where a partition is ready to where a call finds that it has arrived.
+/// Finds the arrows of partitioned messages. An arrow leads from where a partition is marked ready to where a
+/// call of the receiver finds that it has arrived.
 fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     joined(processes, ("partition", Moment::From), |rank, _, _, event| {
         let Event::Partition { what, peer, context, number, partition, .. } = event else { return None };
@@ -153,8 +157,8 @@ fn partitions(processes: &[TracedProcess]) -> Vec<Arrow> {
     })
 }
 
-/// Finds the arrows from a window's post to the start that needs it, and from a completion to the wait for
-/// it.
+/// Finds the arrows between the processes of a window: from each MPI_Win_post to the MPI_Win_start that needs
+/// it, and from each MPI_Win_complete to the MPI_Win_wait for it.
 fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     joined(processes, ("window", Moment::From), |rank, (process, record), _, event| {
         let Event::Signal { what, peer, context } = event else { return None };
@@ -163,8 +167,8 @@ fn signals(processes: &[TracedProcess], numbers: &[Vec<u32>]) -> Vec<Arrow> {
     })
 }
 
-/// Finds the arrows of a rendezvous: over an offer, its acceptance by the receiver, and the sender's receipt
-/// of that.
+/// Finds the arrows of rendezvous (messages of which the sender first offers the bytes). An arrow leads from
+/// the sender's offer over the receiver's acceptance to the sender's receipt of the acceptance.
 fn rendezvous(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut steps: HashMap<(u32, u64), [Option<Point>; 3]> = HashMap::new();
     for (process, record, who, _, event) in records(processes) {
@@ -186,8 +190,8 @@ fn rendezvous(processes: &[TracedProcess]) -> Vec<Arrow> {
     steps.into_values().filter_map(arrow).collect()
 }
 
-/// Finds the arrows from an operation that a rank hands to a proxy over the proxy's steps to the call that
-/// finds it complete.
+/// Finds the arrows of operations that proxies carry out. An arrow leads from where a rank hands an operation
+/// to a proxy, over the proxy's steps, to the call that finds the operation complete.
 fn offloads(processes: &[TracedProcess]) -> Vec<Arrow> {
     let mut operations: HashMap<(u32, u64, u32), [Vec<Point>; 3]> = HashMap::new();
     for (process, record, who, kept, event) in records(processes) {
@@ -215,8 +219,8 @@ fn offloads(processes: &[TracedProcess]) -> Vec<Arrow> {
     operations.into_values().filter_map(arrow).collect()
 }
 
-/// Moves the clocks of hosts as little as possible so that no arrow points backwards. Errors of a clock that
-/// ran unevenly stay.
+/// Shifts the clocks of hosts as little as possible so that no arrow points backwards in time. It does not
+/// remove the errors of a clock that ran unevenly.
 pub(crate) fn align(processes: &mut [TracedProcess], arrows: &[Arrow]) {
     // The least time by which the second clock must be later than the first.
     let mut lags: HashMap<(u32, u32), i64> = HashMap::new();

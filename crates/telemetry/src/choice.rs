@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Which process carried an operation out, and why: what `outboard explain` prints.
+//! Who carried an operation out (proxy, rank, device or library), and why: what `outboard explain` prints.
 
-/// The reason why a proxy, the rank or a library carries an operation out. The proxy's reasons come first.
+/// The reason why a proxy, the rank, a device or a library carries an operation out. The reasons for a proxy
+/// come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)] // `why` says it.
@@ -37,7 +38,7 @@ pub enum Choice {
 
 use Choice::*;
 
-/// All choices in their order, with the end of the sentence "the rank did it: ...".
+/// Each choice with its reason, as the end of the sentence "the rank did it: ...", in the order of `Choice`.
 const WHY: [(Choice, &str); 26] = [
     (ProxyAlways, "OUTBOARD_OFFLOAD=on"),
     (ProxyLong, "it moves at least OUTBOARD_OFFLOAD_BYTES_MIN"),
@@ -68,13 +69,13 @@ const WHY: [(Choice, &str); 26] = [
 ];
 
 impl Choice {
-    /// Whether a proxy carries the operation out, not the rank or a library.
+    /// Whether a proxy carries the operation out, and not the rank, a device or a library.
     #[inline]
     pub fn is_proxy(self) -> bool {
         self <= ProxyLong
     }
 
-    /// Who carries the operation out, in one word.
+    /// Returns who carries the operation out: `proxy`, `rank`, `device` or `library`.
     pub fn by(self) -> &'static str {
         match self {
             _ if self.is_proxy() => "proxy",
@@ -84,12 +85,12 @@ impl Choice {
         }
     }
 
-    /// The reason of the choice, as the end of a sentence.
+    /// Returns the reason of the choice, as the end of a sentence.
     pub fn why(self) -> &'static str {
         WHY[self as usize].1
     }
 
-    /// The choice that a trace stores as `number`. None if there is no such choice.
+    /// Returns the choice that a trace stores as `number`, or None if there is no such choice.
     pub(crate) fn of(number: u64) -> Option<Choice> {
         WHY.get(usize::try_from(number).ok()?).map(|(choice, _)| *choice)
     }

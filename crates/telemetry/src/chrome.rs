@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The Chrome trace format ("Trace Event Format", Google 2016): one JSON object with a list of events, which
-//! chrome://tracing and ui.perfetto.dev show. A rank is a process of the picture with its number as pid;
-//! proxy `p` has pid 1000000 + p. Times are microseconds of the monotonic clock of the first host.
+//! chrome://tracing and ui.perfetto.dev show. A rank is a process in the picture, and its number is the pid
+//! there. Proxy `p` has pid 1000000 + p. Times are microseconds of the monotonic clock of the first host.
 //!
-//! Read next: `arrow.rs` (what belongs together), `schema.rs` (what a file must have).
+//! Read next: `arrow.rs` (which records belong together), `schema.rs` (what a file must have).
 
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,12 +17,12 @@ use crate::record::{
 };
 use crate::{Choice, Needs, schema};
 
-/// The pid of proxy 0 in the picture.
+/// The pid that proxy 0 gets in the picture of the trace.
 pub const FIRST_PROXY_PID: u64 = 1_000_000;
 
 const WAIT_COLOUR: &str = "thread_state_iowait";
 
-/// The most values of a process's counter track: more would not be visible.
+/// The most values in a process's counter track. More values would not be visible in the picture.
 const SAMPLES_MAX: u64 = 4096;
 
 fn pid(who: ProcessName) -> u64 {
@@ -32,7 +32,7 @@ fn pid(who: ProcessName) -> u64 {
     }
 }
 
-/// The position of a process in the picture: a proxy follows the first rank that it serves.
+/// Returns the position of a process in the picture. A proxy follows the lowest rank that it serves.
 fn place(process: &TracedProcess) -> u64 {
     match process.who {
         ProcessName::Rank(rank) => 2 * u64::from(rank),
@@ -46,10 +46,10 @@ fn place(process: &TracedProcess) -> u64 {
     }
 }
 
-/// The names of operations by context and sequence, for events of proxies, which have only these numbers.
+/// The names of operations by context and sequence. A proxy's records have only these two numbers.
 type Names = HashMap<(u64, u32), String>;
 
-/// What a process records about itself and its operations in separate records.
+/// What a process has recorded about itself and its operations in records that are no events of the picture.
 #[derive(Default)]
 struct ProcessFacts<'a> {
     about: BTreeMap<&'static str, String>,
@@ -57,9 +57,9 @@ struct ProcessFacts<'a> {
     threads: BTreeMap<u32, String>,
     /// The names of the places where the program calls MPI, by number.
     sites: HashMap<u32, String>,
-    /// For each operation, by the index of its record: who carried it out and why, and the algorithm.
+    /// For each operation, by the index of its record: who carried it out and why, and the algorithm's name.
     carried: HashMap<usize, (Choice, &'a str)>,
-    /// The neighbours from which this process receives: a list for each number of `Needs::Sources`.
+    /// The lists of neighbours from which this process receives, by the number that `Needs::Sources` has.
     sources: HashMap<u32, Vec<u32>>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> ProcessFacts<'a> {
         facts
     }
 
-    /// Adds the ranks that a collective needs to `args`, the arguments of its event.
+    /// Adds the ranks without which a collective cannot complete to `args`, the arguments of its event.
     fn add_needs(&self, args: &mut Value, needs: Needs) {
         match needs {
             Needs::Unknown => (),
@@ -98,14 +98,14 @@ impl<'a> ProcessFacts<'a> {
     }
 }
 
-/// Writes what processes have recorded to `file`, in the Chrome trace format.
+/// Writes the records of `processes` to `file`, in the Chrome trace format.
 pub fn save(file: &Path, processes: Vec<TracedProcess>) -> Result<()> {
     let mut to = BufWriter::new(File::create(file)?);
     write(&mut to, processes)?;
     to.flush()
 }
 
-/// Makes the text of a trace file of what processes have recorded.
+/// Returns the text of a trace file with the records of `processes`.
 pub fn file(processes: Vec<TracedProcess>) -> String {
     let mut text = Vec::new();
     write(&mut text, processes).expect("a Vec takes all");
@@ -154,7 +154,7 @@ fn write(to: &mut impl Write, mut processes: Vec<TracedProcess>) -> Result<()> {
     writeln!(to, "\n]}}")
 }
 
-/// Reads the events of the trace file `text`. The error says whether it is cut off or of another kind.
+/// Reads the events in a trace file's text. The error says if the text is cut off or of another format.
 pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
     match value {
@@ -166,7 +166,7 @@ pub fn parse(text: &str) -> std::result::Result<Vec<Value>, String> {
     }
 }
 
-/// Adds the events that give the picture the names of a process and its threads, and the process's position.
+/// Passes to `each` the events that give a process in the picture its name, position and threads' names.
 fn introduce(
     process: &TracedProcess,
     facts: &ProcessFacts,
@@ -192,7 +192,7 @@ fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Makes flow events of the points of arrows, by process. An arrow that would point backwards is left out.
+/// Makes a flow event of each point of the arrows, by process. An arrow that points backwards is left out.
 fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
     let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
     for (id, Arrow { name, points }) in arrows.iter().enumerate() {
@@ -220,7 +220,7 @@ fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Va
     flows
 }
 
-/// Passes the process's counter tracks to `each`: how many sends, receives and collectives are in progress.
+/// Passes the values of a process's counter track (sends, receives, collectives in progress) to `each`.
 fn under_way(process: &TracedProcess, each: &mut impl FnMut(Value) -> Result<()>) -> Result<()> {
     let mut changes: Vec<(u64, usize, i64)> = Vec::new();
     for record in &process.records {
@@ -297,7 +297,7 @@ fn put(
     each(event)
 }
 
-/// Describes an event, or returns None for a record that only adds to others.
+/// Returns an event's name, category and arguments. None for a record that only adds to other records.
 fn describe(
     event: &Event,
     (index, number): (usize, u32),
@@ -368,7 +368,7 @@ fn describe(
     })
 }
 
-/// Describes partitions and events of windows, with the number that both ends count.
+/// Describes an event of a partitioned message or of a window. `number` is its number as both ends count it.
 fn describe_synchronization(
     event: &Event,
     number: u32,
@@ -400,7 +400,7 @@ fn describe_synchronization(
     })
 }
 
-/// Describes a message. Both ends have its number among those of its comm, tag, sender and receiver.
+/// Describes a message. `number` is its number among the messages of its comm, tag, sender and receiver.
 fn describe_message(message: &TracedMessage, number: u32) -> Value {
     let TracedMessage { name, sends, peer, tag, context, bytes, choice, .. } = message;
     let comm = name.split_once(" on ").map_or("", |(_, comm)| comm);
@@ -420,7 +420,7 @@ fn describe_message(message: &TracedMessage, number: u32) -> Value {
     args
 }
 
-/// Checks that the events are those of a file of this format. The error names the first that is not.
+/// Checks that each event is one that this file writes. The error names the first event that is not.
 pub fn check(events: &[Value]) -> std::result::Result<(), String> {
     events.iter().try_for_each(schema::check)?;
     schema::check_arrows(events)
@@ -487,7 +487,7 @@ mod tests {
         ]
     }
 
-    /// The events of the process `pid` whose category or kind is `what`.
+    /// Returns the events of the process `pid` whose category or kind is `what`.
     fn of<'a>(events: &'a [Value], pid: u64, what: &str) -> Vec<&'a Value> {
         let is_it = |event: &&Value| event["pid"] == pid && (event["cat"] == what || event["ph"] == what);
         events.iter().filter(is_it).collect()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The table of counters: the one place where a counter gets its name, unit and meaning.
+//! The table of counters, the only place that defines a counter's name, unit and meaning.
 
-/// The unit of a counter.
+/// What a counter counts: events, bytes or nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// The counter counts events.
@@ -14,7 +14,7 @@ pub enum Unit {
 
 macro_rules! counters {
     ($($name:ident $text:literal $unit:ident $doc:literal;)*) => {
-        /// The counters of a process; each is one word of its `CounterPage`.
+        /// The counters of a process. Each counter is one word of the process's `CounterPage`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(usize)]
         pub enum Counter { $(#[doc = $doc] $name,)* }
@@ -23,17 +23,17 @@ macro_rules! counters {
             /// All counters, in the order of their words in a `CounterPage`.
             pub const ALL: &[Counter] = &[$(Counter::$name),*];
 
-            /// The name of the counter in `outboard top`, OUTBOARD_STATS and JSON.
+            /// Returns the counter's name in `outboard top`, OUTBOARD_STATS and JSON.
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$name => $text,)* }
             }
 
-            /// The counter's unit.
+            /// Returns what the counter counts: events, bytes or nanoseconds.
             pub fn unit(self) -> Unit {
                 match self { $(Counter::$name => Unit::$unit,)* }
             }
 
-            /// The counter's meaning.
+            /// Returns the meaning of the counter, as text for users.
             pub fn doc(self) -> &'static str {
                 match self { $(Counter::$name => $doc,)* }
             }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed events, in a mapped file while OUTBOARD_TRACE is set: they survive the process however it ends.
+//! Timed events, recorded in a mapped file while OUTBOARD_TRACE is set. The records survive the process
+//! however it ends.
 //!
-//! An instant is an `event`; a duration is `let started = start_time(); ...; end(started, Event::..)`. An MPI
-//! call or an operation may never end, so it is opened and closed: its record exists from its start. Without
-//! tracing, `start_time` returns 0 after one load, and `end` ignores it. With tracing, a lock guards the
-//! records.
+//! Code records an instant by `event`, and a duration by `let started = start_time(); ...; end(started,
+//! Event::..)`. An MPI call or an operation may never end, so it is opened and closed: its record exists from
+//! its start. Without tracing, `start_time` returns 0 after one load, and `end` ignores it. With tracing, a
+//! lock guards the records.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -20,31 +21,33 @@ use crate::record::{
 };
 use crate::{Choice, Counter, chrome, count};
 
-/// The number of bytes by which the file grows when it is full.
+/// The number of bytes by which the mapped file grows when it is full.
 const CHUNK_BYTES: u64 = 1 << 20;
 
 struct Trace {
     who: ProcessName,
-    /// The file of the whole trace, which a process writes that runs alone. None if `mpirun` joins the parts.
+    /// The file of the whole trace, which `write` makes of this process's part if the process runs alone.
+    /// None if `mpirun` joins the parts of several processes.
     whole: Option<PathBuf>,
     part: File,
     map: Map,
     used: usize,
     capacity: usize,
-    /// The length of the mapped file in bytes.
+    /// The length of the mapped file, in bytes.
     bytes: u64,
 }
 
 static TRACING: AtomicBool = AtomicBool::new(false);
 static TRACE: Mutex<Option<Trace>> = Mutex::new(None);
 
-/// Whether events are recorded.
+/// Whether this process records events in a trace.
 #[inline]
 pub fn tracing() -> bool {
     TRACING.load(Ordering::Relaxed)
 }
 
-/// Returns the path of the part of the trace `file` that a process of a job writes, and that `mpirun` joins.
+/// Returns the path of one process's part of the trace `file`. The process writes the part, and `mpirun`
+/// joins the parts.
 pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     let mut path = file.as_os_str().to_os_string();
     path.push(match who {
@@ -54,8 +57,8 @@ pub fn part(file: &Path, who: ProcessName) -> PathBuf {
     path.into()
 }
 
-/// Returns the process whose part of a trace a file is, by the file's name, even if it is removed but open.
-/// None for other files.
+/// Returns the process that has written the trace part `part`, which its name says. The name may be that of
+/// an open file that is already removed. Returns None for other names.
 pub fn whose(part: &Path) -> Option<ProcessName> {
     let name = part.to_str()?;
     let mut words = name.strip_suffix(" (deleted)").unwrap_or(name).strip_suffix(".part")?.rsplit('.');
@@ -68,8 +71,8 @@ pub fn whose(part: &Path) -> Option<ProcessName> {
     }
 }
 
-/// Records events from now on, at most `capacity`, in a part of the trace `file`. If `alone`, `write` makes
-/// the whole trace of that part.
+/// Records events from now on, at most `capacity`, in this process's part of the trace `file`. With `alone`
+/// the process runs without `mpirun`, and `write` makes the whole trace of the part.
 pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std::io::Result<()> {
     let path = part(file, who);
     let part = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
@@ -85,7 +88,8 @@ pub fn trace(who: ProcessName, file: &Path, alone: bool, capacity: usize) -> std
     Ok(())
 }
 
-/// Records the facts about this process: its host, Outboard's version, the command line and the process id.
+/// Records four facts about this process in the trace: its host, Outboard's version, the command line and the
+/// process id.
 fn introduce() {
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words: Vec<_> = command.split(|byte| *byte == 0).map(String::from_utf8_lossy).collect();
@@ -100,7 +104,7 @@ fn introduce() {
     }
 }
 
-/// Records the name of this thread.
+/// Records the name of this thread in the trace.
 #[cold]
 fn introduce_thread() {
     let of_thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
@@ -111,13 +115,13 @@ fn introduce_thread() {
     record_text(name.trim(), |text| Event::Thread { number: thread() as u32, text });
 }
 
-/// The time now, to be passed to [`end`] as the start of an event; 0 without tracing.
+/// Returns the time now, to be passed to [`end`] as the start of an event. Returns 0 without tracing.
 #[inline]
 pub fn start_time() -> u64 {
     if tracing() { now() } else { 0 }
 }
 
-/// Records an event that lasted from `started` until now.
+/// Records in the trace an event that lasted from `started` until now.
 #[inline]
 pub fn end(started: u64, event: Event) {
     if started != 0 {
@@ -125,7 +129,7 @@ pub fn end(started: u64, event: Event) {
     }
 }
 
-/// Records an event without duration.
+/// Records in the trace an event that happens now and has no duration.
 #[inline]
 pub fn event(event: Event) {
     if tracing() {
@@ -133,7 +137,7 @@ pub fn event(event: Event) {
     }
 }
 
-/// Records an event that happened at the time `at`, which [`start_time`] returned.
+/// Records in the trace an event that happened at the time `at`, which [`start_time`] returned.
 #[inline]
 pub fn event_at(at: u64, event: Event) {
     if at != 0 {
@@ -141,18 +145,18 @@ pub fn event_at(at: u64, event: Event) {
     }
 }
 
-/// Records an event that has started. Returns the record's index for [`close`]. None without tracing, or if
-/// there is no room.
+/// Records an event that has started and will be ended by [`close`]. Returns the index of its record, or None
+/// without tracing or if there is no room.
 pub fn open(event: Event, started: u64) -> Option<usize> {
     if tracing() { keep(&event, started, 0) } else { None }
 }
 
-/// Notes that an event from [`open`] ended at `until`.
+/// Notes that the event that [`open`] recorded ended at `until`.
 pub fn close(record: Option<usize>, until: u64) {
     change(record, |record| record.set(Word::Until, until));
 }
 
-/// Notes the context and number by which peers and proxies know an open operation.
+/// Adds to the record of an open operation the context and sequence by which peers and proxies know it.
 pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
     change(record, |record| {
         record.set(Word::Context, context);
@@ -160,7 +164,7 @@ pub fn identify(record: Option<usize>, context: u64, sequence: u32) {
     });
 }
 
-/// Records a text that may be longer than a record's name, in parts.
+/// Records a text in one or more records, because a record keeps at most `NAME_BYTES` of it.
 pub(crate) fn record_text<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Event<'a>) {
     while !text.is_empty() {
         let end = (1..=NAME_BYTES.min(text.len())).rfind(|&at| text.is_char_boundary(at));
@@ -170,14 +174,14 @@ pub(crate) fn record_text<'a>(mut text: &'a str, event: impl Fn(&'a str) -> Even
     }
 }
 
-/// Records how an open operation was carried out.
+/// Records who carried an open operation out, why, and by which algorithm.
 pub(crate) fn carried(record: Option<usize>, choice: Choice, algorithm: &'static str) {
     if let Some(record) = record {
         event(Event::Carried { operation: record as u32, choice, algorithm });
     }
 }
 
-/// Changes the record with an index that [`open`] returned; does nothing for None.
+/// Calls `change` with the record whose index [`open`] returned. Does nothing for None.
 pub(crate) fn change(record: Option<usize>, change: impl FnOnce(&mut TraceRecord)) {
     if let (Some(at), Some(trace)) = (record, lock().as_ref()) {
         let place = trace.map.span().slice(at * RECORD_BYTES, RECORD_BYTES);
@@ -226,8 +230,8 @@ impl Trace {
     }
 }
 
-/// Ends tracing. A process that runs alone writes the file that was given to [`trace`]. Does nothing without
-/// tracing.
+/// Ends tracing. A process that runs alone then writes the whole trace to the file that [`trace`] got. Does
+/// nothing without tracing.
 pub(crate) fn write() -> std::io::Result<()> {
     TRACING.store(false, Ordering::Relaxed);
     let Some(trace) = lock().take() else { return Ok(()) };
@@ -242,7 +246,8 @@ fn lock() -> std::sync::MutexGuard<'static, Option<Trace>> {
     TRACE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Held by tests that trace or could be traced: a process has one trace.
+/// A lock for tests, because a process has only one trace. A test that traces, or whose calls could be traced
+/// by another test, holds it.
 #[cfg(test)]
 pub(crate) static TRACED: Mutex<()> = Mutex::new(());
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Counters that are always on, and events while tracing.
 //!
-//! A counter is a 64-bit word of the process's page in the job's segment, so `outboard top` reads a running
-//! job without asking it. One process writes a page, under its lock, so counting is a plain load and store.
-//! Events cost one branch unless OUTBOARD_TRACE is set, operations one unless that or OUTBOARD_STATS is.
+//! A counter is a 64-bit word of the process's page in the job's segment (its shared memory), so `outboard
+//! top` reads a running job without asking it. Only the process itself writes its page, under its lock, so
+//! counting is a plain load and store. Without OUTBOARD_TRACE an event costs one branch. An operation costs
+//! one branch unless OUTBOARD_TRACE or OUTBOARD_STATS is set.
 //!
 //! Read next: `counter.rs` (the table of counters), `page.rs`, `operation.rs`, `choice.rs`, `event.rs`,
 //! `chrome.rs` (the file format), `arrow.rs`, `summary.rs`.
@@ -34,8 +35,9 @@ pub use record::{
     ANY_PEER, ANY_TAG, Event, Needs, ProcessName, TraceRecord, TracedMessage, TracedProcess, decode,
 };
 
-/// Ends tracing. A process that runs alone writes the file that was given to [`event::trace`]. Does nothing
-/// without tracing. A process calls it last: at finalize, at the job's abort, or at a proxy's end.
+/// Ends tracing. A process that runs alone then writes the whole trace to the file that [`event::trace`] got.
+/// Does nothing without tracing. It is a process's last call into tracing: at finalize, at the job's abort,
+/// or at a proxy's end.
 pub fn write_trace() -> std::io::Result<()> {
     operation::close_call();
     event::write()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives and messages from start to completion: a row for each function and comm in the rank's page,
-//! which survives the rank, and the time that the rank spends in MPI meanwhile. Active only if OUTBOARD_STATS
-//! or OUTBOARD_TRACE is set.
+//! Operations (collectives and messages), from start to completion, and the time that the rank spends in MPI
+//! meanwhile. The rank's page in shared memory has a row of sums for each function and comm. The page
+//! survives the rank. Active only if OUTBOARD_STATS or OUTBOARD_TRACE is set.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -12,39 +12,42 @@ use sys::clock::now;
 use crate::record::{Event, Needs, TracedMessage, thread};
 use crate::{Choice, event, site};
 
-/// The number of rows in a rank's `Operations`. The last row takes all operations that find the others in
-/// use.
+/// The number of rows in a rank's `Operations`. Once all rows are in use, the last row counts all further
+/// functions and comms.
 const ROWS: usize = 48;
 /// The number of 64-bit words that hold the name of an `OperationRow`.
 const NAME_WORDS: usize = 9;
 
-/// The sums that an `OperationRow` has, all over the operations of one function on one comm.
+/// The sums in an `OperationRow`. Each sum adds up the operations of one function on one comm.
 #[derive(Clone, Copy, Debug)]
 pub enum Sum {
-    /// The number of operations that have started.
+    /// The number of operations (collectives and messages) that have started.
     Calls,
-    /// How many of the started operations are messages, which one rank calls, not all ranks of a comm.
+    /// How many of the started operations are messages. One rank alone starts a message; all ranks of a comm
+    /// start a collective.
     Messages,
     /// How many of the started operations have completed.
     Over,
-    /// The bytes of the operations' buffers: for each operation the longer of what the rank gives and gets.
+    /// The bytes of the operations' buffers. For each operation it is the longer of the rank's send and
+    /// receive buffer.
     Bytes,
-    /// The time in the MPI calls that started, tested or completed the operations, in nanoseconds.
+    /// The time that the rank spent in MPI calls that started, tested or completed the operations, in
+    /// nanoseconds.
     HostNs,
     /// How many of the completed operations a proxy carried out.
     Carried,
-    /// The bytes that proxies moved for the operations of `Carried`.
+    /// The bytes that proxies moved for the operations that `Carried` counts.
     CarriedBytes,
-    /// The time from start to completion of the operations of `Carried`, in nanoseconds.
+    /// The time from start to completion of the operations that `Carried` counts, in nanoseconds.
     CarriedNs,
-    /// How much of the time of `CarriedNs` the rank was not in MPI.
+    /// How much of the time in `CarriedNs` the rank spent outside MPI, in nanoseconds.
     BesideNs,
-    /// The processor time that proxies spent on the operations of `Carried`, in nanoseconds.
+    /// The processor time that proxies spent on the operations that `Carried` counts, in nanoseconds.
     ProxyCpuNs,
 }
 
 impl Sum {
-    /// All sums, in their order.
+    /// All sums, in the order of their words in a row.
     pub const ALL: &[Sum] = &[
         Sum::Calls,
         Sum::Messages,
@@ -61,17 +64,18 @@ impl Sum {
 
 const SUMS: usize = Sum::ALL.len();
 
-/// The sums of the operations of one function on one comm.
+/// A row of sums over the operations (collectives and messages) of one function on one comm.
 #[repr(C)]
 #[derive(Debug)]
 pub struct OperationRow {
-    /// How many bytes of `name` are used; 0 while the row is free.
+    /// How many bytes of `name` are used. It is 0 while the row is free.
     name_bytes: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
     sums: [AtomicU64; SUMS],
 }
 
-/// The rows of a rank, in a page of shared memory that only the rank writes. Zeros are a page without rows.
+/// The rows of sums of one rank, in a page of shared memory that only this rank writes. A page of zeros has
+/// no rows.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Operations {
@@ -87,18 +91,19 @@ impl OperationRow {
         }
     }
 
-    /// The value of a sum. Any process may read it at any time.
+    /// Returns the value of a sum. Any process may read it at any time.
     pub fn sum(&self, sum: Sum) -> u64 {
         self.sums[sum as usize].load(Ordering::Relaxed)
     }
 
-    /// Adds to a sum. Only the page's owner does so.
+    /// Adds `n` to a sum. Only the rank that owns the page may call this.
     pub fn add(&self, sum: Sum, n: u64) {
         let word = &self.sums[sum as usize];
         word.store(word.load(Ordering::Relaxed) + n, Ordering::Relaxed);
     }
 
-    /// The function and comm whose operations the row adds up, as one text. None if the row is free.
+    /// Returns the function and comm whose operations the row adds up, as one text, or None if the row is
+    /// free.
     pub fn name(&self) -> Option<String> {
         let length = (self.name_bytes.load(Ordering::Acquire) as usize).min(8 * NAME_WORDS);
         let bytes: Vec<u8> =
@@ -118,17 +123,18 @@ impl OperationRow {
 }
 
 impl Operations {
-    /// A page without operations.
+    /// Makes a page without rows.
     pub const fn new() -> Operations {
         Operations { rows: [const { OperationRow::free() }; ROWS] }
     }
 
-    /// The rows in use, each with its name.
+    /// Returns the rows in use, each with its name.
     pub fn rows(&self) -> impl Iterator<Item = (String, &OperationRow)> {
         self.rows.iter().map_while(|row| Some((row.name()?, row)))
     }
 
-    /// Takes a free row for `name`, or the last row if none is free. Returns the row's index.
+    /// Takes a free row for the function and comm `name`, or the last row if none is free. Returns the row's
+    /// index.
     pub fn enter(&self, name: &str) -> usize {
         let free = self.rows.iter().position(|row| row.name_bytes.load(Ordering::Relaxed) == 0);
         let at = free.unwrap_or(ROWS - 1);
@@ -140,7 +146,7 @@ impl Operations {
         at
     }
 
-    /// Clears all rows.
+    /// Frees all rows of this page.
     pub fn clear(&self) {
         for row in &self.rows {
             row.name_bytes.store(0, Ordering::Relaxed);
@@ -158,46 +164,47 @@ impl Default for Operations {
 static ATTACHED: OnceLock<&'static Operations> = OnceLock::new();
 static TIMED: AtomicBool = AtomicBool::new(false);
 
-/// Adds operations up in `page` from now on. The first call of a process decides.
+/// Makes this process add its operations up in `page` from now on. Only the first call has an effect.
 pub fn sum_up_in(page: &'static Operations) {
     let _ = ATTACHED.set(page);
 }
 
-/// The rows of this process: the page of `sum_up_in`, before that a private one.
+/// Returns the rows of this process: the page that `sum_up_in` got, or before that call a private page.
 pub fn operations() -> &'static Operations {
     static PRIVATE: Operations = Operations::new();
     ATTACHED.get().copied().unwrap_or(&PRIVATE)
 }
 
-/// Makes MPI calls and operations be timed from now on.
+/// Starts to time this process's MPI calls and operations.
 pub fn time() {
     TIMED.store(true, Ordering::Relaxed);
 }
 
-/// Whether calls and operations are timed.
+/// Whether this process times its MPI calls and operations.
 #[inline]
 pub fn timed() -> bool {
     TIMED.load(Ordering::Relaxed)
 }
 
-/// The word that shows whether calls are timed, for libraries beside this one.
+/// Returns the word that is true while calls are timed. Other libraries in this process, such as
+/// `liboshmem.so`, read it.
 pub fn timed_word() -> &'static AtomicBool {
     &TIMED
 }
 
-/// The MPI calls of a thread: those in which it is, and how long the earlier ones took.
+/// The MPI calls of one thread: the calls in which it is now, and the time that its earlier calls took.
 #[derive(Default)]
 struct ThreadCalls {
-    /// In how many MPI calls the thread is: more than one if MPI calls a function of the program, which calls
-    /// MPI.
+    /// In how many MPI calls the thread is. There are more than one if MPI has called a function of the
+    /// program that calls MPI.
     depth: Cell<u32>,
     /// The time at which the outermost MPI call of this thread started.
     entered: Cell<u64>,
-    /// The name of the outermost MPI call.
+    /// The name of the outermost MPI function in which the thread is, or was last.
     function: Cell<&'static str>,
-    /// The number of the place where the program called it; 0 without tracing.
+    /// The number of the place where the program called the outermost MPI function; 0 without tracing.
     site: Cell<u32>,
-    /// The index of the call's record in the trace. None without tracing.
+    /// The index of the record of the outermost MPI call in the trace. None without tracing.
     record: Cell<Option<usize>>,
     /// The time that this thread spent in earlier MPI calls, in nanoseconds.
     in_mpi: Cell<u64>,
@@ -214,18 +221,19 @@ thread_local!(static HOST: ThreadCalls = const {
     }
 });
 
-/// Notes that an MPI call starts. Returns the time, or 0 if nothing is timed.
+/// Notes that an MPI call starts. Returns the time now, or 0 if calls are not timed.
 #[inline]
 pub fn enter(function: &'static str) -> u64 {
     if timed() { entered(function) } else { 0 }
 }
 
-/// Notes that an OpenSHMEM call starts that moves bytes to or from a PE. Returns what `enter` does.
+/// Notes that an OpenSHMEM call starts that moves bytes to or from a PE. Returns the time now, or 0 if calls
+/// are not timed.
 pub fn enter_access(function: &'static str, pe: u32, bytes: u64) -> u64 {
     if timed() { entered_as(function, |site| Event::Access { function, site, pe, bytes }) } else { 0 }
 }
 
-/// Notes that an MPI call ends, for which `enter` or `enter_access` returned `started`.
+/// Notes that a call ends. `started` is what `enter` or `enter_access` returned for it.
 #[inline]
 pub fn leave(started: u64) {
     if started != 0 {
@@ -238,7 +246,8 @@ fn entered(function: &'static str) -> u64 {
     entered_as(function, |site| Event::Call { function, site })
 }
 
-/// Notes the start of a call and returns the time. A call within a call is part of it, and gets no record.
+/// Notes the start of a call and returns the time. Only the outermost call of a thread gets a record; a call
+/// within a call counts as part of it.
 #[cold]
 fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>) -> u64 {
     let started = now();
@@ -254,7 +263,7 @@ fn entered_as(function: &'static str, event: impl FnOnce(u32) -> Event<'static>)
     started
 }
 
-/// The name of the MPI function in which this thread is, or was last.
+/// Returns the name of the MPI function in which this thread is, or was last.
 pub fn function() -> &'static str {
     HOST.with(|host| host.function.get())
 }
@@ -271,60 +280,63 @@ fn left(started: u64) {
     });
 }
 
-/// Ends the record of the call in which this thread is, before the trace is written.
+/// Ends the record of the MPI call in which this thread is. Called before the trace is written.
 pub(crate) fn close_call() {
     HOST.with(|host| event::close(host.record.take(), now()));
 }
 
-/// Opens the record of a window's epoch (`Event::Epoch`) that began at `from`, in the MPI call of this
-/// thread. Returns the record's index, or None without tracing.
+/// Opens the record of an epoch of a window (`Event::Epoch`) that began at `from`. The record names the place
+/// of this thread's MPI call. Returns the record's index, or None without tracing.
 #[cold]
 pub fn open_epoch(from: u64, name: &str, context: u64, peer: u32, lock: &'static str) -> Option<usize> {
     let site = HOST.with(|host| host.site.get());
     event::open(Event::Epoch { name, context, peer, lock, site }, from)
 }
 
-/// How an operation was carried out.
+/// How an operation (collective or message) was carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// The context of the operation's instance; together with `sequence` it names the instance to proxies.
+    /// The context of the operation's instance (its started schedule). Proxies know the instance by `context`
+    /// and `sequence`.
     pub context: u64,
-    /// The number of the operation's instance in its context; 0 if the operation has no instance.
+    /// The number of the operation's instance in its context. It is 0 if the operation has no instance.
     pub sequence: u32,
-    /// Which process carries it out, and why.
+    /// Who carries the operation out (proxy, rank, device or library), and why.
     pub choice: Choice,
-    /// The name of the algorithm; empty if there is none to name.
+    /// The name of the algorithm; empty if the operation has no algorithm.
     pub algorithm: &'static str,
-    /// How many bytes were moved for the operation; 0 if that is not known.
+    /// How many bytes were moved for the operation, or 0 if that is not known.
     pub bytes: u64,
-    /// The time at which the operation completed; 0 if that is not known.
+    /// The time at which the operation completed, or 0 if that is not known.
     pub completed: u64,
     /// The processor time that the proxy spent on the operation, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// An operation in progress, of a rank whose calls are timed.
+/// An operation (collective or message) in progress. It exists only while the rank's calls are timed.
 #[derive(Debug)]
 pub struct TimedOperation {
     row: usize,
     record: Option<usize>,
     thread: u64,
-    /// The time at which the MPI call began that started the operation.
+    /// The time at which the MPI call that started the operation began.
     started: u64,
-    /// The time that the thread had spent in MPI before that call, in nanoseconds.
+    /// The time that the thread had spent in MPI before the call that started the operation, in nanoseconds.
     in_mpi: u64,
-    /// The time in the calls that progressed the operation, except the latest, in nanoseconds.
+    /// The time, in nanoseconds, that MPI calls before the latest one (`call`) spent until they last
+    /// progressed the operation.
     host: u64,
-    /// The time at which the latest call began that progressed the operation.
+    /// The time at which the latest MPI call that has progressed the operation began.
     call: u64,
-    /// The time from `call` until that call last progressed the operation, in nanoseconds.
+    /// The time from `call` until that MPI call last progressed the operation, in nanoseconds.
     looked: u64,
     carried: Carried,
 }
 
 impl TimedOperation {
-    /// Starts to time operation `number` of `name` on the comm of `context`, for the sums of row `row`. The
-    /// first number is 1. `carry` adds the number of the operation's instance, if it has one.
+    /// Starts to time a collective: call `number` (counted from 1) of the function in `name`, on the comm
+    /// with `context`. Its times go into row `row`. If it has an instance, `carry` adds the instance's number
+    /// later.
     pub fn start(
         row: usize,
         (name, context, number): (&str, u64, u32),
@@ -335,8 +347,7 @@ impl TimedOperation {
         TimedOperation::open(row, bytes, event)
     }
 
-    /// Starts to time a message that the MPI call of this thread sends or receives, for the sums of row
-    /// `row`.
+    /// Starts to time a message that this thread's MPI call sends or receives. Its times go into row `row`.
     pub fn message(row: usize, message: TracedMessage) -> TimedOperation {
         operations().rows[row].add(Sum::Messages, 1);
         TimedOperation::open(row, message.bytes, |site| Event::Message(TracedMessage { site, ..message }))
@@ -365,7 +376,7 @@ impl TimedOperation {
         operation
     }
 
-    /// Notes that the message has completed: its peer, tag and length are known now.
+    /// Notes that a message has completed, so that its peer, tag and length are known.
     #[cold]
     pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
         self.carried = carried;
@@ -377,7 +388,7 @@ impl TimedOperation {
         });
     }
 
-    /// Notes that the message was cancelled.
+    /// Notes that a message was cancelled.
     #[cold]
     pub fn cancelled(self) {
         operations().rows[self.row].add(Sum::Over, 1);
@@ -387,8 +398,8 @@ impl TimedOperation {
         });
     }
 
-    /// Notes how the operation is carried out, as far as that is known. `carried` is None while it waits in a
-    /// queue.
+    /// Notes how the operation is carried out, once that is known. `carried` is None while the operation
+    /// waits in a queue.
     #[cold]
     pub fn carry(&mut self, carried: Option<Carried>) {
         if let Some(carried) = carried {
@@ -399,7 +410,7 @@ impl TimedOperation {
         }
     }
 
-    /// Notes that the MPI call in which this thread is progresses the operation.
+    /// Notes that the present MPI call of this thread progresses the operation.
     #[cold]
     pub fn look(&mut self) {
         let entered = HOST.with(|host| host.entered.get());
@@ -410,7 +421,7 @@ impl TimedOperation {
         self.looked = now().saturating_sub(entered);
     }
 
-    /// Notes that the operation has completed, as the MPI call finds in which this thread is.
+    /// Notes that the operation has completed, which the present MPI call of this thread has found.
     #[cold]
     pub fn over(mut self) {
         self.look();
@@ -419,7 +430,7 @@ impl TimedOperation {
         event::change(self.record, |record| record.end(completed, self.call));
     }
 
-    /// Adds the operation to the sums of its row. Returns the time at which it completed.
+    /// Adds this operation to the sums of its row. Returns the time at which the operation completed.
     fn count(&self) -> u64 {
         let (host, carried) = (self.host + self.looked, self.carried);
         let (entered, in_mpi) = HOST.with(|host| (host.entered.get(), host.in_mpi.get()));

@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An event as bytes: a trace file holds these, and the Chrome trace is made from them.
+//! The record of an event, as bytes. A process writes records into its part of a trace, and the Chrome trace
+//! is made from them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Choice;
 
-/// What happened. Peers are numbers of processes of the job (ranks of MPI_COMM_WORLD, then spawned ones);
-/// `context` and `sequence` name an operation on all ranks.
+/// What happened in a traced event. A peer is the number of a process of the job (ranks of MPI_COMM_WORLD
+/// first, then spawned ones). `context` and `sequence` together name an operation on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)] // The fields are what they are called.
 pub enum Event<'a> {
-    /// An MPI call, from its entry to its return; `site` is where the program called it.
+    /// An MPI call, from its entry to its return. `site` is the number of the place where the program called
+    /// it.
     Call { function: &'a str, site: u32 },
-    /// A call of OpenSHMEM that moves bytes to or from a PE.
+    /// A call of OpenSHMEM that moves bytes to or from a PE. `site` is the number of the place where the
+    /// program called it.
     Access { function: &'a str, site: u32, pe: u32, bytes: u64 },
-    /// A wait inside an MPI call: the wait loop with nothing to move.
+    /// A time inside an MPI call in which the call waited and nothing was there to move.
     Wait,
-    /// A collective from start to completion, by rank or proxy: `name` is its function and comm, `number`
-    /// counts the calls of that function on that comm.
+    /// A collective from start to completion, whoever carries it out. `name` is its function and comm.
+    /// `number` counts the calls of this function on this comm.
     Operation {
         name: &'a str,
         number: u32,
@@ -25,59 +28,63 @@ pub enum Event<'a> {
         sequence: u32,
         bytes: u64,
         site: u32,
-        /// The ranks without which the collective cannot complete, if `name` alone does not say so.
+        /// The ranks without which the collective cannot complete, where the function in `name` alone does
+        /// not say so.
         needs: Needs,
     },
-    /// A message from the start of its send, or of its receive, to completion.
+    /// A message from the start of its send or receive to its completion.
     Message(TracedMessage<'a>),
-    /// A message that was cancelled.
+    /// A message that the program has cancelled.
     Cancelled { name: &'a str },
-    /// A partition of a message: it is "ready", or found to have "arrived". `number` is that of the message
-    /// in its context.
+    /// A partition of a partitioned message was marked "ready", or was found to have "arrived". `number` is
+    /// the message's number in its context.
     Partition { what: &'a str, peer: u32, context: u64, number: u32, partition: u32, bytes: u64 },
-    /// An epoch of a window: `name` is the function that opened it and the window. `lock` is "shared",
-    /// "exclusive" or empty, `peer` the target that is locked.
+    /// An epoch of a window. `name` is the function that opened it, and the window. `lock` is "shared",
+    /// "exclusive" or empty; `peer` is the target that is locked.
     Epoch { name: &'a str, context: u64, peer: u32, lock: &'a str, site: u32 },
-    /// A signal between two processes of a window: "post" and "complete" are sent, and received as "start"
-    /// and "wait".
+    /// A signal between two processes of a window. The sender records "post" or "complete"; the receiver
+    /// records "start" or "wait".
     Signal { what: &'a str, peer: u32, context: u64 },
-    /// A step of a rendezvous. The sender's ticket names it on both ends.
+    /// A step of a rendezvous (a long message, which the sender first offers). The sender's number `ticket`
+    /// names the offer on both ends.
     Rendezvous { what: &'a str, peer: u32, ticket: u64, bytes: u64 },
-    /// How an operation was carried out; `operation` is the index of its record.
+    /// Who carried an operation out, why, and by which algorithm. `operation` is the index of the operation's
+    /// record.
     Carried { operation: u32, choice: Choice, algorithm: &'a str },
-    /// A part of the name of call site `number`; a long name takes several records.
+    /// A part of the text for call site `number`. A long text takes several records.
     Site { number: u32, text: &'a str },
-    /// A part of the name of thread `number`; a long name takes several records.
+    /// A part of the name of thread `number`. A long name takes several records.
     Thread { number: u32, text: &'a str },
-    /// A neighbour from which this process receives in neighborhood collectives; `list` groups them
-    /// (`Needs::Sources`).
+    /// A neighbour from which this process receives in neighborhood collectives. `list` is the number of its
+    /// list of neighbours (`Needs::Sources`).
     Source { list: u32, peer: u32 },
-    /// A part of the text of a fact about the process; a long text takes several records.
+    /// A part of the text of a fact about the process. A long text takes several records.
     About { what: About, text: &'a str },
-    /// One piece of a schedule step of a rank was carried out.
+    /// A proxy or rank has carried out a piece of a step (such as a send) in the schedule of the rank `rank`.
     Step { kind: &'a str, rank: u32, peer: u32, context: u64, sequence: u32, bytes: u64 },
-    /// An instance of an operation was handed to a proxy.
+    /// A rank has handed an operation's instance (its started schedule) to a proxy.
     Offload { proxy: u32, context: u64, sequence: u32 },
-    /// The rank took back an instance of an operation from a proxy that died or stalled.
+    /// A rank took an operation's instance (its started schedule) back from a proxy that died or stalled.
     Recover { proxy: u32, context: u64, sequence: u32 },
 }
 
-/// The ranks that a collective needs, if its function alone does not say so.
+/// The ranks that a collective needs in order to complete, where its function alone does not say so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Needs {
     /// It is not known which ranks the collective needs.
     #[default]
     Unknown,
-    /// The collective needs its root; the number is the root's among the processes of the job.
+    /// The collective needs its root. The number is the root's number among the processes of the job.
     Root(u32),
-    /// The scan needs the ranks below this one; the number is this process's rank in the comm.
+    /// The collective is a scan, and needs all ranks below this process. The number is this process's rank in
+    /// the comm.
     Below(u32),
-    /// The collective needs the neighbours in the list with this number (`Event::Source`).
+    /// The collective needs the neighbours in one list. The number is the list's number (`Event::Source`).
     Sources(u32),
 }
 
 impl Needs {
-    /// The form of this value in a record: 24 bits.
+    /// Returns the 24 bits that stand for this value in a record.
     fn to_bits(self) -> u64 {
         let (kind, number) = match self {
             Needs::Unknown => (0, 0),
@@ -99,53 +106,53 @@ impl Needs {
     }
 }
 
-/// The values of `Event::Epoch`'s `lock`. A record holds the index of one.
+/// The values of `lock` in `Event::Epoch`. A record holds the index of the value.
 const LOCKS: [&str; 3] = ["", "shared", "exclusive"];
 
-/// One end of a message.
+/// One end of a message, as a process has traced it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TracedMessage<'a> {
-    /// The names of the MPI function and of the comm, as one text.
+    /// The MPI function and the comm, as one text.
     pub name: &'a str,
-    /// Whether this is the sender's end.
+    /// Whether this is the end that sends the message.
     pub sends: bool,
-    /// The other process, or [`ANY_PEER`] while a receive may match several.
+    /// The number of the other process. For a receive from any source that is not complete, [`ANY_PEER`].
     pub peer: u32,
-    /// The tag, or [`ANY_TAG`] while a receive may match several.
+    /// The tag. For a receive of any tag that is not complete, [`ANY_TAG`].
     pub tag: i32,
     /// The number that identifies the comm on all its ranks.
     pub context: u64,
-    /// The bytes of the message; for a receive that is not complete, those of its buffer.
+    /// The bytes of the message. For a receive that is not complete, the bytes of its buffer.
     pub bytes: u64,
-    /// The number of the place where the program called the function.
+    /// The number of the place where the program called the MPI function.
     pub site: u32,
-    /// Which process carried the message out, and why.
+    /// Who carried the message out, and why.
     pub choice: Choice,
 }
 
-/// The peer of a receive from any source, until it completes.
+/// The peer in the record of a receive from any source, until the receive completes.
 pub const ANY_PEER: u32 = u32::MAX;
-/// The tag of a receive of any tag, until it completes.
+/// The tag in the record of a receive of any tag, until the receive completes.
 pub const ANY_TAG: i32 = -1;
 
-/// The facts that a process records about itself.
+/// The kinds of facts that a process records about itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum About {
-    /// The name of its host.
+    /// The name of the process's host.
     Host,
-    /// The version of Outboard.
+    /// The version of Outboard that the process uses.
     Version,
-    /// The command line.
+    /// The command line of the process.
     Command,
-    /// The process id.
+    /// The process id (pid).
     Pid,
 }
 
 impl About {
     const ALL: [About; 4] = [About::Host, About::Version, About::Command, About::Pid];
 
-    /// The name of the fact in the trace file.
+    /// Returns the name of the fact in the trace file.
     pub(crate) fn key(self) -> &'static str {
         match self {
             About::Host => "host",
@@ -156,45 +163,46 @@ impl About {
     }
 }
 
-/// How many bytes of a name a record keeps.
+/// The most bytes of a name that a record keeps.
 pub(crate) const NAME_BYTES: usize = 64;
-/// The number of 64-bit words of a record before its name (`Word`).
+/// The number of 64-bit words in a record. The bytes of its name follow them.
 const WORDS: usize = 8;
 /// The length of a record in bytes.
 pub(crate) const RECORD_BYTES: usize = WORDS * 8 + NAME_BYTES;
-/// An event with its start and end, in nanoseconds of the machine's monotonic clock, as bytes. The end is 0
-/// for an instant, and for an event that has not ended.
+/// An event with its start and end, as bytes. Times are in nanoseconds of the machine's monotonic clock. The
+/// end is 0 for an instant, and for an event that has not ended.
 #[derive(Clone, Copy)]
 pub struct TraceRecord(pub(crate) [u8; RECORD_BYTES]);
 
-/// The index of each word of a record. Word `Kind` is 0 in an empty record, `NameBytes` is 0 without a name.
+/// The index of each 64-bit word of a record. The word `Kind` is 0 in an empty record; `NameBytes` is 0 if
+/// the record has no name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// 1 and the event's position in the enumeration (8 bits), a message's choice (8 bits) or a collective's
-    /// needs (24 bits); the thread in the high half.
+    /// The low half has the kind of event (8 bits, from 1 on), and then a message's choice (8 bits) or a
+    /// collective's needs (24 bits). The high half has the number of the thread.
     Kind = 0,
     From = 1,
     Until = 2,
     Context = 3,
     Bytes = 4,
-    /// The sequence, or a message's tag; the peer, proxy or number in the high half.
+    /// The low half has the sequence or a message's tag. The high half has the peer, the proxy or the number.
     Sequence = 5,
-    /// The bytes of the name (16 bits), the thread that ended the event (16 bits); the call site in the high
-    /// half, or the number of a partition's message.
+    /// The low half has the length of the name (16 bits) and the thread that found the event ended (16 bits).
+    /// The high half has the call site, or the number of a partition's message.
     NameBytes = 6,
-    /// In the record of a step, the step's rank. In others, when the call began that noticed the event's
-    /// end, or 0 if no call did.
+    /// In the record of a schedule step: the rank to which the step belongs. In other records: the time at
+    /// which the MPI call began that found the event ended, or 0.
     Detail = 7,
 }
 
-/// The number in word `Kind` of the record of a send.
+/// The number that stands for a send in the word `Kind` of a record.
 pub(crate) const SEND: u64 = 9;
-/// The number in word `Kind` of the record of a receive.
+/// The number that stands for a receive in the word `Kind` of a record.
 pub(crate) const RECEIVE: u64 = 10;
-/// The number in word `Kind` of the record of a message that was cancelled.
+/// The number that stands for a cancelled message in the word `Kind` of a record.
 pub(crate) const CANCELLED: u64 = 11;
 
-/// A word with `low` in its lower half and `high` in its upper half.
+/// Returns a word with `low` in its lower half and `high` in its upper half.
 fn both(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
@@ -269,7 +277,8 @@ impl TraceRecord {
         self.0[at..at + 8].copy_from_slice(&value.to_ne_bytes());
     }
 
-    /// Notes that the event ended at `until`, as this thread found in the call that started at `call`.
+    /// Notes that the event ended at `until`. This thread has found that in the MPI call that started at
+    /// `call`.
     pub(crate) fn end(&mut self, until: u64, call: u64) {
         let names = self.word(Word::NameBytes) & !0xffff_0000;
         let thread = thread();
@@ -278,19 +287,19 @@ impl TraceRecord {
         self.set(Word::Detail, call);
     }
 
-    /// Notes the peer, tag, length and carrier of the message that this receive got, or this send sent.
+    /// Notes the peer, tag and length of a message that has completed, and the choice of who carried it out.
     pub(crate) fn set_message(&mut self, peer: u32, tag: i32, bytes: u64, choice: Choice) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xff00 | (choice as u64) << 8);
         self.set(Word::Bytes, bytes);
         self.set(Word::Sequence, both(tag as u32, peer));
     }
 
-    /// Notes that the message was cancelled.
+    /// Makes this the record of a cancelled message.
     pub(crate) fn cancel(&mut self) {
         self.set(Word::Kind, self.word(Word::Kind) & !0xffff | CANCELLED);
     }
 
-    /// Adds to each time of the record what `by` returns for that time, in nanoseconds.
+    /// Shifts each time in the record by the nanoseconds that `by` returns for that time.
     pub fn shift(&mut self, by: impl Fn(u64) -> i64) {
         for word in [Word::From, Word::Until, Word::Detail] {
             let time = self.word(word);
@@ -302,28 +311,28 @@ impl TraceRecord {
         }
     }
 
-    /// The time at which the event happened or started.
+    /// Returns the time at which the event happened or started.
     pub(crate) fn from(&self) -> u64 {
         self.word(Word::From)
     }
 
-    /// The time at which the event ended; 0 for an instant, and if the event has not ended.
+    /// Returns the time at which the event ended, or 0 for an instant or an event that has not ended.
     pub(crate) fn until(&self) -> u64 {
         self.word(Word::Until)
     }
 
-    /// The time at which the MPI call began that found the event ended; 0 if no call did.
+    /// Returns the time at which the MPI call began that found the event ended, or 0 if no call did.
     pub(crate) fn found_by(&self) -> u64 {
         self.word(Word::Detail)
     }
 
-    /// The number of the thread that recorded the event (`thread`).
+    /// Returns the number of the thread that recorded the event.
     pub(crate) fn thread(&self) -> u64 {
         self.word(Word::Kind) >> 32
     }
 
-    /// The number of the thread that found the event ended, or of that which recorded it, if that is not
-    /// known.
+    /// Returns the number of the thread that found the event ended. If that is not known, returns the number
+    /// of the thread that recorded the event.
     pub(crate) fn last_thread(&self) -> u64 {
         match self.word(Word::NameBytes) >> 16 & 0xffff {
             0 => self.thread(),
@@ -331,7 +340,7 @@ impl TraceRecord {
         }
     }
 
-    /// Decodes the event. None if the bytes are no record.
+    /// Decodes the event. Returns None if the bytes are no record.
     pub(crate) fn event(&self) -> Option<Event<'_>> {
         let (context, bytes) = (self.word(Word::Context), self.word(Word::Bytes));
         let (sequence, other) = (self.word(Word::Sequence) as u32, (self.word(Word::Sequence) >> 32) as u32);
@@ -386,19 +395,19 @@ impl TraceRecord {
     }
 }
 
-/// Reads the records in a process's part of a trace, up to the first that was not written.
+/// Reads the records in one process's part of a trace, up to the first unused one.
 pub fn decode(bytes: &[u8]) -> Vec<TraceRecord> {
     let records =
         bytes.chunks_exact(RECORD_BYTES).map(|one| TraceRecord(one.try_into().expect("of this length")));
     records.take_while(|record| record.word(Word::Kind) != 0).collect()
 }
 
-/// A process of a trace, which is one group of lines in the picture.
+/// The name of a traced process. In the picture each process is one group of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessName {
-    /// A rank of MPI_COMM_WORLD.
+    /// A rank, by its number among the processes of the job.
     Rank(u32),
-    /// A proxy.
+    /// A proxy, by its number.
     Proxy(u32),
 }
 
@@ -411,17 +420,17 @@ impl std::fmt::Display for ProcessName {
     }
 }
 
-/// The events that one process has recorded.
+/// A traced process, and the records of its events.
 pub struct TracedProcess {
-    /// The process that made the records.
+    /// The process that has made the records.
     pub who: ProcessName,
-    /// The number of the clock that the process reads; processes of one host read the same.
+    /// The number of the clock that the process reads. All processes of a host read the same clock.
     pub clock: u32,
     /// The records, in the order in which they were made.
     pub records: Vec<TraceRecord>,
 }
 
-/// A small number for this thread: 1 for the first that recorded an event, and so on.
+/// Returns a small number for this thread: 1 for the first thread that recorded an event, then 2, and so on.
 pub(crate) fn thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local!(static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the Trace Event Format requires of events, and what `chrome.rs` promises of arrows. Viewers drop
-//! events that break these rules without a message.
+//! Checks of a trace file: what the Trace Event Format requires of events, and what `chrome.rs` promises of
+//! arrows. Viewers drop events that break these rules without a message.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// Checks that an event has what the format requires of its kind. The error is what is wrong.
+/// Checks that an event has the fields that the format requires of its kind. The error says what is wrong.
 pub fn check(event: &Value) -> Result<(), String> {
     let has = |key: &str, test: fn(&Value) -> bool| event.get(key).is_some_and(test);
     let common = has("name", Value::is_string) && has("pid", Value::is_u64) && has("tid", Value::is_u64);
@@ -37,11 +37,11 @@ pub fn check(event: &Value) -> Result<(), String> {
     if common && right { Ok(()) } else { Err(format!("not an event of the Chrome trace format: {event}")) }
 }
 
-/// For each process and thread, the start and the end of each of its bars in the picture.
+/// For each process and thread in the picture: the start and the end of each of its bars.
 type Bars = HashMap<(u64, u64), Vec<(f64, f64)>>;
 
-/// Checks that each arrow starts, passes and ends in this order, never backwards, each time in a bar of its
-/// thread. The error names the first that does not.
+/// Checks that each arrow has a start, then its points, then an end, never backwards in time. Each of its
+/// points must lie in a bar of the point's thread. The error names the first arrow that is wrong.
 pub fn check_arrows(events: &[Value]) -> Result<(), String> {
     let at = |event: &Value| event["ts"].as_f64().unwrap_or(0.0);
     let thread = |event: &Value| (event["pid"].as_u64().unwrap_or(0), event["tid"].as_u64().unwrap_or(0));

@@ -2,7 +2,7 @@
 //! The numbers of OpenSHMEM's calls and counters, by which `liboshmem.so` and the MPI library refer to them.
 //! Both compile this file, so the numbers are the same.
 
-/// Defines an enum and `ALL`, the list of its values, whose positions are the values' numbers.
+/// Defines an enum and `ALL`, the list of its values. The position of a value in `ALL` is the value's number.
 macro_rules! numbered {
     ($(#[$text:meta])* $name:ident: $($value:ident)*) => {
         $(#[$text])*
@@ -21,6 +21,6 @@ numbered! {
 }
 
 numbered! {
-    /// The quantities that OpenSHMEM calls count.
+    /// The quantities that are counted for OpenSHMEM calls.
     Counted: Puts Gets Atomics Waits Bytes WaitNs
 }

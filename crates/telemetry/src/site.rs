@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Call sites: where the program called MPI, as a file of code and an offset in it, which stay right when the
-//! program is loaded at another address. Used only while tracing: it unwinds the stack up to the first frame
-//! that is not ours.
+//! Call sites: the places where the program calls MPI. A site is a file of machine code and an offset in it,
+//! which does not depend on the address at which the file is loaded. Used only while tracing. The stack is
+//! unwound up to the first frame outside MPI's libraries.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,22 +11,23 @@ use std::sync::Mutex;
 use crate::event;
 use crate::record::Event;
 
-/// The most frames between an MPI function and the program.
+/// The most stack frames that are unwound from an MPI function to find the program's frame.
 const FRAMES_MAX: usize = 48;
 
 #[derive(Default)]
 struct Sites {
-    /// The addresses at which this library's code lies.
+    /// The addresses at which the code of this MPI library lies.
     own: Range<usize>,
-    /// The numbers of sites by return address; None for addresses in MPI libraries, such as the Fortran one.
+    /// The number of the call site for each return address. None for an address in an MPI library, such as
+    /// the Fortran one.
     numbers: HashMap<usize, Option<u32>>,
     count: u32,
 }
 
 static SITES: Mutex<Option<Sites>> = Mutex::new(None);
 
-/// Finds the place from which the program called the MPI function that runs. Returns its number; 0 if it is
-/// not known.
+/// Finds the place from which the program called the present MPI function. Returns the number of the place,
+/// or 0 if it is not known.
 #[cold]
 pub(crate) fn caller() -> u32 {
     let mut sites = SITES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -63,16 +64,16 @@ impl Sites {
     }
 }
 
-/// A place in a file of machine code (the program or a library): the file and the offset in it.
+/// A place in a file of machine code (the program or a library), as the file and the offset in it.
 struct CodePlace {
     file: String,
     offset: usize,
-    /// The addresses at which the mapped part of the file lies.
+    /// The addresses at which a mapped part of the file lies in memory.
     range: Range<usize>,
 }
 
-/// Finds the file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps). None if no
-/// file is.
+/// Finds the file that is mapped at an address, and the offset there (proc(5), /proc/PID/maps). Returns None
+/// if no file is mapped there.
 fn place(address: usize) -> Option<CodePlace> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     maps.lines().find_map(|line| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters as the user reads them: numbers with units, and the table and sentences that OUTBOARD_STATS=1
+//! The counters in a form for people: numbers with units, and the table and sentences that OUTBOARD_STATS=1
 //! prints.
 
 use std::fmt::Write;
@@ -43,8 +43,8 @@ pub fn all(
     format!("after {age:.3} s of wall time:\n{}{}", table(ranks, proxies), sentences(operations))
 }
 
-/// Makes a table with a line for each counter that is not zero everywhere: the ranks' sum, least and greatest
-/// value, and the proxies' sum.
+/// Makes a table with a line for each counter that is not zero everywhere. The line has the sum over the
+/// ranks, the least and the greatest value of a rank, and the sum over the proxies.
 pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     let mut text = format!(
         "{:<30} {:>10} {:>10} {:>10} {:>10}\n",
@@ -77,12 +77,11 @@ pub fn table(ranks: &[&CounterPage], proxies: &[&CounterPage]) -> String {
     text
 }
 
-/// The most sentences about operations that are printed: those about the operations that took the ranks
-/// longest.
+/// The most sentences about operations that are printed. The operations that took the ranks longest get them.
 const SENTENCES: usize = 24;
 
-/// Makes a sentence for each function and comm, with the sums of bytes and of proxies' processor time, and
-/// mean times.
+/// Makes a sentence for each function and comm about its operations: the sums of bytes and of proxies'
+/// processor time, and mean times.
 pub fn sentences(ranks: &[&Operations]) -> String {
     let mut all: Vec<(String, u64, [u64; Sum::ALL.len()])> = Vec::new();
     for (name, row) in ranks.iter().flat_map(|operations| operations.rows()) {
@@ -147,7 +146,7 @@ fn sentence(name: &str, ranks: u64, sums: &[u64]) -> String {
     text
 }
 
-/// Writes a value as [`short`] does, but with a space before the unit: `1.2 MiB`.
+/// Writes a value as [`short`] does, with a space before the unit: `1.2 MiB`.
 pub fn spaced(value: u64, unit: Unit) -> String {
     let text = short(value, unit);
     let unit = text.find(|c: char| c.is_alphabetic()).unwrap_or(text.len());

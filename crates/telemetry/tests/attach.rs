@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A process attaches once, so this test has a program of its own.
+//! Tests `attach`. A process attaches only once, so this test has a program of its own.
 
 use outboard_telemetry::{Counter, CounterPage, attach, count, value};
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Progress of operations: a thread sleeps in MPI_Waitsome on all operations in progress, so callbacks come
-//! without a caller inside MPI. Without operations it sleeps on a condition.
+//! The engine, whose threads complete operations. One thread sleeps in MPI_Waitsome on all operations in
+//! progress, so callbacks come although no caller is inside MPI. Without operations it sleeps on a condition.
 //!
 //! One thread at a time has this role. It gives the role back before it calls the callers' functions, which
-//! may wait for other operations: if some are left, or arrive, another thread takes the role, and is started
-//! if there is none. So there is one thread more than functions that wait at the same time.
+//! may wait for other operations: another thread then takes the role, and is started if none is idle. So
+//! there is one thread more than functions that wait at the same time.
 //!
-//! A generalized request (MPI 5.0, section 13.2) wakes the thread from MPI_Waitsome: a start, an abort or a
-//! deadline completes it. Another thread, the alarm, which hardly ever runs, watches deadlines.
+//! The waker, a generalized request (MPI 5.0, section 13.2), ends the sleep in MPI_Waitsome. It is completed
+//! by a start, an abort or a passed deadline. Another thread, the alarm, watches deadlines.
 //!
-//! Invariants: only the thread with the role tests the requests of the role. A waker is in the list from its
+//! Invariants: only the thread with the role tests the operations' requests. A waker is in the list from its
 //! start until a thread takes it to complete it, so it is completed once.
 
 use crate::c::MPI_Request;
@@ -23,20 +23,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The time in which operations that were given up may still end when the engine closes: a peer may just have
-/// come.
+/// For how long a closing engine waits for operations that were given up. They may still end, because a peer
+/// may have come late.
 const GRACE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub struct Engine {
-    /// The id of the process in which the engine's threads run; a fork of that process has none of them.
+    /// The id of the process that has the engine's threads. A fork of that process has no such threads.
     process: u32,
-    /// The operations of the engine, and which thread does what.
+    /// The operations of the engine, and the role of making progress if no thread has it.
     list: Mutex<List>,
-    /// Wakes threads that wait in `idle`: there may be operations to wait for, or to report to their callers.
+    /// Wakes threads that wait in `idle`, because there may be operations to wait for, or ended ones to
+    /// report.
     needed: Condvar,
     alarm: Mutex<Alarm>,
-    /// Wakes the alarm's thread when the next deadline has changed.
+    /// Wakes the alarm's thread, which watches deadlines, when the next deadline has changed.
     set: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -46,30 +47,31 @@ struct List {
     arrived: Vec<OwnedOperation>,
     /// The operations that have ended and have not been reported to their callers yet.
     ended: VecDeque<EndedOperation>,
-    /// What a thread needs to make progress. None while a thread has taken it to do so.
+    /// The role of making progress, if no thread has it now. None while a thread has taken it.
     role: Option<ProgressRole>,
-    /// The generalized request whose completion ends the wait in MPI. None once a thread has taken it to
-    /// complete it.
+    /// The generalized request that ends the sleep in MPI when it is completed. None once a thread has taken
+    /// it to complete it.
     waker: Option<MPI_Request>,
     /// How many threads wait in `idle` for something to do.
     idle: usize,
-    /// The time until which the closing engine waits for operations that were given up. None until it closes.
+    /// The time until which a closing engine waits for operations that were given up. None until `close` is
+    /// called.
     closes: Option<Instant>,
-    /// The operations that were left unfinished when the engine closed. None until it has closed.
+    /// The operations that were unfinished when the engine closed. None until the engine has closed.
     left: Option<UnfinishedOperations>,
 }
 
-/// The operations whose MPI requests have not completed when the engine closes.
+/// The operations whose MPI requests had not completed when the engine closed.
 #[derive(Debug, Clone, Copy)]
 pub struct UnfinishedOperations {
-    /// The number of these operations.
+    /// The number of unfinished operations.
     pub operations: usize,
-    /// How long peers of these operations may still come: the longest of the operations' timeouts, at least
-    /// `GRACE`.
+    /// For how long a peer of one of these operations may still come: the longest of the operations'
+    /// timeouts, at least `GRACE`.
     pub patience: Duration,
 }
 
-/// The role of making progress; the thread that owns this value waits in MPI for the operations in it.
+/// The role of making progress. The thread that owns this value waits in MPI for all operations in `held`.
 #[derive(Debug)]
 struct ProgressRole {
     held: Vec<OwnedOperation>,
@@ -78,7 +80,8 @@ struct ProgressRole {
 }
 
 impl List {
-    /// Whether the role is free and a thread must take it: there are operations, or the engine closes.
+    /// Whether the role of making progress is free and a thread must take it, because there are operations or
+    /// the engine closes.
     fn needs_a_thread(&self) -> bool {
         let works =
             |role: &ProgressRole| !role.held.is_empty() || !self.arrived.is_empty() || self.closes.is_some();
@@ -103,18 +106,18 @@ struct Alarm {
     closed: bool,
 }
 
-/// An operation whose MPI request the engine tests, no longer the callers' threads.
+/// An operation whose MPI request the engine tests. The callers' threads no longer test it.
 #[derive(Debug)]
 struct OwnedOperation {
     request: MPI_Request,
     work: Arc<Work>,
-    /// Why the operation was given up. It has ended for its caller, or, if it is a receive, ends once MPI has
-    /// cancelled it. MPI may still write into its buffer. None if it was not given up.
+    /// Why the operation was given up. None if it was not. A receive that was given up ends once MPI has
+    /// cancelled it. Any other has ended for its caller, but MPI may still write into its buffer.
     given_up: Option<Fault>,
 }
 
 impl OwnedOperation {
-    /// Whether the operation has ended for its caller, but not for MPI.
+    /// Whether the operation has ended for its caller, although its MPI request has not completed.
     fn is_lost(&self) -> bool {
         self.given_up.is_some() && !self.work.task.is_receive
     }
@@ -135,7 +138,8 @@ struct EndedOperation {
 static ENGINE: OnceLock<Engine> = OnceLock::new();
 
 impl Engine {
-    /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a fork.
+    /// Returns the engine of this process. Fails before `outboard_dl_init`, and in a process that was forked
+    /// after it.
     pub fn get() -> Result<&'static Engine> {
         match ENGINE.get() {
             None => fail(STATE, "outboard_dl_init has not been called"),
@@ -185,7 +189,8 @@ impl Engine {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until all operations have ended or were given up, then ends the threads. Returns what was left.
+    /// Waits until each operation has ended or was given up, then ends the threads. Returns the operations
+    /// that were given up and whose MPI requests have not completed.
     pub fn close(&'static self) -> UnfinishedOperations {
         self.list().closes = Some(Instant::now() + GRACE);
         self.wake();
@@ -212,7 +217,8 @@ impl Engine {
         self.wake();
     }
 
-    /// Makes a thread of the engine look for new operations, aborted groups and deadlines that have passed.
+    /// Makes a thread of the engine look for new operations, for aborted groups, and for deadlines that have
+    /// passed.
     pub fn wake(&'static self) {
         let mut list = self.list();
         self.wake_a_thread(&list);
@@ -224,7 +230,8 @@ impl Engine {
         }
     }
 
-    /// Wakes or starts another thread if there are operations to report, or the role needs a thread.
+    /// Wakes or starts another thread if ended operations are to be reported, or if a thread must take the
+    /// role of making progress.
     fn wake_a_thread(&'static self, list: &List) {
         if list.ended.is_empty() && !list.needs_a_thread() {
             return;
@@ -268,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Waits until there may be an operation to report or a role to take.
+    /// Waits until there may be an ended operation to report, or the role of making progress to take.
     fn idle<'a>(&self, mut list: MutexGuard<'a, List>) -> MutexGuard<'a, List> {
         list.idle += 1;
         let mut list = if list.ended.is_empty() {
@@ -281,8 +288,8 @@ impl Engine {
         list
     }
 
-    /// Takes the role, with the operations that have arrived. None if another thread has it, or the engine
-    /// has closed.
+    /// Takes the role of making progress, with the operations that have arrived. Returns None if another
+    /// thread has the role, or the engine has closed.
     fn take_role(&self, list: &mut List) -> Option<ProgressRole> {
         let mut role = list.role.take()?;
         role.held.append(&mut list.arrived);
@@ -344,9 +351,9 @@ impl Engine {
     }
 }
 
-/// Gives up the operations whose deadline has passed or whose group has failed. A receive is cancelled. MPI
-/// cannot end a collective early, so its request stays, and its group fails. Returns the others, which have
-/// ended.
+/// Gives up the operations whose deadline has passed or whose group has failed. A receive is cancelled and
+/// ends later. MPI cannot end a collective early: its request stays, its group fails, and it has ended for
+/// its caller. Returns the operations that have ended in this way.
 fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     let (mut ended, now) = (Vec::new(), Instant::now());
     for held in held.iter_mut().filter(|held| held.given_up.is_none()) {
@@ -367,7 +374,7 @@ fn give_up(held: &mut [OwnedOperation]) -> Vec<EndedOperation> {
     ended
 }
 
-/// Waits in MPI until an operation or the waker completes, and adds the ended operations to `over`.
+/// Waits in MPI until one or more operations or the waker complete. Adds the ended operations to `over`.
 fn wait_some(role: &mut ProgressRole, over: &mut Vec<EndedOperation>) {
     let ProgressRole { held, waker, .. } = role;
     let mut requests: Vec<MPI_Request> = held.iter().map(|held| held.request).collect();
@@ -429,7 +436,8 @@ fn start_waker() -> Result<MPI_Request> {
     if waker == none() { fail(MPI, "MPI_Grequest_start returned no request") } else { Ok(waker) }
 }
 
-/// Completes `listed`, if no thread has taken the waker from the list, and frees `waker`.
+/// Frees `waker`. If no thread has taken it from the list (it is in `listed`), completes it first. Otherwise
+/// the thread that has taken it completes it.
 fn end_waker(listed: Option<MPI_Request>, mut waker: MPI_Request) {
     if let Some(listed) = listed {
         let _ = call!(MPI_Grequest_complete(listed));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors: a code of `outboard_dl.h` and a sentence, which the thread keeps for `outboard_dl_message`.
+//! Errors of this library. An error is a code of `outboard_dl.h` and a sentence, which the thread keeps for
+//! `outboard_dl_message`.
 
 use crate::{c, numbers};
 use std::cell::RefCell;
@@ -19,8 +20,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The part of the message that is about the first failed operation, if the failed call was for many
-    /// (MPI_Waitsome).
+    /// Returns the part of the message about the first failed operation, if a call for many operations
+    /// (MPI_Waitsome) failed.
     pub fn facts(&self) -> String {
         let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
         sentence.trim_end_matches(')').into()
@@ -44,7 +45,7 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// Makes the return code of a C function of `result`, and keeps an error's sentence for
+/// Returns the code that a C function returns for `result`. Keeps the sentence of an error for
 /// `outboard_dl_message`.
 pub fn code(result: Result<()>) -> c_int {
     let Err(fault) = result else { return OK };
@@ -57,7 +58,8 @@ pub extern "C" fn outboard_dl_message() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())
 }
 
-/// Makes a result of the code that the MPI function `call` returned; the error has MPI's text.
+/// Makes a `Result` of `code`, which the MPI function `call` has returned. The error contains MPI's text for
+/// the code.
 pub fn mpi(code: c_int, call: &str) -> Result<()> {
     if code == numbers::SUCCESS {
         return Ok(());
@@ -70,7 +72,7 @@ pub fn mpi(code: c_int, call: &str) -> Result<()> {
     fail(MPI, format!("{call}: {text}"))
 }
 
-/// Calls an MPI function by its name and makes its error a `Fault`.
+/// Calls an MPI function by its name. Returns a `Result`, whose error is a `Fault`.
 macro_rules! call {
     ($name:ident($($argument:expr),* $(,)?)) => {
         // SAFETY: the crate's contract for what the caller passes; the rest are values and locals of this

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Groups: a communicator of their own, and the order in which operations start.
+//! Groups of ranks for collectives. Each has a communicator of its own, and starts its operations one after
+//! the other.
 
 use crate::c::{MPI_Comm, MPI_Group};
 use crate::engine::Engine;
@@ -19,17 +20,19 @@ pub struct Group {
     pub rank: c_int,
     pub size: c_int,
     pub timeout: Option<Duration>,
-    /// The number of the latest operation. Locked while one starts, so that they start in the order of the
-    /// numbers.
+    /// The number of the latest operation. It is locked while an operation starts, so that operations start
+    /// in the order of their numbers.
     order: Mutex<u64>,
-    /// The order in which the ends of operations are reported to their callers.
+    /// The order in which ended operations are reported to their callers.
     pub turns: Turns,
-    /// Why the group has failed, so that no operation can end well any more. None if it has not failed.
+    /// Why the group has failed. After that no operation of the group can succeed. Empty if the group has not
+    /// failed.
     failed: OnceLock<Fault>,
 }
 
 impl Group {
-    /// Calls `start` with the next operation's number, and returns its result. Fails if the group has failed.
+    /// Calls `start` with the number of the next operation, and returns what `start` returns. Fails if the
+    /// group has failed.
     pub fn in_order<T>(&self, start: impl FnOnce(u64) -> Result<T>) -> Result<T> {
         let mut order = self.order.lock().unwrap_or_else(PoisonError::into_inner);
         self.check()?;
@@ -37,7 +40,7 @@ impl Group {
         start(*order)
     }
 
-    /// Checks that the group has not failed. The error is the reason why it has.
+    /// Checks that the group has not failed. The error says why it has.
     pub fn check(&self) -> Result<()> {
         self.failed.get().map_or(Ok(()), |fault| Err(fault.clone()))
     }
@@ -49,8 +52,8 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Frees the communicator. A group is dropped when its operations have ended, except those of a group
-    /// that has failed.
+    /// Frees the communicator, unless the group has failed. A group is dropped when its operations have
+    /// ended; only those of a failed group may go on.
     fn drop(&mut self) {
         if self.check().is_ok() && process::is_open() {
             let mut comm = self.comm;
@@ -68,7 +71,8 @@ pub fn of_handle<'a>(group: *const Group) -> Result<&'a Group> {
     Ok(unsafe { &*group })
 }
 
-/// Returns the group of a handle as an `Arc`, which keeps the group even if the program frees the handle.
+/// Returns the group of a C handle as an `Arc`, which keeps the group alive even if the program frees the
+/// handle.
 pub fn shared(group: *const Group) -> Result<Arc<Group>> {
     of_handle(group)?;
     // SAFETY: outboard_dl_group_create made the handle from an Arc, and it has not been freed.
@@ -130,7 +134,7 @@ fn create(ranks: *const c_int, size: c_int, name: *const c_char, timeout: f64) -
     })
 }
 
-/// Returns a tag for making the group `name`: groups that different threads make at the same time need
+/// Returns a tag for making the group `name`. Groups that different threads make at the same time need
 /// different tags (MPI 5.0, section 7.4.2).
 fn tag(name: &str) -> c_int {
     let hash =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Types and operators, and what they are in MPI. MPI's binary interface has no bfloat16, so its reductions
-//! are operators of this library on 16-bit words. The rank carries them out, never a proxy.
+//! Element types and reduction operators, and what they are in MPI. MPI's binary interface has no bfloat16,
+//! so this library defines operators on it, which work on 16-bit words. The rank carries such a reduction
+//! out, never a proxy.
 
 use crate::c::{MPI_Datatype, MPI_Op};
 use crate::fault::{ARGUMENT, Result, call, fail};
@@ -59,12 +60,12 @@ impl ElementKind {
     }
 }
 
-/// Makes a predefined handle of its number in the standard ABI.
+/// Returns the predefined handle that has this number in the standard ABI.
 pub fn handle(number: i32) -> usize {
     number as usize
 }
 
-/// A reduction: MPI's operator, and whether the result is divided by the size of the group.
+/// A reduction: MPI's operator, and whether the result is then divided by the size of the group (an average).
 #[derive(Debug, Clone, Copy)]
 pub struct ReductionOp {
     pub op: MPI_Op,
@@ -102,7 +103,7 @@ impl ReductionOp {
 type Operator = unsafe extern "C" fn(*const c_void, *mut c_void, *const i64, *const MPI_Datatype);
 static BRAIN: OnceLock<[MPI_Op; 4]> = OnceLock::new();
 
-/// Makes the operators on bfloat16. It is called once, after MPI is initialised.
+/// Makes the MPI operators on bfloat16. Called once, after MPI is initialised.
 pub fn make_operators() -> Result<()> {
     let mut made = [0; 4];
     let operators: [Operator; 4] = [operator::<0>, operator::<1>, operator::<2>, operator::<3>];
@@ -163,7 +164,8 @@ unsafe extern "C" fn operator<const WHICH: u8>(
     }
 }
 
-/// The sums of a reduction that averages, in the memory where it has stored them, to be divided.
+/// The result of a reduction that averages. The sums at `address` are still to be divided by the size of the
+/// group.
 #[derive(Debug, Clone, Copy)]
 pub struct Average {
     pub address: usize,
@@ -173,7 +175,7 @@ pub struct Average {
 }
 
 impl Average {
-    /// Divides the sums in place by the number of members of the group.
+    /// Divides the sums, in place, by the number of the group's members.
     pub fn divide(self) {
         if self.count == 0 {
             return;
@@ -196,8 +198,8 @@ impl Average {
     }
 }
 
-/// Divides `values` by `by`, in blocks, because the crate `half` then tests the processor's features once a
-/// block; number by number is six times slower.
+/// Divides `values` by `by`, in blocks. The crate `half` tests the processor's features at each call, so one
+/// call for each number is six times slower.
 fn divide_in_blocks<T>(values: &mut [T], by: f32)
 where
     [T]: HalfFloatSliceExt,

@@ -25,7 +25,7 @@ pub struct Life<R, O> {
 #[derive(Debug)]
 enum RequestPlace<R, O> {
     Here(R),
-    /// A thread tests the request. Afterwards the engine gets it, if `engine_wanted`.
+    /// A thread tests the request. After the test the engine gets the request if `engine_wanted`.
     Tested {
         engine_wanted: bool,
     },
@@ -49,12 +49,13 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Whether neither a thread nor the engine has the request, so that `take` would return it.
+    /// Whether neither a thread nor the engine has the operation's request, so that `take` would return it.
     pub fn is_here(&self) -> bool {
         matches!(*self.lock(), RequestPlace::Here(_))
     }
 
-    /// Takes the request for a test. None if a thread or the engine has it, or the operation has ended.
+    /// Takes the operation's request, to test it. Returns None if a thread or the engine has it, or the
+    /// operation has ended.
     pub fn take(&self) -> Option<R> {
         let mut place = self.lock();
         if !matches!(*place, RequestPlace::Here(_)) {
@@ -66,8 +67,8 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Ends a test that found the operation in progress. If it returns the request, the caller passes it to
-    /// the engine.
+    /// Gives the request back after a test that found the operation in progress. If this returns the request,
+    /// the caller must pass it to the engine.
     #[must_use]
     pub fn give_back(&self, request: R) -> Option<R> {
         let mut place = self.lock();
@@ -79,8 +80,8 @@ impl<R, O: Clone> Life<R, O> {
         None
     }
 
-    /// Requests that the engine carries the operation out. If it returns the request, the caller passes it to
-    /// the engine.
+    /// Asks for the engine to complete the operation. If this returns the operation's request, the caller
+    /// must pass it to the engine.
     #[must_use]
     pub fn request_engine(&self) -> Option<R> {
         let mut place = self.lock();
@@ -97,13 +98,14 @@ impl<R, O: Clone> Life<R, O> {
         }
     }
 
-    /// Ends the operation. The thread that has the request calls this, once.
+    /// Ends the operation with `outcome`. Only the thread that has the operation's request calls this, once.
     pub fn end(&self, outcome: O) {
         *self.lock() = RequestPlace::Ended(outcome);
         self.ended.notify_all();
     }
 
-    /// Waits until the operation has ended, and returns the outcome. None if the time `until` comes first.
+    /// Waits until the operation has ended, and returns its outcome. Returns None if the time `until` comes
+    /// first.
     pub fn wait(&self, until: Option<Instant>) -> Option<O> {
         let mut place = self.lock();
         loop {
@@ -170,8 +172,8 @@ mod tests {
     }
 }
 
-/// With `--cfg loom` (tests/sanitize loom): waits and tests of one operation in all orders. Loom finds a wait
-/// that no thread ends.
+/// Waits and tests of one operation, in all orders of the threads. Runs with `--cfg loom` (tests/sanitize
+/// loom). Loom reports a wait that would never end.
 #[cfg(all(test, loom))]
 mod loom_tests {
     use super::*;
@@ -190,7 +192,8 @@ mod loom_tests {
             self.life.end(7);
         }
 
-        /// The engine of the model ends an operation at once, in the thread that passes it on.
+        /// Plays the engine in this model: ends an operation at once, in the thread that passes its request
+        /// on.
         fn engine(&self, request: Option<u8>) {
             if request.is_some() {
                 self.end();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI in this process: initialised by this library or by the program, and a communicator from which groups
-//! are made.
+//! The state of MPI in this process: who has initialised it, and the communicator from which groups are made.
 
 use crate::c::MPI_Comm;
 use crate::engine::{Engine, UnfinishedOperations};
@@ -24,7 +23,7 @@ struct MpiWorld {
 }
 
 static WORLD: OnceLock<MpiWorld> = OnceLock::new();
-/// Whether MPI may be called: from outboard_dl_init until outboard_dl_finalize.
+/// Whether MPI may be called. It may from outboard_dl_init until outboard_dl_finalize.
 static OPEN: Mutex<bool> = Mutex::new(false);
 
 pub fn is_open() -> bool {
@@ -97,7 +96,7 @@ fn init() -> Result<()> {
     Ok(())
 }
 
-/// Finds the lowest rank on this rank's node: among those with which it shares memory. Collective.
+/// Returns the lowest of the ranks that share memory with this rank, which are those on its node. Collective.
 fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     let (mut near, mut lowest) = (0, rank);
     let info = handle(n::INFO_NULL);
@@ -107,8 +106,9 @@ fn node(comm: MPI_Comm, rank: c_int) -> Result<c_int> {
     Ok(lowest)
 }
 
-/// Whether all ranks come to finalize. A rank that has given up operations waits only for a limited time: a
-/// peer may be why it gave up. Once all ranks are here, none will join these operations any more.
+/// Waits until all ranks have called finalize, and returns whether they have. A rank that has given up
+/// operations waits only for a limited time: the cause may be a peer that never comes. Once all ranks are
+/// here, no rank joins these operations any more.
 fn all_come(comm: MPI_Comm, left: UnfinishedOperations) -> Result<bool> {
     let mut request = none();
     call!(MPI_Ibarrier(comm, &raw mut request))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The C functions that start an operation. Each checks its arguments and names an MPI call; `start` does the
-//! rest.
+//! The C functions that start an operation. Each of them checks its arguments and passes an MPI call to the
+//! function `start`, which does the rest.
 
 use crate::c::{MPI_Comm, MPI_Datatype, MPI_Request};
 use crate::engine::Engine;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
 use std::time::{Duration, Instant};
 
-/// The struct `outboard_dl_options` of `outboard_dl.h`.
+/// The C struct `outboard_dl_options` of `outboard_dl.h`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -25,10 +25,11 @@ pub struct Options {
     flags: c_int,
 }
 
-/// The flag of `outboard_dl_options` by which a caller says that it will wait at once.
+/// The flag in `outboard_dl_options` by which a caller says that it will wait for the operation at once.
 const WAITED: c_int = 1;
 
-/// The arguments that all starts have: the group, the options and where the handle goes.
+/// The arguments of every C function that starts an operation: the group, the options, and where the
+/// operation's handle is stored.
 #[derive(Clone, Copy)]
 struct Frame {
     group: *const Group,
@@ -36,7 +37,8 @@ struct Frame {
     work: *mut *const Work,
 }
 
-/// An operation to be started: all that `start` needs besides the group, the options and the MPI call.
+/// An operation to be started. It has what `start` needs besides the C function's common arguments and the
+/// MPI call.
 struct OperationStart {
     name: &'static str,
     count: i64,
@@ -60,16 +62,16 @@ impl OperationStart {
         }
     }
 
-    /// Notes that the operation is this reduction and stores at `receive`, which an average divides at the
-    /// end.
+    /// Adds that the operation is this reduction, with its result at `receive`. If the reduction averages,
+    /// the result is divided at the end.
     fn reduces(mut self, reduction: ReductionOp, receive: *mut c_void) -> OperationStart {
         self.average = reduction.is_average.then_some(receive as usize);
         self
     }
 }
 
-/// A function that starts an operation in MPI. Its arguments are the communicator, the datatype, the copied
-/// counts and displacements, and where it stores the request.
+/// A function that starts an operation in MPI. Its arguments are the communicator, the datatype, the copies
+/// of counts and displacements, and the place where it stores the request.
 type MpiCall<'a> = &'a dyn Fn(MPI_Comm, MPI_Datatype, &mut [i64], *mut MPI_Request) -> Result<()>;
 
 fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {
@@ -126,7 +128,7 @@ fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {
     Ok(())
 }
 
-/// Returns the send buffer for MPI: MPI_IN_PLACE if the caller has given NULL.
+/// Returns the send buffer that MPI gets: MPI_IN_PLACE if the caller has passed NULL.
 fn or_in_place(send: *const c_void) -> *mut c_void {
     if send.is_null() { n::IN_PLACE as *mut c_void } else { send.cast_mut() }
 }
@@ -135,7 +137,7 @@ fn rank_of(group: *const Group) -> Result<(c_int, c_int)> {
     crate::group::of_handle(group).map(|group| (group.rank, group.size))
 }
 
-/// Checks that `rank` is a rank of the group; the error calls the argument `role`.
+/// Checks that `rank` is a rank of the group. The error names the argument by `role`.
 fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     let (_, size) = rank_of(group)?;
     if (0..size).contains(&rank) {
@@ -145,7 +147,7 @@ fn check_rank(group: *const Group, rank: c_int, role: &str) -> Result<()> {
     }
 }
 
-/// Returns the sum of counts. Fails if one is negative; the error calls the argument `name`.
+/// Returns the sum of the counts. Fails if a count is negative; the error names the argument by `name`.
 fn total(counts: &[i64], name: &str) -> Result<i64> {
     if let Some(at) = counts.iter().position(|count| *count < 0) {
         return fail(ARGUMENT, format!("{name}[{at}] is {}", counts[at]));
@@ -154,7 +156,8 @@ fn total(counts: &[i64], name: &str) -> Result<i64> {
     sum.map_or_else(|| fail(ARGUMENT, format!("the sum of {name} is more than {}", i64::MAX)), Ok)
 }
 
-/// The C functions. The macro adds the parameters that all have (group, options, work).
+/// Defines C functions that start an operation. Adds the parameters that they all have: group, options and
+/// work.
 macro_rules! operations {
     ($($function:ident($($argument:ident: $kind:ty),*) $frame:ident $body:block)*) => { $(
         #[unsafe(no_mangle)]

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The order in which the ends of a group's collectives are reported to their callers: the order of their
-//! starts, one after the other. So what the callers' functions start is in the same order at all members
-//! (DDP's hooks for several buckets need this). An operation that such a function has started is reported at
-//! once: the function may wait for it.
+//! The order in which a group's ended collectives are reported to their callers: the order of their starts,
+//! one after the other. So the callers' functions start operations in the same order at all members (DDP's
+//! hooks for several buckets need this). An operation that such a function has started is reported at once,
+//! because the function may wait for it.
 //!
-//! A function may also wait for an operation that it has not started, which the order would hold up. A wait
-//! in this library makes way for others; a wait elsewhere is assumed after a while.
+//! A function may also wait for an operation that it has not started, and that must wait for the function's
+//! turn to end. If the function waits in this library, the wait ends the turn. If the function waits
+//! elsewhere, the turn ends after `PATIENCE`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a caller's function runs, with no operation of its own in progress, until it is assumed to wait.
+/// How long a caller's function may run while no operation that it has started is in progress. After that it
+/// is assumed to wait, and the next operation is reported.
 pub const PATIENCE: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
@@ -19,12 +21,12 @@ pub struct Turns(Mutex<TurnState>);
 
 #[derive(Debug, Default)]
 struct TurnState {
-    /// The numbers of operations that have not been reported to their callers yet.
+    /// The numbers of the collectives that have not been reported to their callers yet.
     waiting: BTreeSet<u64>,
-    /// The number of the operation whose caller's function runs, and since when that function may be waiting.
-    /// None if no function runs.
+    /// The number of the operation whose caller's function runs now, and the time since when that function
+    /// may be waiting. None if no function runs.
     reporting: Option<(u64, Instant)>,
-    /// How many operations the running function has started that are still in progress.
+    /// How many operations that the running function has started are still in progress.
     inner: usize,
 }
 
@@ -37,7 +39,8 @@ impl Turns {
         self.lock().waiting.insert(number);
     }
 
-    /// Starts the turn of operation `number` if its end may be reported now. Returns whether it may.
+    /// Starts the turn of operation `number`, if the operation may be reported to its caller now. Returns
+    /// whether it may.
     pub fn start(&self, number: u64, now: Instant) -> bool {
         let mut state = self.lock();
         if let Some((first, since)) = state.reporting
@@ -54,14 +57,14 @@ impl Turns {
         true
     }
 
-    /// Ends the turn of an operation whose end has been reported, or whose function waits, so that the next
-    /// begins.
+    /// Ends the turn of operation `number`, so that the next turn can start. The operation's end has been
+    /// reported, or its caller's function waits.
     pub fn leave(&self, number: u64) {
         self.lock().leave(number);
     }
 
-    /// Notes that the caller's function of operation `number` has started an operation (`is_start`), or that
-    /// an operation which it started has been reported.
+    /// Notes that the caller's function of operation `number` has started another operation (`is_start`), or
+    /// that an operation which the function had started was reported.
     pub fn inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
         if state.reporting.is_some_and(|(reporting, _)| reporting == number) {

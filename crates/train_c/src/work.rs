@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An operation: MPI's request until it has ended, and the outcome.
+//! An operation of a group: its MPI request until it has ended, and then its outcome.
 //!
-//! The thread that has the request (`life.rs`) may test it: a thread that waits for the operation, or the
-//! engine's. An operation ends once, in `Work::end`, which calls the caller's function first.
+//! Only the thread that has the request (`life.rs`) may test it. That is a thread that waits for the
+//! operation, or a thread of the engine. An operation ends once, in `Work::end`, which calls the caller's
+//! function first.
 
 use crate::c::MPI_Request;
 use crate::engine::Engine;
@@ -17,33 +18,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a wait tests the request itself before it leaves the operation to the engine: as long as a switch
-/// between two threads takes.
+/// For how long a wait tests the request in its own thread before it passes the request to the engine: about
+/// the time of a switch between two threads.
 const OWN: Duration = Duration::from_micros(200);
 
 type CallbackFunction = extern "C" fn(state: *mut c_void, code: c_int, message: *const c_char);
 
-/// The function that the caller has given for an operation's end, and the argument that it gets.
+/// The function that is to be called when an operation ends, and the argument (`state`) that the function
+/// gets.
 #[derive(Debug, Clone, Copy)]
 pub struct Callback {
     pub function: CallbackFunction,
     pub state: usize,
 }
 
-/// What an operation is: its name, elements and number, which error messages tell.
+/// The name, element count and type, and number of an operation, which error messages contain.
 #[derive(Debug, Clone, Copy)]
 pub struct OperationFacts {
     pub name: &'static str,
     pub count: i64,
     pub kind: ElementKind,
-    /// The number of the operation in its group.
+    /// The number of the operation among the operations of its group.
     pub number: u64,
     pub is_receive: bool,
-    /// Whether it is a send or a receive.
+    /// Whether the operation is a send or a receive, not a collective.
     pub is_message: bool,
 }
 
-/// An operation whose caller's function runs: its group, and its number there.
+/// An operation whose callback (the caller's function) runs now: its group, and its number in the group.
 #[derive(Debug, Clone)]
 pub struct Reporting {
     group: Arc<Group>,
@@ -57,12 +59,12 @@ impl Reporting {
 }
 
 thread_local! {
-    /// The operation whose caller's function this thread runs. None if it runs no such function.
+    /// The operation whose callback runs in this thread. None if no callback runs in it.
     static REPORTING: RefCell<Option<Reporting>> = const { RefCell::new(None) };
 }
 
-/// Returns the operation whose caller's function starts another one in this thread, and counts that one
-/// there. None outside such functions.
+/// Called when this thread starts an operation. If the thread is in the callback of another operation, counts
+/// the new operation there and returns the other one. Otherwise returns None.
 pub fn within() -> Option<Reporting> {
     let reporting = REPORTING.with_borrow(Clone::clone)?;
     reporting.group.turns.inner(reporting.number, true, Instant::now());
@@ -76,22 +78,23 @@ pub struct Work {
     pub timeout: Option<Duration>,
     pub deadline: Option<Instant>,
     pub average: Option<Average>,
-    /// Counts and displacements, which MPI reads until the operation has ended (MPI 5.0, section 6.12).
+    /// The counts and displacements of the operation. MPI reads them until the operation has ended (MPI 5.0,
+    /// section 6.12).
     #[expect(dead_code, reason = "MPI reads them")]
     pub lists: Vec<i64>,
     pub callback: Option<Callback>,
-    /// The operation whose caller's function has started this one. None if it was started elsewhere.
+    /// The operation in whose callback this operation was started. None if it was started outside callbacks.
     pub within: Option<Reporting>,
     pub life: Life<MPI_Request, Result<()>>,
-    /// The rank of the sender, once the operation, a receive, has ended.
+    /// The rank of the sender, if the operation is a receive that has ended.
     pub source: AtomicI32,
 }
 
 pub type Status = [c_int; n::F_STATUS_SIZE as usize];
 
 impl Work {
-    /// Ends the operation: divides an average, calls the caller's function and stores the outcome. `status`
-    /// is that of MPI's request.
+    /// Ends the operation: divides an average, calls the callback and stores the outcome. `status` is the
+    /// status of the operation's MPI request.
     pub fn end(&self, outcome: Result<()>, status: Option<&Status>) {
         if let Some(average) = self.average.filter(|_| outcome.is_ok()) {
             average.divide();
@@ -112,24 +115,25 @@ impl Work {
         }
     }
 
-    /// Whether the operation takes turns with the group's other operations.
+    /// Whether the end of the operation is reported in turn with the group's other operations.
     fn has_turn(&self) -> bool {
         !self.task.is_message && self.within.is_none()
     }
 
-    /// Enters the operation among those that take turns. The engine calls this when it gets the request.
+    /// Enters the operation in the group's turns, if it takes turns. The engine calls this when it gets the
+    /// operation's request.
     pub fn enter(&self) {
         if self.has_turn() {
             self.group.turns.enter(self.task.number);
         }
     }
 
-    /// Whether the operation's turn has come, so that `report` may be called. It then takes the turn.
+    /// Whether `report` may be called for the operation now. If so, this has started the operation's turn.
     pub fn may_report(&self) -> bool {
         !self.has_turn() || self.group.turns.start(self.task.number, Instant::now())
     }
 
-    /// Ends the operation in the turn that `may_report` has taken, and then the turn.
+    /// Ends the operation, whose turn `may_report` has started, and then ends the turn.
     pub fn report(&self, outcome: Result<()>, status: Option<&Status>) {
         let own = self.has_turn().then(|| Reporting { group: self.group.clone(), number: self.task.number });
         let before = REPORTING.replace(own.or_else(|| self.within.clone()));
@@ -140,8 +144,8 @@ impl Work {
         }
     }
 
-    /// Lets other operations report to their callers, if this thread is in a function that waits for this
-    /// operation without having started it.
+    /// Called before a wait for this operation. If the thread is in a callback that has not started this
+    /// operation, ends the callback's turn, so that other operations are reported meanwhile.
     fn yield_turn(&self) {
         let reporting = REPORTING.with_borrow(Clone::clone);
         if let (Some(reporting), Ok(engine)) = (reporting, Engine::get())
@@ -163,8 +167,8 @@ impl Work {
         Fault { code: TIMEOUT, message }
     }
 
-    /// Tests the request if no other thread has it. Returns the outcome, or None if the operation has not
-    /// ended.
+    /// Tests the operation's MPI request if no other thread has it. Returns the outcome, or None if the
+    /// operation has not ended.
     fn test(self: &Arc<Work>) -> Option<Result<()>> {
         let Some(mut request) = self.life.take() else { return self.life.outcome() };
         let (mut done, mut status) = (0, Status::default());
@@ -181,14 +185,15 @@ impl Work {
         Some(tested)
     }
 
-    /// Passes the request to the engine, if `life` has returned one.
+    /// Passes the MPI request to the engine, if `request` is not None. `life` has returned it for that
+    /// purpose.
     fn pass_to_engine(self: &Arc<Work>, request: Option<MPI_Request>) {
         if let (Some(request), Ok(engine)) = (request, Engine::get()) {
             engine.take_over(request, self.clone());
         }
     }
 
-    /// Lets the engine carry the operation out.
+    /// Makes the engine complete the operation, as soon as no other thread tests its request.
     pub fn request_engine(self: &Arc<Work>) {
         self.pass_to_engine(self.life.request_engine());
     }
@@ -217,13 +222,13 @@ impl Work {
     }
 }
 
-/// Whether MPI reports that a receive was cancelled.
+/// Whether a receive with this status was cancelled.
 pub fn was_cancelled(status: &mut Status) -> bool {
     let mut flag = 0;
     crate::fault::call!(MPI_Test_cancelled(status.as_mut_ptr(), &raw mut flag)).is_ok() && flag != 0
 }
 
-/// Returns MPI_REQUEST_NULL.
+/// Returns the handle MPI_REQUEST_NULL.
 pub fn none() -> MPI_Request {
     handle(n::REQUEST_NULL)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs the tests at the foot of `src/life.rs` and `src/turn.rs`. The library itself cannot be linked into a
-//! test: it finds MPI when a program starts.
+//! Runs the tests in `src/life.rs` and `src/turn.rs`. The library itself cannot be linked into a test,
+//! because it needs an MPI library when a program starts.
 
 #[allow(dead_code)]
 #[path = "../src/life.rs"]

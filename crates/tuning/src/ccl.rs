@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The lengths from which on a collective library is faster than the usual way: a row for each library and
-//! collective, whose value has a bound for each number of ranks that was measured.
+//! The message lengths from which on a collective library (such as NCCL) is faster than Outboard's own
+//! collectives. There is a row for each library and collective. Its value has a length for each number of
+//! ranks that was measured.
 
 use crate::row::{ValueKind, ValueRow};
 use crate::sizes::{bytes_of, bytes_text};
 
-/// The libraries, by their names in OUTBOARD_CCL; `file` stands for every path.
+/// The collective libraries, by their names in OUTBOARD_CCL. `file` stands for every library that is named by
+/// its path.
 pub const LIBRARIES: [&str; 5] = ["nccl", "rccl", "mscclpp", "oneccl", "file"];
 
-/// The collectives that can go to a library by length: all ranks know the length, so all choose the same.
+/// The collectives for which the length decides whether the library takes them. All ranks know the length, so
+/// all choose the same.
 pub const COLLECTIVES: [&str; 10] = [
     "allreduce",
     "reduce",
@@ -77,16 +80,17 @@ impl ByRanks {
         self.0
     }
 
-    /// Sets the length from which on the library is faster on `ranks` ranks: a power of two, or None for
-    /// never.
+    /// Sets from which length on the library is faster on `ranks` ranks. `bytes` is a power of two, or None
+    /// for never.
     pub fn set(&mut self, ranks: u32, bytes: Option<u64>) {
         let mut each = self.0.to_le_bytes();
         each[class(ranks)] = bytes.map_or(NEVER, |bytes| (bytes.max(1).ilog2() as u8 + 1).min(POWER_MOST));
         self.0 = u64::from_le_bytes(each);
     }
 
-    /// The length from which on the library is faster on `ranks` ranks, `u64::MAX` for never: as measured on
-    /// the nearest smaller number of ranks, else on a larger one. None if nothing was measured.
+    /// Returns from which length on the library is faster on `ranks` ranks, or `u64::MAX` for never. The
+    /// nearest smaller number of ranks that was measured decides, else the nearest larger one. None if
+    /// nothing was measured.
     pub fn bytes_min(self, ranks: u32) -> Option<u64> {
         let each = self.0.to_le_bytes();
         let nearest =
@@ -104,7 +108,8 @@ fn bound(byte: u8) -> u64 {
 }
 
 impl std::fmt::Display for ByRanks {
-    /// A text like `2: 64KiB, 8: never`, with the least number of ranks of each class.
+    /// Writes a text like `2: 64KiB, 8: never`. The number before each colon is the least number of ranks in
+    /// a class.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let each = self.0.to_le_bytes();
         let known = (0..CLASSES).filter(|class| each[*class] != 0);

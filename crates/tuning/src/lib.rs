@@ -51,7 +51,7 @@ impl Distance {
         }
     }
 
-    /// The part of a row's name that stands for the distance: `l2` in `read.l2.alone`.
+    /// Returns the part of a row's name that stands for the distance: `l2` in `read.l2.alone`.
     pub fn name(self) -> &'static str {
         ["l2", "l3", "far"][self as usize]
     }
@@ -72,13 +72,13 @@ impl Load {
     /// All loads, in the order of the rows.
     pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
 
-    /// The part of a row's name that stands for the load: `alone` in `read.l2.alone`.
+    /// Returns the part of a row's name that stands for the load: `alone` in `read.l2.alone`.
     pub fn name(self) -> &'static str {
         ["alone", "many", "exchange"][self as usize]
     }
 }
 
-/// The source of a value. A later one wins.
+/// The sources from which a value can come. A value from a later source replaces one from an earlier source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ValueSource {
     /// The value is the built-in default.
@@ -96,20 +96,21 @@ const fn read(name: &'static str) -> ValueRow {
 
 /// The row of the longest block that a schedule's sender copies into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
-/// The row of the longest block of an all-to-all or allgather that goes over shared slots.
+/// The index of the row with the longest block for which an all-to-all or allgather uses shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
-/// The row that says whether copies of some kilobytes are made by vector instructions.
+/// The index of the row that says whether copies of some kilobytes are made by vector instructions.
 pub const VECTOR_COPIES: usize = 11;
-/// The row of the most bytes of buffers that stay in a core's cache during a collective.
+/// The index of the row with the most bytes of buffers that stay in a core's cache during a collective.
 pub const NEAR_BYTES_MAX: usize = 12;
 
-/// The row of the longest message that is sent without asking.
+/// The index of the row with the length of the longest message that is sent before the receiver asks.
 pub const EAGER_BYTES_MAX: usize = 13;
 
 /// The number of the first row that comes from `ccl.rs`.
 const CCL: usize = 14;
 
-/// All rows of the table of values: those of `SINGLE`, then those of collective libraries (`ccl.rs`).
+/// All rows of the table of values: first the rows in `SINGLE`, then the rows for collective libraries
+/// (`ccl.rs`).
 pub const ROWS: &[ValueRow] = &{
     let mut rows = [SINGLE[0]; CCL + ccl::COUNT];
     let mut at = 0;
@@ -167,8 +168,8 @@ const SINGLE: [ValueRow; CCL] = [
     },
 ];
 
-/// How many words a `Tuning` takes in the job's header: a value for each row, and which of them the table
-/// gave.
+/// How many words of the job's header hold a `Tuning`: a value for each row, and a bit for each row whose
+/// value is not the default.
 pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 
 /// The measured or default values by which a process decides, one for each row of `ROWS`.
@@ -198,20 +199,20 @@ impl Tuning {
         self.sources[row]
     }
 
-    /// Whether the value is not just the default.
+    /// Whether the row's value was measured or set, and is not the default.
     pub fn is_known(&self, row: usize) -> bool {
         self.sources[row] != ValueSource::Default
     }
 
-    /// Sets a value, unless a later source has set it.
+    /// Sets a row's value, unless its present value comes from a source that wins over `source`.
     pub fn set(&mut self, row: usize, value: u64, source: ValueSource) {
         if source >= self.sources[row] {
             (self.values[row], self.sources[row]) = (checked(row, value), source);
         }
     }
 
-    /// The lengths of messages that a receiver reads in the sender's memory. None if that is neither measured
-    /// nor set.
+    /// Returns the lengths of messages that a receiver reads directly in the sender's memory, for this
+    /// distance and load. None if they are neither measured nor set.
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
@@ -224,12 +225,13 @@ impl Tuning {
         ByRanks::of_bits(self.values[row]).bytes_min(ranks)
     }
 
-    /// The values of the rows of `ccl.rs`, which must be the same on all hosts of a job.
+    /// Returns the values of the rows for collective libraries, which must be the same on all hosts of a job.
     pub fn libraries(&self) -> Vec<u64> {
         self.values[CCL..].to_vec()
     }
 
-    /// Replaces the values of the rows of `ccl.rs` by those that `libraries` returned on another host.
+    /// Replaces the values of the rows for collective libraries by `values`, which `libraries` returned on
+    /// another host.
     pub fn set_libraries(&mut self, values: &[u64]) {
         self.values[CCL..].fill(0);
         self.sources[CCL..].fill(ValueSource::Default);
@@ -237,7 +239,7 @@ impl Tuning {
         given.for_each(|(row, value)| self.set(row, *value, ValueSource::Table));
     }
 
-    /// The form in which the values are stored in the job's header; `of_words` reads it.
+    /// Returns the values in the form in which the job's header stores them and `of_words` reads them.
     pub fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         words[..ROWS.len()].copy_from_slice(&self.values);
@@ -247,8 +249,7 @@ impl Tuning {
         words
     }
 
-    /// Reads the values from the words that `to_words` has made; rows without a table's value get the
-    /// default.
+    /// Reads the values from words that `to_words` has made. A row without a stored value gets the default.
     pub fn of_words(words: [u64; WORDS]) -> Tuning {
         let mut tuning = Tuning::default();
         (0..ROWS.len())
@@ -258,13 +259,14 @@ impl Tuning {
     }
 }
 
-/// Finds the row of a library (a value of OUTBOARD_CCL) and a collective. None if that collective does not go
-/// to a library by length.
+/// Returns the index of the row for a library (a value of OUTBOARD_CCL) and a collective. None if the
+/// collective is not chosen by length.
 pub fn library_row(library: &str, collective: &str) -> Option<usize> {
     ccl::place(library, collective).map(|place| CCL + place)
 }
 
-/// The row that has the lengths of messages that a receiver reads (`Tuning::read`).
+/// Returns the index of the row with the lengths of messages that a receiver reads directly in the sender's
+/// memory.
 pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
@@ -279,7 +281,7 @@ fn checked(row: usize, value: u64) -> u64 {
     }
 }
 
-/// A value as the text that stands in a table's file, which `read_text` parses.
+/// Returns a row's value as the text that a table's file has. `read_text` parses this text.
 pub fn shown(row: usize, value: u64) -> String {
     match ROWS[row].kind {
         ValueKind::Sizes => Sizes::of_bits(value).to_string(),

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The machine for which a table is valid.
+//! The machine on which a table of measured values is valid.
 
 use std::io::Read;
 
-/// The facts about a machine on which a table of measured values depends. Which caches cores share is not
-/// here but in the rows' names (`Distance`).
+/// The facts about a machine on which its table of measured values depends. The names of the table's rows
+/// (`Distance`) say which caches cores share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The processor, as the kernel calls it.
     pub processor: String,
     /// The release of the kernel, as `uname -r` prints it.
     pub kernel: String,
-    /// How a process may access the memory of others: Yama's scope, and whether a filter refuses such access.
+    /// How a process may access the memory of other processes: the setting of Yama (a Linux security module),
+    /// and whether a container's filter refuses such access.
     pub rights: String,
 }
 
@@ -58,8 +59,8 @@ fn processor() -> String {
     if parts.is_empty() { "unknown".into() } else { parts.join(" ") }
 }
 
-/// Whether the kernel allows cross-memory attach at all, here to this process: the filter of a container may
-/// refuse it.
+/// Whether the kernel lets this process read its own memory by cross-memory attach. The filter of a container
+/// may refuse even that.
 fn reads_itself() -> bool {
     let from = sys::Block::of(&[1; 8]);
     let to = sys::Block::new(8);

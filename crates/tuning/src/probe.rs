@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Times of a job's first long messages, if no table says how to move them: by method, the cores' distance,
-//! the receiver's load and the message's length. They lie in the job's header, so all pairs with alike cores
-//! share them, and sender and receiver see the same.
+//! Times of a job's first long messages, if no table says how to move them. They are kept for each method,
+//! distance of cores, load of the receiver, and class of lengths. They lie in the job's header: all pairs of
+//! ranks at the same distance share them, and sender and receiver see the same times.
 
 use crate::{CLASSES, Distance, Load};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +15,13 @@ pub enum Method {
     Read = 1,
 }
 
-/// How many words `Probes` has in the job's header.
+/// The number of words of `Probes` in the job's header.
 pub const PROBE_WORDS: usize = 3 * 3 * CLASSES * 2;
-/// How many messages go by each method before one is chosen.
+/// How many messages are moved by each method before the faster method is chosen.
 const SAMPLES: u64 = 4;
-/// `Method::Read` is chosen if it takes less than this many percent of the time of `Method::Cells`.
+/// A method counts as faster if it takes less than this many percent of the other's time.
 const CLEAR_PERCENT: u64 = 97;
-/// The bits of a word of `Probes` from this one on count messages; the lower bits hold the least time.
+/// The position of the bits that count messages in a word of `Probes`. The lower bits hold the least time.
 const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
 
@@ -57,7 +57,8 @@ impl Probes<'_> {
         let _ = self.word(at, way).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Notes that the kernel refuses the method, so that it is never chosen.
+    /// Notes that the kernel refuses the method `way` for messages of the distance, load and class `at`, so
+    /// that it is never chosen.
     pub fn refuse(&self, at: (Distance, Load, usize), way: Method) {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
@@ -69,8 +70,8 @@ impl Probes<'_> {
         self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
     }
 
-    /// The method chosen for messages of the distance, load and class `at`. None until there are enough
-    /// messages.
+    /// Returns the chosen method for messages of the distance, load and class `at`. None until enough
+    /// messages have been timed.
     pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Method> {
         let [cells, read] =
             [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
@@ -83,7 +84,7 @@ impl Probes<'_> {
         (has_enough(cells) && has_enough(read)).then(|| if is_read() { Method::Read } else { Method::Cells })
     }
 
-    /// The method to try with the next message: the one by which fewer messages have gone.
+    /// Returns the method to try with the next message: the method by which fewer messages have been moved.
     pub fn next(&self, at: (Distance, Load, usize)) -> Method {
         let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
         if count(Method::Read) < count(Method::Cells) { Method::Read } else { Method::Cells }
@@ -94,27 +95,29 @@ impl Probes<'_> {
 /// the other: what a method leaves in the caches slows down the first messages by the other one, so
 /// alternating methods would all look alike (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
-/// The least number of messages whose time together makes one sample. The lesser of two samples of a method
-/// counts.
+/// The least number of messages that are timed together as one sample. A method's time is the least of its
+/// samples.
 const SAMPLE: u64 = 10;
-/// The least length of a run. So ranks that exchange messages change their methods at the same time.
+/// The least number of messages in a run, after which a rank changes the method. So ranks that exchange
+/// messages change it at the same time.
 const RUN: u64 = 16;
-/// After this many messages one sample is enough (a stream is timed as a whole), if the difference is
-/// clearer: times still fall while buffers are new, and reads come last.
+/// After this many messages one sample of each method is enough to choose, if the faster one takes less than
+/// `CLEARER_PERCENT` of the other. Times still fall while buffers are new, and reads come last.
 const DECIDED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
 /// How many messages go by the chosen method before both are compared again; then four times as many, and so
 /// on.
 const PAUSE: u64 = 512;
 
-/// What one rank has measured of messages of one load and length from peers at one distance.
+/// What one rank has measured of long messages of one load and one class of lengths, from peers at one
+/// distance.
 #[derive(Clone, Debug)]
 pub struct MethodTrial {
     messages: u64,
     way: Method,
     /// The number of messages since the method last changed.
     run: u64,
-    /// How many of these messages count: those after the first `SETTLING`.
+    /// How many messages of this run count: the messages after the first `SETTLING`.
     counted: u64,
     times: [Times; 2],
     /// The number of messages until both methods are compared again.
@@ -128,9 +131,9 @@ pub struct MethodTrial {
 struct Times {
     /// The number of messages in the sample that is being taken.
     messages: u64,
-    /// The bytes of the messages in that sample.
+    /// The bytes of the messages in the sample that is being taken.
     bytes: u64,
-    /// The time that the messages in that sample took, in nanoseconds.
+    /// The time that the messages in the sample that is being taken took, in nanoseconds.
     ns: u64,
     /// The number of samples that were taken.
     samples: u32,
@@ -155,7 +158,7 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// The messages without the first `SETTLING`, or all messages if `settled_ns` is None.
+    /// Returns these messages without the first `SETTLING`, or all of them if `settled_ns` is None.
     fn settled(self) -> Fetched {
         let Some(ns) = self.settled_ns else { return self };
         let messages = self.messages - SETTLING;
@@ -179,7 +182,7 @@ impl MethodTrial {
         self.rest == 0
     }
 
-    /// The method by which the next messages go whose times are compared.
+    /// Returns the method by which the rank must fetch the next messages, whose times are compared.
     pub fn way(&self) -> Method {
         self.way
     }

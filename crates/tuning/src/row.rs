@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The rows of the table of values.
 
-/// The type of a value.
+/// The type of a row's value in the table of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// The value is a set of message lengths (`Sizes`).

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets of message lengths.
+//! Sets of message lengths, with lengths in classes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +16,8 @@ pub fn class_of(bytes: u64) -> usize {
     (above.next_power_of_two().ilog2() as usize).min(CLASSES - 1)
 }
 
-/// The length in bytes of the longest message of a class; for the last class, a length that stands for all of
-/// it.
+/// Returns the length in bytes of the longest message of a class. The last class has no longest message; its
+/// length is 4 MiB here.
 pub fn class_bytes(class: usize) -> u64 {
     FIRST_BYTES << class
 }
@@ -27,12 +27,13 @@ pub fn class_bytes(class: usize) -> u64 {
 pub struct Sizes(u16);
 
 impl Sizes {
-    /// The set that has the classes whose bits are set in `bits`. Bits of no class are dropped.
+    /// Returns the set with the classes whose bits are set in `bits`. Bits that stand for no class are
+    /// dropped.
     pub fn of_bits(bits: u64) -> Sizes {
         Sizes((bits & ((1 << CLASSES) - 1)) as u16)
     }
 
-    /// The set as a row's value, with a bit for each class.
+    /// Returns the set as a row's value, with a bit for each class of lengths.
     pub fn bits(self) -> u64 {
         u64::from(self.0)
     }
@@ -42,8 +43,8 @@ impl Sizes {
         self.0 >> class_of(bytes) & 1 != 0
     }
 
-    /// Returns the length of the longest message below the run of lengths that ends at `bytes_max`;
-    /// `bytes_max` if that is not in the set.
+    /// Finds the run of classes in the set that ends with the class of `bytes_max`. Returns the length of the
+    /// longest message below this run, or `bytes_max` if its class is not in the set.
     pub fn below(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {
@@ -57,7 +58,8 @@ impl Sizes {
 }
 
 impl fmt::Display for Sizes {
-    /// A text like `16KiB-64KiB, 1MiB-`: the first and the last class of each run; the last class has no end.
+    /// Writes a text like `16KiB-64KiB, 1MiB-`: the first and the last class of each run of classes. A run up
+    /// to the last class has no end.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let has = |class: usize| class < CLASSES && self.0 >> class & 1 != 0;
         let (mut class, mut runs) = (0, Vec::new());
@@ -100,7 +102,7 @@ impl FromStr for Sizes {
 
 const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
 
-/// A number of bytes as the text that settings use, such as `64KiB`.
+/// Returns a number of bytes as the text that settings use, such as `64KiB`.
 pub(crate) fn bytes_text(bytes: u64) -> String {
     let fits = |factor: &u64| bytes >= *factor && bytes.is_multiple_of(*factor);
     let (unit, factor) = UNITS.iter().find(|(_, factor)| fits(factor)).unwrap_or(&("", 1));

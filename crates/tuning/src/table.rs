@@ -19,7 +19,7 @@ pub struct TuningTable {
 }
 
 impl TuningTable {
-    /// The table as the text of its file, which `parse` reads.
+    /// Returns the table as the text of its file, which `parse` reads.
     pub fn text(&self) -> String {
         let mut text = format!("{HEAD}\n");
         self.machine.lines().iter().for_each(|(name, value)| text += &format!("{name} = {value}\n"));
@@ -78,7 +78,7 @@ impl TuningTable {
         Ok(TuningTable { machine: Machine { processor, kernel, rights }, values })
     }
 
-    /// A `Tuning` with the table's values, and defaults for the rows that the table lacks.
+    /// Returns a `Tuning` with this table's values, and with defaults for the rows that the table lacks.
     pub fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         self.values.iter().for_each(|(row, value)| tuning.set(*row, *value, ValueSource::Table));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
+//! Makes the catalogue of errors, docs/errors.md and outboard-errors(7), from `tables/errors.toml`.
 
 use crate::man::escaped;
 use crate::table::{self, ApiTable};
@@ -7,20 +7,21 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The contents of `tables/errors.toml`. Each pair of texts says what an error means and what to do about it.
+/// The contents of `tables/errors.toml`. Each pair of texts says what an error means, and what users can do
+/// about it.
 #[derive(Deserialize)]
 pub struct Errors {
-    /// The texts about each error class, by its name.
+    /// The two texts about each error class, by the name of the class.
     classes: BTreeMap<String, [String; 2]>,
-    /// The texts about each exit code of `mpirun`.
+    /// The two texts about each exit code of `mpirun`, by the code.
     exits: BTreeMap<String, [String; 2]>,
     sentence: Vec<Sentence>,
 }
 
-/// A message that users are likely to see.
+/// A message that users are likely to see, with its cause and a remedy.
 #[derive(Deserialize)]
 struct Sentence {
-    /// A part of the message by which it can be found, as the source code has it.
+    /// The part of the message by which it is found in the source code, exactly as it stands there.
     says: String,
     cause: String,
     remedy: String,

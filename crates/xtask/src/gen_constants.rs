@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the standard ABI's numbers.
+//! Generates `crates/objects/src/constants.rs` from `tables/constants.json`: the numbers that constants have
+//! in the standard ABI.
 
 use crate::table::ApiTable;
 

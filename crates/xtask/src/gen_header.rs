@@ -45,7 +45,8 @@ pub fn header(table: &ApiTable) -> String {
     text
 }
 
-/// Makes the declarations of the names that MPI-3.0 removed, so that a compiler prints what to use instead.
+/// Makes the declarations of the names that MPI-3.0 removed. With them a compiler prints which name to use
+/// instead.
 fn removed(table: &ApiTable) -> String {
     let mut text = String::from(REMOVED);
     let (functions, others): (Vec<_>, Vec<_>) = table.removed.iter().partition(|name| name.is_function());
@@ -128,8 +129,8 @@ typedef enum MPI_T_source_order {
 /* Functions of the program that MPI calls. */
 ";
 
-/// Names that are deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 takes a library
-/// for one of MPI 1.
+/// Names that are deprecated since MPI 2.2. The configure script of PETSc 3.18 takes a library without them
+/// for an MPI 1.
 const OLDER_NAMES: &str = "
 /* Older names of three of them. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;

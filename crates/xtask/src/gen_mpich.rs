@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates the MPICH ABI's shim: `crates/mpich/src/shim.rs`.
+//! Generates the MPICH ABI's shim (the C functions of that ABI): `crates/mpich/src/shim.rs`.
 //!
 //! The type and the name of a parameter decide how it is translated. `number` finds the family of constants
-//! of an int. It refuses an unknown name, so that no new function stays untranslated. Read next:
-//! `gen_numbers.rs` has the families.
+//! to which an int belongs. It refuses an unknown name, so that no new function stays untranslated. Read
+//! next: `gen_numbers.rs` has the families.
 
 use crate::gen_numbers::module_of;
 use crate::gen_shim::{Converted, Dialect, c_return, convert, identifier};
 use crate::table::{ApiFunction, ApiTable, HANDLES, Param, Removed};
 use std::path::Path;
 
-/// Finds the family of constants to which a parameter of type int belongs, by its name. None for a number
-/// that needs no translation.
+/// Finds the family of constants (such as RANK or TAG) to which a parameter of type int belongs, by its name.
+/// Returns None if the number needs no translation.
 fn number(function: &str, param: &Param) -> Option<&'static str> {
     let family = match (function, param.name.as_str()) {
         // The number becomes the exit code of the job.
@@ -48,8 +48,8 @@ fn number(function: &str, param: &Param) -> Option<&'static str> {
     Some(family)
 }
 
-/// The names of parameters that need no translation: counts, indices, sizes, flags, and MPI_UNDEFINED, which
-/// has the same value in both ABIs.
+/// The names of int parameters that need no translation: counts, indices, sizes and flags. Their only
+/// constant, MPI_UNDEFINED, has the same value in both ABIs.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
     "abi_major", "abi_minor", "argc", "array_of_blocklengths", "array_of_displacements", "array_of_gsizes", "array_of_indices",
@@ -80,8 +80,8 @@ pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     Ok(crate::gen_shim::generate(root, table, &dialect)?.0)
 }
 
-/// Checks that each function that MPI-3.0 removed is written by hand in `crates/mpich`, since the shim lacks
-/// it.
+/// Checks that `crates/mpich` has each function that MPI-3.0 removed, written by hand. The generated shim
+/// lacks these functions.
 fn check_removed(root: &Path, table: &ApiTable) -> Result<(), String> {
     let path = root.join("crates/mpich/src/extra.rs");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -119,8 +119,8 @@ fn returns(name: &str) -> &'static str {
     }
 }
 
-/// Returns the code of a function that converts a handle to an int or back. MPICH's handles are ints already,
-/// except files, which are pointers that fit into an int. None for other functions.
+/// Returns the code of a function that converts a handle to an int or back. MPICH's handles are ints already;
+/// only a file is a pointer, which fits into an int. Returns None for other functions.
 fn inside(function: &ApiFunction) -> Option<String> {
     let param = || identifier(&function.params[0].name);
     match function.name.as_str() {
@@ -131,7 +131,7 @@ fn inside(function: &ApiFunction) -> Option<String> {
     }
 }
 
-/// Decides how the shim converts a parameter of the MPICH ABI.
+/// Returns the code by which the shim of the MPICH ABI converts a parameter.
 fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     let name = &param.name;
     let bound = identifier(name);
@@ -182,7 +182,7 @@ fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     }
 }
 
-/// Returns the conversion of a parameter that is a handle, or the address of handles.
+/// Returns the conversion of a parameter that is a handle, or the address of one or more handles.
 fn converted_handle(param: &Param, handle: &str) -> Converted {
     let kind = match handle {
         "MPI_File" => "FILE",
@@ -200,8 +200,8 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
     }
 }
 
-/// Returns the conversion of a parameter that is an int of a family of constants, or the address of such
-/// ints.
+/// Returns the conversion of a parameter that is an int of the family `family` of constants, or the address
+/// of such ints.
 fn converted_int(param: &Param, family: &str) -> Converted {
     let module = module_of(family);
     match wrapper(param) {
@@ -214,8 +214,8 @@ fn converted_int(param: &Param, family: &str) -> Converted {
     }
 }
 
-/// Returns the name of the wrapper by which a body reaches the program's memory. None if the parameter is a
-/// value.
+/// Returns the name of the wrapper (such as `In`) by which a function's body reaches the program's memory.
+/// Returns None if the parameter is a value.
 fn wrapper(param: &Param) -> Option<&'static str> {
     match (!param.array.is_empty(), param.r#type.ends_with('*')) {
         (true, _) if param.r#type.starts_with("const ") => Some("In"),
@@ -225,14 +225,14 @@ fn wrapper(param: &Param) -> Option<&'static str> {
     }
 }
 
-/// Returns the conversion of an address of values that the `ShimForm` named `table` translates.
+/// Returns the conversion of an address of values. The `ShimForm` named `table` translates the values.
 fn in_form(param: &Param, wrapper: &str, table: &str) -> Converted {
     let (bound, name) = (identifier(&param.name), &param.name);
     Converted::new("usize", format!("{wrapper}::in_form({bound}, \"{name}\", &{table})"))
 }
 
-/// Returns the length of a text for which MPICH's programs provide fewer bytes than the standard ABI demands.
-/// None for other texts.
+/// Returns the most bytes that may be stored in a text for which MPICH's programs provide less room than the
+/// standard ABI demands. Returns None for other texts.
 fn bytes_of(function: &str, param: &str) -> Option<u32> {
     match (function, param) {
         ("MPI_Get_processor_name", "name") => Some(128),

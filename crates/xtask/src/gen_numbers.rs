@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates `crates/mpich/src/numbers.rs` from `tables/constants.json`: the constants of the MPICH ABI and
-//! of the standard ABI, by families.
+//! Generates `crates/mpich/src/numbers.rs` from `tables/constants.json`: the numbers of the constants in the
+//! MPICH ABI and in the standard ABI, by families.
 //!
 //! Invariants: every constant belongs to a family or to `APART`. A family's translation is a permutation:
-//! every number comes back unchanged, and a wrong number never becomes a right one.
+//! every number comes back unchanged, and a wrong number never becomes a valid one.
 
 use crate::table::{ApiTable, Constant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,13 +52,13 @@ use crate::translate::{families, flags, permutation};
 
 ";
 
-/// A family of constants: an argument takes one of them. `numbers.rs` has its translation under the family's
-/// name.
+/// A family of constants, such as RANK: the constants that one kind of argument may be. `numbers.rs` has its
+/// translation under the family's name.
 struct Family {
     name: &'static str,
-    /// The beginnings of the constants' names. One that ends with a full stop is a whole name.
+    /// The beginnings of the constants' names. An entry that ends with a full stop is a whole name.
     starts: &'static [&'static str],
-    /// Whether the constants are flags, which a program may add.
+    /// Whether the constants are flags, which a program may add to each other.
     flags: bool,
 }
 
@@ -125,7 +125,7 @@ const FAMILIES: &[Family] = &[
     Family { name: "ASSERTION", starts: &["MPI_MODE_NO"], flags: true },
 ];
 
-/// The beginnings of the names of constants that need no translation: lengths, versions, sentinels of
+/// The beginnings of the names of constants that need no translation: lengths, versions and special values of
 /// pointers.
 const APART: &[&str] = &[
     "MPI_ABI_",
@@ -139,26 +139,27 @@ const APART: &[&str] = &[
     "MPI_VERSION.",
 ];
 
-/// Returns the module that translates a family: `translate` for those that need more than a swap of numbers.
+/// Returns the module that translates a family of constants: `translate` if the family needs more than a swap
+/// of numbers, otherwise `numbers`.
 pub fn module_of(family: &str) -> &'static str {
     if ["CODE", "KEYVAL", "DISPLACEMENT"].contains(&family) { "translate" } else { "numbers" }
 }
 
-/// Whether a function reads or writes ints of this family in memory, so that it needs a `ShimForm`. Ints of
-/// other families are passed by value or translated by `translate.rs`.
+/// Whether a function reads or writes ints of this family in the program's memory, so that the family needs a
+/// `ShimForm`. Ints of other families are passed by value or are translated by `translate.rs`.
 fn used(family: &str) -> bool {
     !["SPLIT_TYPE", "ORDER", "LOCK", "SEEK", "TYPE_CLASS", "WIN_FLAVOR", "WIN_MODEL", "SAFETY"]
         .contains(&family)
 }
 
-/// Datatypes that MPICH has and the standard lacks (`datatype::predefined`): our number, MPICH's number, the
-/// name.
+/// The datatypes that MPICH has and the standard ABI lacks (`datatype::predefined`): for each our number,
+/// MPICH's number and the name.
 const BESIDE: [(i64, i32, &str); 3] =
     [(0x2fd, 0x4c00_0010, "MPI_LB"), (0x2fe, 0x4c00_0011, "MPI_UB"), (0x2ff, 0x4c00_0246, "MPIX_C_FLOAT16")];
 
-/// MPI_MESSAGE_NULL of the standard ABI.
+/// The number of MPI_MESSAGE_NULL in the standard ABI.
 const MESSAGE_NULL: i64 = 296;
-/// The number of entries in the table of MPICH's predefined handles.
+/// The number of entries in the hash table of MPICH's predefined handles.
 const PLACES: u32 = 1024;
 
 impl Family {
@@ -171,7 +172,8 @@ impl Family {
         table.constants.iter().filter(is_member).collect()
     }
 
-    /// Appends the family's two translations to `text`, and a row for each member to `facts`.
+    /// Appends the family's translations from and to MPICH's numbers to `text`, and a row for each constant
+    /// to `facts`.
     fn write(&self, members: &[&Constant], text: &mut String, facts: &mut String) -> Result<(), String> {
         let mut pairs = Vec::new();
         let lower = self.name.to_lowercase();
@@ -195,8 +197,8 @@ impl Family {
     }
 }
 
-/// Returns, by our number, MPICH's number and the name of each predefined handle, except those of files,
-/// which are pointers in MPICH. There MPI_MESSAGE_NULL has the number of MPI_REQUEST_NULL.
+/// Returns the MPICH number and the name of each predefined handle, by its number in the standard ABI. Files
+/// are left out, because their handles are pointers in MPICH.
 fn handles(table: &ApiTable) -> Result<BTreeMap<i64, (i32, String)>, String> {
     let mut handles = BTreeMap::from(BESIDE.map(|(ours, theirs, name)| (ours, (theirs, name.to_owned()))));
     for constant in table.constants.iter().filter(|c| c.is_handle() && !c.is_alias) {
@@ -208,7 +210,7 @@ fn handles(table: &ApiTable) -> Result<BTreeMap<i64, (i32, String)>, String> {
     Ok(handles)
 }
 
-/// Refuses a new constant that is neither in a family nor in `APART`.
+/// Refuses a constant that is neither in a family nor in `APART`, so that no new constant is forgotten.
 fn check_all_known(table: &ApiTable, known: &BTreeSet<&str>) -> Result<(), String> {
     let is_apart = |constant: &Constant| {
         constant.is_address()
@@ -233,8 +235,8 @@ fn belongs(name: &str, starts: &[&str]) -> bool {
     })
 }
 
-/// Completes the pairs of our and MPICH's numbers to a permutation: numbers that only one side has are paired
-/// in order.
+/// Completes the pairs of our and MPICH's numbers to a permutation. A number that only MPICH has is paired
+/// with one that only we have, in ascending order.
 fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     let ours: BTreeSet<i64> = pairs.iter().map(|pair| pair.0).collect();
     let theirs: BTreeSet<i64> = pairs.iter().map(|pair| pair.1).collect();
@@ -245,7 +247,7 @@ fn closed(pairs: &[(i64, i64)]) -> Vec<(i64, i64)> {
     all
 }
 
-/// Finds a multiplier with which each key has an entry of its own in a table of `PLACES`.
+/// Finds a multiplier for hashing by which each of the keys has an entry of its own in a table of `PLACES`.
 fn spread(keys: &[u32]) -> Result<u32, String> {
     let mut multiplier = 0x9e37_79b1u32;
     for _ in 0..10_000_000 {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: the struct with one typed field
-//! for each setting, the enums of the choices, and the table that `outboard info` and error messages use.
+//! Generates `crates/settings/src/generated.rs` from `tables/settings.toml`: a struct with one typed field
+//! for each setting, an enum for each setting that is a choice, and the table that `outboard info` and error
+//! messages use.
 
 use std::path::{Path, PathBuf};
 
@@ -31,7 +32,7 @@ struct SettingEntry {
     why: String,
 }
 
-/// Makes the path and the text, not yet formatted, of `crates/settings/src/generated.rs`.
+/// Returns the path of `crates/settings/src/generated.rs`, and its text, not yet formatted.
 pub fn generate(root: &Path) -> Result<(PathBuf, String), String> {
     let table = root.join("tables/settings.toml");
     let toml = std::fs::read_to_string(&table).map_err(|error| format!("{}: {error}", table.display()))?;
@@ -131,8 +132,8 @@ fn choice(name: &str, entry: &SettingEntry) -> String {
     )
 }
 
-/// Parses a bound of a setting to a number in the unit of the setting's type. `second` is the number of these
-/// units in a second.
+/// Parses a setting's least or greatest value to a number in the unit of the setting's type. `second` is how
+/// many of these units a second has.
 fn number(text: &str, second: u64) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let value: u64 = text[..digits].parse().map_err(|_| format!("bound {text:?} is no number"))?;
@@ -148,7 +149,8 @@ fn number(text: &str, second: u64) -> Result<u64, String> {
     Ok(value * factor)
 }
 
-/// Returns the Rust type of a setting's choices: `LargeProtocol` for the setting `large_protocol`.
+/// Returns the name of the Rust enum for a setting's choices: `LargeProtocol` for the setting
+/// `large_protocol`.
 fn type_name(name: &str) -> String {
     name.split('_').map(capitalised).collect()
 }

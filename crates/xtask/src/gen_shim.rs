@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generates the standard ABI's shim, `crates/standard/src/shim.rs`, and the list of all functions.
+//! Generates the standard ABI's shim (its C functions), `crates/standard/src/shim.rs`, and the list of all
+//! functions.
 //!
-//! How a body is found: `MPI_X` has the `pub fn x(` of a file in `crates/abi/src/body`, or an `x` in a row of
-//! forms there. `MPI_X_c` has `pub fn x_c(`. Without it, it shares the body of `MPI_X`, if only the width of
-//! counts differs; wrappers then hold either width. A `pub fn x(` in `body/fast_path.rs` is a fast path to
-//! the body.
+//! Each C function calls a body, which does the work. The body of `MPI_X` is the `pub fn x(` of a file in
+//! `crates/abi/src/body`, or an `x` in a row of forms there. The body of `MPI_X_c` is `pub fn x_c(`. If there
+//! is none, and only the width of counts differs, it is the body of `MPI_X`, and wrappers hold counts of
+//! either width. A `pub fn x(` in `body/fast_path.rs` is a fast path to the body.
 //!
 //! Read next: `crates/abi/src/body/mod.rs` shows how C parameters become Rust arguments.
 
@@ -12,36 +13,37 @@ use crate::table::{ApiFunction, ApiTable, HANDLES, Param};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The bodies of MPI functions that `crates/abi/src/body` has.
+/// The names of the bodies of MPI functions, which are the Rust functions in `crates/abi/src/body`.
 struct Bodies {
-    /// The module of each body, by the body's name.
+    /// The module that contains each body, by the body's name.
     modules: BTreeMap<String, String>,
     /// The names of the bodies that have a fast path.
     fast_paths: BTreeSet<String>,
 }
 
-/// Makes the text of the standard ABI's shim, not yet formatted, and the list of functions, with a line for
-/// each: its name, and whether it has a body.
+/// Makes the text of the standard ABI's shim, not yet formatted, and the list of functions. Each line of the
+/// list has a function's name, and 1 if the function has a body.
 pub fn shim(root: &Path, table: &ApiTable) -> Result<(String, String), String> {
     generate(root, table, &STANDARD)
 }
 
-/// The differences between the shims of the standard ABI and of the MPICH ABI.
+/// What differs between the shims (the C functions) of the standard ABI and of the MPICH ABI.
 pub struct Dialect {
     /// The text with which the shim's file begins.
     pub head: &'static str,
-    /// Converts a parameter of a function. The flag says whether the parameter has another type in the
-    /// function's other form.
+    /// Returns the code for a parameter of a function. The bool says whether the parameter has another type
+    /// in the function's form for the other width of counts.
     pub convert: fn(&ApiFunction, &Param, bool) -> Converted,
     /// Returns the C type of a function's result.
     pub returns: fn(&str) -> &'static str,
-    /// Returns an expression that translates for the program the error code that the given expression yields.
+    /// Returns an expression that translates an error code for the program. Its argument is the expression
+    /// that yields the code.
     pub code: fn(&str) -> String,
-    /// Returns the code of a function that does not call a body. None for other functions.
+    /// Returns the code inside a C function that calls no body. Returns None for other functions.
     pub inside: fn(&ApiFunction) -> Option<String>,
 }
 
-/// The shim of the standard ABI, which translates nothing, since the library uses that ABI's numbers.
+/// The shim of the standard ABI. It translates nothing, because the library itself uses that ABI's numbers.
 const STANDARD: Dialect = Dialect {
     head: HEAD,
     convert: |_, param, wide| {
@@ -53,31 +55,32 @@ const STANDARD: Dialect = Dialect {
     inside: |_| None,
 };
 
-/// The code by which a function of the shim passes a parameter to its body.
+/// The code by which a C function of the shim passes one parameter to its body.
 pub struct Converted {
-    /// The type of the parameter in the C signature.
+    /// The type of the parameter in the C function's signature.
     pub c: &'static str,
-    /// The expression of the argument that the body gets.
+    /// The expression that the body gets as its argument.
     pub rust: String,
-    /// The expression to which the parameter's name is bound first. None if the body gets the parameter
-    /// itself.
+    /// An expression that replaces the parameter under its own name before the body is called. None if the
+    /// parameter stays as it is.
     pub shadow: Option<String>,
-    /// A statement that follows the call of the body. None if there is none.
+    /// A statement that is executed after the body has returned. None if there is none.
     pub after: Option<String>,
 }
 
 impl Converted {
-    /// Makes the code of a parameter whose argument is the expression `rust`.
+    /// Makes the code of a parameter for which the body gets the expression `rust`.
     pub fn new(c: &'static str, rust: String) -> Converted {
         Converted { c, rust, shadow: None, after: None }
     }
-    /// Binds the parameter's name to `expression` first.
+    /// Adds that the parameter is replaced by `expression` before the body is called.
     pub fn shadowing(self, expression: String) -> Converted {
         Converted { shadow: Some(expression), ..self }
     }
 }
 
-/// Makes the text of a shim, and the list of functions as `shim` returns it.
+/// Makes the text of the shim of `dialect`, and the list of functions with a line for each: its name, and 1
+/// if it has a body.
 pub fn generate(root: &Path, table: &ApiTable, dialect: &Dialect) -> Result<(String, String), String> {
     let bodies = bodies(root)?;
     let mut text = String::from(dialect.head);
@@ -142,8 +145,8 @@ fn bodies(root: &Path) -> Result<Bodies, String> {
     Ok(bodies)
 }
 
-/// Returns the names of the bodies that a line of code defines: one `pub fn`, or the forms of a row in a
-/// table, which is indented.
+/// Returns the names of the bodies that a line of code defines: the name after `pub fn`, or each name in an
+/// indented row of a table of forms.
 fn bodies_of(line: &str) -> impl Iterator<Item = &str> {
     let row = line
         .strip_prefix("    pub fn ")
@@ -208,7 +211,8 @@ fn is_anytime(name: &str) -> bool {
         || name.strip_prefix("MPI_Status_").is_some_and(|conversion| conversion.contains('2'))
 }
 
-/// Whether the function touches no state and cannot fail, so that it returns its value.
+/// Whether the function touches no state and cannot fail, so that it returns a value in place of an error
+/// code.
 pub fn is_bare(function: &ApiFunction) -> bool {
     function.returns != "int" || function.name.ends_with("_toint")
 }
@@ -273,7 +277,8 @@ fn entry(
     )
 }
 
-/// Finds the function that shares this one's body, but has counts of another width. None if there is none.
+/// Finds the form of this function with the other width of counts (`MPI_X` and `MPI_X_c`). Returns None if
+/// there is none with as many parameters.
 fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a ApiFunction> {
     let other = match function.name.strip_suffix("_c") {
         Some(plain) => table.function(plain),
@@ -282,8 +287,8 @@ fn counterpart<'a>(function: &ApiFunction, table: &'a ApiTable) -> Option<&'a Ap
     other.filter(|other| other.params.len() == function.params.len())
 }
 
-/// Returns a Rust expression of the object whose error handler a failing call invokes: the first comm,
-/// window, file or session among its parameters.
+/// Returns a Rust expression for the object whose error handler is called when the function fails: the first
+/// comm, window, file or session among its parameters.
 pub fn object(function: &ApiFunction) -> String {
     for param in &function.params {
         let kind = match (param.r#type.as_str(), param.array.as_str()) {
@@ -298,7 +303,7 @@ pub fn object(function: &ApiFunction) -> String {
     if function.name.starts_with("MPI_File_") { "On::AnyFile".into() } else { "On::Nothing".into() }
 }
 
-/// Returns the name of a parameter, changed where Rust forbids it.
+/// Returns the name of a parameter as a Rust identifier: `r#type` for `type`.
 pub fn identifier(name: &str) -> String {
     if ["fn", "type", "in", "ref"].contains(&name) { format!("r#{name}") } else { name.to_owned() }
 }
@@ -313,8 +318,9 @@ pub fn c_return(name: &str) -> &'static str {
     }
 }
 
-/// Returns the parameter's type in the C signature, and an expression of the argument that is made of it.
-/// With `wide` the parameter has another type in the function's other form, so the argument must hold both.
+/// Returns the parameter's type in the C signature, and the expression for the body's argument. With `wide`
+/// the parameter has another type in the function's form for the other width of counts, so the argument must
+/// hold both.
 pub fn convert(param: &Param, wide: bool) -> (&'static str, String) {
     let name = &param.name;
     let bound = identifier(name);

@@ -158,7 +158,7 @@ fn tidy(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// Returns a line for every generated file that is not what its tables say.
+/// Returns a line for every generated file whose text differs from what would be generated now.
 fn stale(root: &Path) -> Result<Vec<String>, String> {
     let mut findings = Vec::new();
     for (path, text) in generated(root)? {

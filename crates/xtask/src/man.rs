@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Writes the manual pages of MPI's functions (section 3) from the tables: `xtask man --to share/man`. A page
-//! describes a function and its form with large counts; the page of that form is a link.
+//! describes a function together with its form with large counts. The page of the form with large counts is a
+//! link to it.
 
 use crate::fortran::{Bindings, Dummy, Form, Procedure, modules};
 use crate::gen_shim::{is_bare, object};
@@ -9,7 +10,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The contents of `tables/man.toml`.
+/// The contents of `tables/man.toml`: meanings of parameters, and lines about functions.
 #[derive(Deserialize)]
 struct ManTable {
     parameters: BTreeMap<String, Meaning>,
@@ -20,11 +21,11 @@ struct ManTable {
 struct Meaning {
     /// A phrase that says what a parameter of this name means.
     is: String,
-    /// The error class that a wrong value of the parameter raises. None if there is none.
+    /// The error class of a call in which the parameter has a wrong value. None if there is none.
     wrong: Option<String>,
 }
 
-/// A chapter of the MPI standard, with the functions that it describes.
+/// A chapter of the MPI standard, with the functions that the chapter describes.
 #[derive(Deserialize)]
 struct Chapter {
     number: u32,
@@ -33,21 +34,21 @@ struct Chapter {
     functions: BTreeMap<String, String>,
 }
 
-/// The contents of `tables/man_text.toml`: what the other tables do not say about functions.
+/// The contents of `tables/man_text.toml`: texts about functions that no other table has.
 #[derive(Deserialize)]
 struct Texts {
-    /// The names of the collective functions that chapter 6 does not describe.
+    /// The names of the collective functions that are not described in chapter 6 of the standard.
     collective: BTreeSet<String>,
-    /// For each function, the meaning of the parameters that differs from `ManTable::parameters`.
+    /// For each function, by parameter: a meaning that replaces the general one in `ManTable::parameters`.
     parameters: BTreeMap<String, BTreeMap<String, String>>,
-    /// The description of each function that needs more than its line in `Chapter::functions`.
+    /// The description of each function for which the line in `Chapter::functions` is not enough.
     descriptions: BTreeMap<String, String>,
     /// For some functions, a note on what Outboard does beyond the standard.
     notes: BTreeMap<String, String>,
     examples: Vec<Example>,
 }
 
-/// An example for some functions: a whole program.
+/// A whole program that is an example for one or more functions.
 #[derive(Deserialize)]
 struct Example {
     functions: Vec<String>,
@@ -55,14 +56,14 @@ struct Example {
 }
 
 impl Texts {
-    /// Returns the names of all functions for which the table has a text.
+    /// Returns the names of all functions for which this table has a text.
     fn names(&self) -> impl Iterator<Item = &String> {
         let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
         tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
     }
 }
 
-/// Makes the pages of all MPI functions: the name of each file, and its text.
+/// Makes the manual pages of all MPI functions. Returns the name and the text of each file.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let table = ApiTable::read(root)?;
     let bindings = Bindings::read(root)?;
@@ -140,7 +141,8 @@ impl ManPage<'_> {
         self.function.name.trim_start_matches("MPI_")
     }
 
-    /// Makes the section DESCRIPTION: what the function does, and what holds for all functions of its kind.
+    /// Makes the section DESCRIPTION of a manual page: what the function does, and what holds for all
+    /// functions of its kind.
     fn description(&self, chapter: &Chapter, summary: &str, has_large: bool) -> String {
         let name = &self.function.name;
         let has = |param: &str| self.function.params.iter().any(|known| known.name == param);
@@ -187,7 +189,7 @@ impl ManPage<'_> {
             || ["dup", "flush", "read", "write"].iter().any(|word| base.starts_with(word))
     }
 
-    /// Finds the chapter that describes the function, and a line about the function.
+    /// Finds the chapter that describes the function, and a line that says what the function does.
     fn summary(&self) -> Result<(&Chapter, String), String> {
         let name = self.function.name.trim_start_matches("MPI_");
         let find = |name: &str| {
@@ -246,7 +248,7 @@ impl ManPage<'_> {
         text + &declared(older)
     }
 
-    /// Makes the section PARAMETERS: the name, direction and meaning of each parameter.
+    /// Makes the section PARAMETERS of a manual page: the name, direction and meaning of each parameter.
     fn parameters(&self) -> String {
         let mut text = String::new();
         for param in self.function.params.iter().filter(|param| param.r#type != "...") {
@@ -256,7 +258,7 @@ impl ManPage<'_> {
         if text.is_empty() { text } else { format!(".SH PARAMETERS\n{text}") }
     }
 
-    /// Returns the meaning of a parameter; empty if no table has it.
+    /// Returns the meaning of a parameter as text. It is empty if no table has the meaning.
     fn meaning(&self, param: &Param) -> String {
         let own = self.texts.parameters.get(self.name()).and_then(|own| own.get(&param.name));
         let known = self.words.parameters.get(&param.name).map(|meaning| &meaning.is);
@@ -268,7 +270,7 @@ impl ManPage<'_> {
         }
     }
 
-    /// Returns the direction of a parameter: `in`, `out`, or `inout`.
+    /// Returns the direction of a parameter: `in`, `out` or `inout`.
     fn way(&self, param: &Param) -> &'static str {
         let name = self.function.name.as_str();
         let forms = self.procedure().and_then(|procedure| procedure.f08.as_ref());
@@ -330,7 +332,7 @@ impl ManPage<'_> {
         text
     }
 
-    /// Returns references to the function's other forms: blocking, nonblocking and persistent.
+    /// Returns references to the pages of the function's other forms: blocking, nonblocking and persistent.
     fn related(&self) -> String {
         let name = self.function.name.trim_start_matches("MPI_");
         let bare = name.trim_end_matches("_init");
@@ -378,7 +380,8 @@ impl HandleType<'_> {
         };
         if many { format!("an array: {one}, for each entry") } else { one.into() }
     }
-    /// Returns the error class that a wrong handle of this type raises. None if there is no such class.
+    /// Returns the error class of a call that gets a wrong handle of this type. None if there is no such
+    /// class.
     fn wrong(&self) -> Option<&'static str> {
         Some(match self.0 {
             "MPI_Comm" => "MPI_ERR_COMM",
@@ -406,14 +409,14 @@ fn prototype(function: &ApiFunction) -> String {
     wrapped(&format!("{} {}(", function.returns, function.name), &params, ");")
 }
 
-/// Makes the line of a synopsis that calls a procedure of Fortran with its arguments.
+/// Makes the line of a synopsis that shows a call of a Fortran procedure with its arguments.
 fn call(form: &Form) -> String {
     let names: Vec<String> = form.params.iter().map(|dummy| dummy.name.clone()).collect();
     let returns = form.returns.as_ref().map_or(String::new(), |returns| format!("{returns} "));
     wrapped(&format!("{returns}{}(", form.name), &names, ")")
 }
 
-/// Makes the lines of a synopsis that declare arguments. Those of the same type share a line.
+/// Makes the lines of a synopsis that declare arguments. Arguments of the same type share a line.
 fn declared(arguments: impl Iterator<Item = (String, String)>) -> String {
     let mut lines: Vec<(String, Vec<String>)> = Vec::new();
     for (kind, name) in arguments {
@@ -432,8 +435,8 @@ fn newer(dummy: &Dummy) -> (String, String) {
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// Returns the type and the name, with its shape, of an argument of `mpi` and `mpif.h`. The shape is that of
-/// `newer`, the argument in `mpi_f08`.
+/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. The shape is taken
+/// from `newer`, the same argument in `mpi_f08`.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =
@@ -447,7 +450,8 @@ fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     (format!("{} ", dummy.r#type), format!("{}{shape}", dummy.name))
 }
 
-/// Makes a line of `head`, the words with commas, and `tail`. If it is too long it goes on in indented lines.
+/// Makes a line of `head`, the words with commas, and `tail`. If the line is too long, it is continued on
+/// indented lines.
 fn wrapped(head: &str, words: &[String], tail: &str) -> String {
     let mut text = head.to_owned();
     let mut column = head.len();
@@ -473,13 +477,14 @@ fn capitalised(name: &str) -> String {
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
 }
 
-/// Makes roff of a text whose paragraphs are separated by empty lines.
+/// Returns a text as roff. Empty lines in the text separate its paragraphs.
 fn paragraphs(text: &str) -> String {
     let all: Vec<_> = text.trim().split("\n\n").map(escaped).collect();
     all.join("\n.PP\n") + "\n"
 }
 
-/// Escapes a text so that roff prints it unchanged. No line of the text begins with a full stop.
+/// Returns a text with escapes, so that roff prints it unchanged. No line of `text` may begin with a full
+/// stop.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-").replace('\'', "\\(aq")
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Writes the manual pages of OpenSHMEM's functions (section 3) from `tables/shmem.json` and
-//! `tables/shmem_man.toml`. A page has the forms of all types; the pages of the typed names are links to it.
+//! `tables/shmem_man.toml`. A page describes the forms of a function for all types. The page of the form for
+//! one type is a link to it.
 
 use crate::man::escaped;
 use crate::shmem::{Api, Family, ShmemFunction};
@@ -17,12 +18,12 @@ struct ShmemManTable {
     more: BTreeMap<String, String>,
 }
 
-/// Returns the name of the page that describes the functions of a row.
+/// Returns the name of the manual page that describes the functions of a row of `tables/shmem.json`.
 fn page_of(family: &Family) -> String {
     family.name.replace('@', "").replace("__", "_").trim_end_matches('_').to_owned()
 }
 
-/// Makes the pages of all OpenSHMEM functions: the name of each file, and its text.
+/// Makes the manual pages of all OpenSHMEM functions. Returns the name and the text of each file.
 pub fn pages(root: &Path) -> Result<Vec<(String, String)>, String> {
     let api = Api::read(root)?;
     let words: ShmemManTable = table::toml(root, "shmem_man.toml")?;
@@ -86,8 +87,8 @@ fn page(name: &str, rows: &[Vec<ShmemFunction>], words: &ShmemManTable) -> Resul
     Ok(text)
 }
 
-/// Makes the declaration of a row's functions, with TYPE for a type and TYPENAME for its name, and the list
-/// of these types.
+/// Makes the declaration of a row's functions. It has TYPE in place of a type and TYPENAME in place of the
+/// type's name, and a list of these types.
 fn synopsis(family: &Family, functions: &[ShmemFunction]) -> String {
     let mut text = String::new();
     let declared = |name: &str, ctx: &str| {

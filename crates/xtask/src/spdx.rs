@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The line that names the licence of a source file (<https://spdx.dev/learn/>).
+//! The line in a source file that names its licence (<https://spdx.dev/learn/>).
 //!
 //! In a Rust file it is the first line. In other files it follows the comment at the beginning of the file,
 //! because programs read directives there and scripts print it as their help.
@@ -8,7 +8,8 @@ use std::path::Path;
 
 const LINE: &str = "SPDX-License-Identifier: BSD-3-Clause";
 
-/// Returns how a comment begins and ends in the file's language. None if the file needs no licence line.
+/// Returns the beginning and the end of a comment in the file's language. Returns None if the file needs no
+/// licence line.
 fn comment(path: &Path, text: &str) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
     // These are parts of the generated modules, which have a line of their own.
@@ -42,7 +43,8 @@ pub fn with_line(path: &Path, text: &str) -> String {
     format!("{before}{begin}{LINE}{end}\n{after}")
 }
 
-/// Returns the length in bytes of the comment at the beginning of a text, in whole lines.
+/// Returns the length in bytes of the comment with which a text begins, in whole lines. It is 0 without such
+/// a comment.
 fn first_comment(text: &str, begin: &str, end: &str) -> usize {
     let mut lines = text.split_inclusive('\n').peekable();
     if end.is_empty() {

@@ -1,80 +1,82 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds the kind of each argument of a Fortran procedure by its Fortran type, its C type and its name.
+//! Finds how each argument of a Fortran procedure is converted for C (its `DummyKind`), by its Fortran type,
+//! its C type and its name.
 
 use super::{Binding, Dummy};
 use crate::table::Param;
 
-/// How the shim converts an argument of Fortran for C. Lengths are Rust expressions.
+/// How the shim (the generated functions that Fortran calls) converts an argument for C. A length is a Rust
+/// expression.
 pub enum DummyKind {
-    /// Fortran passes the argument's address, and C takes its value.
+    /// A value: Fortran passes its address, and C takes the value itself.
     Value,
-    /// C takes the argument's address, as Fortran passes it.
+    /// An argument whose address Fortran passes and C takes unchanged.
     Address,
-    /// A handle of this type, which C takes by value.
+    /// A handle of the type that the text names. C takes its value.
     Handle(String),
-    /// A handle of which C takes the address, and which C writes if `written`.
+    /// A handle whose address C takes. `written` says whether C stores a new handle there.
     HandleOut { handle: String, written: bool },
-    /// An array of `length` handles, which C writes if `written`.
+    /// An array of `length` handles. `written` says whether C stores new handles in it.
     Handles { handle: String, length: String, written: bool },
     /// A LOGICAL that C takes as an int.
     Logical,
-    /// A LOGICAL that C writes.
+    /// A LOGICAL in which C stores a value.
     LogicalOut,
-    /// An array of `length` LOGICALs, which C writes if `written`.
+    /// An array of `length` LOGICALs. `written` says whether C stores values in it.
     Logicals { length: String, written: bool },
-    /// A CHARACTER(LEN=*) that C reads, with or without its leading blanks.
+    /// A CHARACTER(LEN=*) that C reads. `trimmed` says whether leading blanks are left out.
     Text { trimmed: bool },
-    /// A CHARACTER that C writes.
+    /// A CHARACTER in which C stores a text.
     TextOut,
-    /// An array of `length` texts; without a length a blank text ends the array.
+    /// An array of `length` texts. With None a blank text ends the array.
     Texts { length: Option<String> },
-    /// An array of `length` rows of texts, each of which ends with a blank text.
+    /// An array of `length` rows of texts. A blank text ends each row.
     TextRows { length: String },
-    /// A status or an array of statuses, which may be MPI_STATUS_IGNORE.
+    /// A status or an array of statuses, for which a program may pass MPI_STATUS_IGNORE.
     Status,
-    /// A choice buffer, and how the call uses it.
+    /// A choice buffer (an argument of any type), and how the call uses it.
     Buffer(Access),
     /// An array for which a program may pass MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY or MPI_ERRCODES_IGNORE.
     Ignorable,
-    /// A procedure that MPI calls; the text names the function of `callback.rs` that makes a C function of
-    /// it.
+    /// A procedure of the program that MPI calls. The text names the function of `callback.rs` that makes a C
+    /// function for it.
     Callback(String),
-    /// The program's state for callbacks (`extra_state`), which goes into a `CallbackRecord`.
+    /// The program's state for a callback (`extra_state`), which the shim stores in a `CallbackRecord`.
     State,
-    /// The key of an attribute that the call reads; some ABIs number it differently in C.
+    /// The key of an attribute, which C reads. In some ABIs C numbers predefined keys differently.
     Key,
-    /// The value of an attribute that C reads.
+    /// The value of an attribute, which C reads.
     Attribute,
-    /// The value of an attribute that C writes.
+    /// The value of an attribute, which C stores.
     AttributeOut,
-    /// An index that C writes, counted from 0, and Fortran counts from 1.
+    /// An index that C stores. C counts from 0, and Fortran from 1.
     Index,
-    /// An array of `length` such indices.
+    /// An array of `length` indices that C stores. C counts from 0, and Fortran from 1.
     Indices { length: String },
-    /// The length of a text, which C reads and writes and counts with the closing NUL.
+    /// The length of a text, which C reads and stores. C counts the NUL at the end, and Fortran does not.
     LengthInOut,
-    /// The place where C stores an address, which Fortran takes as TYPE(C_PTR) or as an integer.
+    /// The place where C stores an address. Fortran declares it as TYPE(C_PTR) or as an integer.
     Pointer,
-    /// The place where C stores the address of a detached buffer, which may be MPI_BUFFER_AUTOMATIC.
+    /// The place where C stores the address of a detached buffer. That address may be MPI_BUFFER_AUTOMATIC.
     Detached,
 }
 
-/// How a call uses a choice buffer, which may be a section with gaps (MPI 5.0, section 19.1.2).
+/// How a call uses a choice buffer. Fortran may pass a section with gaps as buffer (MPI 5.0, section 19.1.2).
 pub enum Access {
-    /// The call uses `count` elements of `datatype` (the positions of these arguments). A section becomes a
-    /// datatype.
+    /// The call uses `count` elements of `datatype`; both are positions of arguments. For a section with gaps
+    /// the shim makes a datatype.
     Elements { count: usize, datatype: usize },
-    /// The call uses the buffer in ways that no datatype describes, so a section is copied; if `written` it
-    /// is also copied back. If `lasting` the copy ends with the request that the call makes, otherwise when
-    /// the call returns.
+    /// The call uses the buffer in ways that no datatype describes, so the shim copies a section. With
+    /// `written` it also copies the section back. The copy ends when the call returns, or with `lasting` when
+    /// the call's request completes.
     Copy { written: bool, lasting: bool },
-    /// The call uses the buffer in parts or after its return, so a section is refused.
+    /// The call uses parts of the buffer, or uses it after its return. The shim refuses a section with gaps.
     Whole,
-    /// The call uses only the address.
+    /// The call uses only the buffer's address.
     First,
 }
 
-/// Finds the kind of the argument at position `at` of a form.
+/// Finds how the shim converts the argument at position `at` of a Fortran procedure.
 pub fn of(binding: &Binding, at: usize) -> DummyKind {
     let pairs = binding.pairs();
     let (dummy, param) = pairs[at];
@@ -129,8 +131,8 @@ fn is_pointer(param: &Param) -> bool {
     !param.array.is_empty() || param.r#type.ends_with('*')
 }
 
-/// Returns a Rust expression of the number of elements of an array: another argument, or a function of the
-/// comm.
+/// Returns a Rust expression for the number of elements of an array argument: another argument, or a function
+/// of the comm.
 fn length(binding: &Binding, dummy: &Dummy) -> String {
     let name = binding.function.name.as_str();
     match dummy.shape.trim_matches(['(', ')']) {
@@ -146,8 +148,8 @@ fn length(binding: &Binding, dummy: &Dummy) -> String {
     }
 }
 
-/// Returns the name of a callback's function in `callback.rs`: `comm_copy_attr` for
-/// `PROCEDURE(MPI_Comm_copy_attr_function)`.
+/// Returns the name of the function in `callback.rs` that makes a C function for a callback: `comm_copy_attr`
+/// for `PROCEDURE(MPI_Comm_copy_attr_function)`.
 fn callback(procedure: &str, name: &str) -> String {
     let kind = procedure.trim_start_matches("PROCEDURE(MPI_").trim_end_matches(')').to_lowercase();
     let kind = kind.replace("_function", "");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The Rust functions that Fortran calls, `crates/fortran/src/shim.rs`, and the declarations of the C
-//! functions that they call, `crates/fortran/src/c.rs`.
+//! Writes `crates/fortran/src/shim.rs`, the Rust functions that Fortran calls. Writes
+//! `crates/fortran/src/c.rs`, the declarations of the C functions that the Rust functions call.
 
 use super::kind::{Access, DummyKind, of};
 use super::{Binding, Bindings, Dummy};
@@ -169,35 +169,37 @@ fn c_type(param: &Param) -> String {
     if pointer { pointed(base) } else { base.into() }
 }
 
-/// The pieces of code that one argument adds to a function of the shim.
+/// The pieces of code that one argument of a Fortran procedure adds to the procedure's function in the shim.
 #[derive(Default)]
 struct Argument {
-    /// The parameter of the function.
+    /// The parameter of the Rust function.
     declared: String,
-    /// The parameter for the hidden length of a CHARACTER, which comes last. None for other arguments.
+    /// The parameter for the hidden length of a CHARACTER, which compilers pass after all others. None for an
+    /// argument of another type.
     hidden: Option<String>,
-    /// The statements before the call of the C function.
+    /// The statements that stand before the call of the C function.
     before: String,
-    /// The expression that the C function gets.
+    /// The expression that is passed to the C function.
     passed: String,
-    /// The statements after the call, which store what C has written.
+    /// The statements that stand after the call of the C function, and store what C has written.
     after: String,
 }
 
 /// The ways in which compilers pass the arguments of a procedure.
 #[derive(Clone, Copy, PartialEq)]
 enum Convention {
-    /// The convention of `mpif.h` and `mpi`: addresses, and hidden lengths of CHARACTERs.
+    /// The convention of `mpif.h` and `mpi`: each argument is an address, and lengths of CHARACTERs are
+    /// hidden arguments.
     Plain,
-    /// The convention of `mpi_f08`. A procedure with choice buffers is `BIND(C)` and gets descriptors of
-    /// these and of its CHARACTERs.
+    /// The convention of `mpi_f08`. A procedure with choice buffers is `BIND(C)`: it gets descriptors of its
+    /// choice buffers and CHARACTERs.
     Described,
-    /// The convention of MPICH's `mpi_f08` for procedures with both: descriptors of buffers, hidden lengths
-    /// of CHARACTERs.
+    /// The convention of MPICH's `mpi_f08` for a procedure that has both choice buffers and CHARACTERs. It
+    /// gets descriptors of the buffers, and hidden lengths of the CHARACTERs.
     Mixed,
 }
 
-/// Makes the code of one procedure: its body, and its export under all its names.
+/// Makes the code of one Fortran procedure: its body, and its export under all its names.
 fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[String]) -> String {
     let has_descriptor = convention != Convention::Plain && binding.form.has_buffer();
     let is_bound = has_descriptor && convention == Convention::Described;
@@ -257,8 +259,8 @@ fn entry(binding: &Binding, convention: Convention, name: &str, symbols: &[Strin
     text
 }
 
-/// Returns the procedure's names in MPICH's library, such as `mpi_send_f08ts_`. Empty if that has another
-/// convention.
+/// Returns the procedure's names in MPICH's library, such as `mpi_send_f08ts_`. Returns none if the procedure
+/// has another convention in that library.
 fn mpich(binding: &Binding, convention: Convention, symbols: &[String]) -> Vec<String> {
     if convention == Convention::Plain || !binding.form.has_buffer() && !binding.large {
         return symbols.to_vec();
@@ -286,14 +288,14 @@ fn profiling(symbol: &str) -> String {
     format!("{p}{symbol}")
 }
 
-/// Returns the PMPI name of a procedure in MPICH's library, whose `mpi_f08` uses another prefix:
-/// `pmpir_send_f08ts_`.
+/// Returns the PMPI name of a procedure in MPICH's library. There the name begins with `pmpir_` in `mpi_f08`,
+/// such as `pmpir_send_f08ts_`.
 fn profiling_mpich(symbol: &str) -> String {
     let standard = profiling(symbol);
     if symbol.contains("_f08") { standard.replacen("pmpi_", "pmpir_", 1) } else { standard }
 }
 
-/// Returns the PMPI name of a procedure, or the two names if MPICH's library has another.
+/// Returns the PMPI name of a procedure. If the name in MPICH's library differs, returns both in braces.
 fn profiling_both(symbol: &str) -> String {
     let (standard, mpich) = (profiling(symbol), profiling_mpich(symbol));
     if standard == mpich { standard } else { format!("{{{standard} {mpich}}}") }
@@ -312,25 +314,25 @@ fn width(dummy: &Dummy) -> &'static str {
     if dummy.r#type.contains("KIND=") { "i64" } else { "i32" }
 }
 
-/// Writes the Rust code for a dummy argument.
+/// Writes the Rust code that converts one argument of a Fortran procedure.
 struct Writer<'a> {
     dummy: &'a Dummy,
     name: String,
-    /// The name of the Rust variable that holds the argument in C's form.
+    /// The name of the Rust variable that holds the argument as C needs it.
     bound: String,
 }
 
 impl Writer<'_> {
-    /// Returns the parameter of the Rust function: a pointer to `kind`.
+    /// Returns the declaration of the Rust function's parameter: a pointer to `kind`.
     fn declared(&self, kind: &str) -> String {
         format!("{}: *{} {kind}", self.name, if self.dummy.intent == "in" { "const" } else { "mut" })
     }
-    /// Makes the code of an argument that C gets as the expression `passed`.
+    /// Makes the code of an argument that needs no variable. C gets the expression `passed`.
     fn passing(&self, declared: String, passed: String) -> Argument {
         Argument { declared, passed, ..Default::default() }
     }
-    /// Makes the code of an argument of which a variable holds C's form, `value`. C gets the expression
-    /// `passed`, in which `{}` is the variable; `after` stores what C has written.
+    /// Makes the code of an argument for which a variable holds `value`, the argument as C needs it. C gets
+    /// the expression `passed`, in which `{}` is the variable. `after` stores what C has written.
     fn binding(&self, kind: &str, value: &str, passed: &str, after: String) -> Argument {
         Argument {
             declared: self.declared(kind),
@@ -340,8 +342,8 @@ impl Writer<'_> {
             hidden: None,
         }
     }
-    /// Makes the code of a CHARACTER of which a variable holds C's form, `value`; `after` stores what C has
-    /// written.
+    /// Makes the code of a CHARACTER for which a variable holds `value`, the text as C needs it. `after`
+    /// stores what C has written.
     fn text(&self, value: &str, after: String) -> Argument {
         let (name, bound) = (&self.name, &self.bound);
         let (variable, pointer) = if after.is_empty() { ("", "as_ptr") } else { ("mut ", "as_mut_ptr") };
@@ -423,7 +425,7 @@ fn argument(binding: &Binding, at: usize, convention: Convention) -> Argument {
     }
 }
 
-/// Makes the code of an argument that is a handle or a LOGICAL. None for other kinds.
+/// Makes the code of an argument that is a handle or a LOGICAL. Returns None for other arguments.
 fn handle(writer: &Writer, kind: &DummyKind) -> Option<Argument> {
     let Writer { name, bound, .. } = writer;
     let if_written = |written: bool, store: String| if written { store } else { String::new() };
@@ -455,8 +457,8 @@ fn handle(writer: &Writer, kind: &DummyKind) -> Option<Argument> {
     })
 }
 
-/// Makes the code of an argument that is a CHARACTER or a text's length. If `is_bound`, the procedure is
-/// `BIND(C)`.
+/// Makes the code of an argument that is a CHARACTER or a text's length. `is_bound` says whether the
+/// procedure is `BIND(C)`.
 fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
     let Writer { name, bound, .. } = writer;
     match kind {
@@ -487,12 +489,13 @@ fn text(writer: &Writer, kind: &DummyKind, is_bound: bool) -> Argument {
     }
 }
 
-/// Returns how the names of the C functions begin that convert a handle: `MPI_Type` for MPI_Datatype.
+/// Returns the beginning of the names of the C functions that convert a handle: `MPI_Type` for MPI_Datatype
+/// (`MPI_Type_fromint`).
 fn conversion(handle: &str) -> &str {
     if handle == "MPI_Datatype" { "MPI_Type" } else { handle }
 }
 
-/// Makes the code of a choice buffer that comes with a descriptor.
+/// Makes the code of a choice buffer that Fortran passes with a descriptor.
 fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     let pairs = binding.pairs();
     let name = &pairs[at].0.name;
@@ -538,7 +541,7 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     }
 }
 
-/// Returns a Rust expression that says whether the call uses a buffer: not if the peer or root is
+/// Returns a Rust expression that says whether the call uses a buffer. It does not if the peer or root is
 /// MPI_PROC_NULL.
 fn significance(binding: &Binding, buffer: &str) -> String {
     let has =
@@ -554,7 +557,8 @@ fn significance(binding: &Binding, buffer: &str) -> String {
     }
 }
 
-/// Returns a Rust expression of the object whose error handler is called if a section is refused.
+/// Returns a Rust expression for the object (comm, window, file or session) whose error handler is called if
+/// the shim refuses a section.
 fn blame(binding: &Binding) -> String {
     const OWNERS: [&str; 4] = ["MPI_Comm", "MPI_Win", "MPI_File", "MPI_Session"];
     let pairs = binding.pairs();

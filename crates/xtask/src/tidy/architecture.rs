@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks that ARCHITECTURE.md and the pages of docs/internals are true about names and layers, and that
-//! ARCHITECTURE.md can be read in a quarter of an hour.
+//! Checks the names and the picture of layers in ARCHITECTURE.md and the pages of docs/internals against the
+//! source code. Checks that ARCHITECTURE.md is short enough to be read in a quarter of an hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::source::{SourceFile, leading_name, read};
 
-/// The most words that ARCHITECTURE.md may have, which can be read in a quarter of an hour.
+/// The most words that ARCHITECTURE.md may have, so that it can be read in a quarter of an hour.
 const WORDS_MAX: usize = 3000;
 /// The most columns that a line of prose in ARCHITECTURE.md may have.
 const COLUMNS_MAX: usize = 120;
 
-/// Checks ARCHITECTURE.md and the pages of docs/internals of the repository at `root`. `layers` has the layer
-/// of each crate.
+/// Checks ARCHITECTURE.md and the pages of docs/internals of the repository at `root`. `layers` has the
+/// number of each crate's layer.
 pub fn check(
     root: &Path,
     layers: &BTreeMap<String, u32>,
@@ -34,8 +34,8 @@ pub fn check(
     Ok(())
 }
 
-/// Checks the number of words (without the bars of tables), and the width of lines of prose: neither tables
-/// nor examples.
+/// Checks the number of words (without the bars of tables), and the width of each line that is neither in a
+/// table nor in an example.
 fn check_length(text: &str, findings: &mut Vec<String>) {
     let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
     if words > WORDS_MAX {
@@ -50,8 +50,8 @@ fn check_length(text: &str, findings: &mut Vec<String>) {
     }
 }
 
-/// Checks that the picture of layers agrees with `layers`: each of its lines begins with a layer's number and
-/// the names of all its crates.
+/// Checks that the picture of layers in ARCHITECTURE.md agrees with `layers`. Each line of the picture begins
+/// with a layer's number, and then names all crates of that layer.
 fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<String>) {
     let mut drawn = BTreeSet::new();
     for line in text.lines().filter(|line| line.starts_with("    ")) {
@@ -71,8 +71,8 @@ fn check_picture(text: &str, layers: &BTreeMap<String, u32>, findings: &mut Vec<
     }
 }
 
-/// Checks that each `name()` in backticks on a page is a function of this repository, and each `path.rs` a
-/// file.
+/// Checks a page of documentation: each `name()` in backticks is a function of this repository, and each
+/// `path.rs` is a file of it.
 fn check_names(page: &str, text: &str, sources: &[SourceFile], findings: &mut Vec<String>) {
     let mut functions = BTreeSet::new();
     for source in sources.iter().filter(|source| source.place().starts_with("crates/")) {
@@ -100,7 +100,8 @@ fn check_names(page: &str, text: &str, sources: &[SourceFile], findings: &mut Ve
     }
 }
 
-/// Whether a quoted path names the file: `executor/memory.rs` is `crates/executor/src/memory.rs`.
+/// Whether a path in backticks means the file at `path`: `executor/memory.rs` means
+/// `crates/executor/src/memory.rs`.
 fn is_named(path: &Path, quoted: &str) -> bool {
     let path = path.to_string_lossy().replace("/src/", "/").replace("crates/", "");
     path == quoted.replace("/src/", "/") || path.ends_with(&format!("/{quoted}"))

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks that the modules of a crate do not use each other in a ring, nor the modules of any folder in it.
+//! Checks that the modules of a crate do not use each other in a ring. Checks the same for the modules of
+//! each folder in a crate.
 //!
 //! Module `x` is `x.rs` or the folder `x`, or the file of a `#[path]`. The folder's own file (`lib.rs`,
 //! `main.rs`, `mod.rs`, or `x.rs` beside the folder `x`) is a module, too. A module uses another if its code
@@ -13,7 +14,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 
-/// A row of tables/layers.toml: a folder whose modules may use each other in a ring, and why.
+/// A row of tables/layers.toml that excuses a folder whose modules use each other in a ring, with the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RingExcuse {
@@ -21,7 +22,8 @@ pub struct RingExcuse {
     why: String,
 }
 
-/// A row of tables/layers.toml: a folder in which each subfolder uses only those that follow it in `order`.
+/// A row of tables/layers.toml: a folder in which each subfolder may use only the subfolders that follow it
+/// in `order`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderOrder {
@@ -30,8 +32,8 @@ pub struct FolderOrder {
 }
 
 impl FolderOrder {
-    /// Adds a finding for each subfolder that uses an earlier one, and for each that is missing in the folder
-    /// or in the list.
+    /// Adds a finding for each subfolder that uses an earlier one. Adds one for each subfolder that is
+    /// missing in the list, or in the folder.
     fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
         let place = |name: &String| self.order.iter().position(|listed| listed == name);
         let listed: BTreeSet<String> = self.order.iter().cloned().collect();
@@ -52,13 +54,15 @@ impl FolderOrder {
     }
 }
 
-/// For each module, the modules that it uses, each with the place of the first use (`file:line`).
+/// For each module of a folder: the other modules that it uses, each with the place of the first use
+/// (`file:line`).
 type Uses = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The name of a folder's own file in `Uses`.
+/// The name that stands in `Uses` for a folder's own file (such as `mod.rs`).
 const OWN: &str = "mod";
 
-/// Adds a finding for every set of modules of a crate that use each other in a ring: the shortest ring in it.
+/// Checks the modules of each crate. For every set of modules that use each other in a ring, adds a finding
+/// with the shortest ring in the set.
 pub fn check<'a>(
     workspace: &str,
     crates: impl Iterator<Item = &'a String>,
@@ -100,7 +104,7 @@ pub fn check<'a>(
     }
 }
 
-/// Returns the files of a crate, with those of other crates that it takes in as modules.
+/// Returns the source files of a crate, and the files of other crates that it declares as its modules.
 fn files(crate_name: &str, sources: &[&SourceFile]) -> Vec<ModuleFile> {
     let mut files: Vec<ModuleFile> =
         sources.iter().filter_map(|source| ModuleFile::of(crate_name, source)).collect();
@@ -118,19 +122,19 @@ fn files(crate_name: &str, sources: &[&SourceFile]) -> Vec<ModuleFile> {
     files
 }
 
-/// Returns the files without those that are modules of tests.
+/// Returns the files that do not belong to test modules.
 fn without_tests(files: Vec<ModuleFile>) -> Vec<ModuleFile> {
     let tests: Vec<Vec<String>> = files.iter().flat_map(ModuleFile::test_modules).collect();
     let is_test = |file: &ModuleFile| tests.iter().any(|test| file.module.starts_with(test));
     files.into_iter().filter(|file| !is_test(file)).collect()
 }
 
-/// Returns the paths of the modules that contain modules; the path of the crate itself is empty.
+/// Returns the paths of the modules that contain modules. The path of the crate itself is empty.
 fn folders(files: &[ModuleFile]) -> BTreeSet<Vec<String>> {
     files.iter().flat_map(|file| (0..file.module.len()).map(|depth| file.module[..depth].to_vec())).collect()
 }
 
-/// Finds which modules of a folder each module of that folder uses.
+/// Finds for each module of a folder which other modules of the same folder it uses.
 fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
     let ours = || files.iter().filter(|file| file.module.starts_with(folder));
     let mut homes: BTreeMap<String, String> = BTreeMap::new();
@@ -156,16 +160,16 @@ fn uses(folder: &[String], files: &[ModuleFile]) -> Uses {
     uses
 }
 
-/// A file of a crate, as the module that it is.
+/// A source file of a crate, with the module that it defines.
 struct ModuleFile {
     /// The path of the file from the repository's root.
     source: PathBuf,
-    /// The path of the file from `src/` on, or from the repository's root if the file is of another crate.
+    /// The path of the file after `src/`. For a file of another crate, the path from the repository's root.
     path: String,
-    /// The path of the module in its crate; the path of `lib.rs` is empty.
+    /// The path of the module in its crate. For `lib.rs` it is empty.
     module: Vec<String>,
     rust: Rust,
-    /// The files that this one declares as modules by `#[path]`, each with the module's name.
+    /// The files that this file declares as modules by `#[path]`, each with the module's name.
     modules: Vec<(PathBuf, String)>,
 }
 
@@ -188,18 +192,20 @@ impl ModuleFile {
         ModuleFile { source: source.path.clone(), path, module, rust, modules: edges::modules(source) }
     }
 
-    /// Returns the files that this one declares as modules by `#[path]`, each with the module's path.
+    /// Returns the files that this file declares as modules by `#[path]`, each with the module's path in the
+    /// crate.
     fn placed(&self) -> impl Iterator<Item = (PathBuf, Vec<String>)> {
         let below = |name: &String| [self.module.as_slice(), std::slice::from_ref(name)].concat();
         self.modules.iter().map(move |(file, name)| (file.clone(), below(name)))
     }
 
-    /// Returns the name of the module of `folder` that contains the file; `OWN` for the folder's own file.
+    /// Returns the name of the module in `folder` to which the file belongs. It is `OWN` for the folder's own
+    /// file.
     fn module_in(&self, folder: &[String]) -> &str {
         self.module.get(folder.len()).map_or(OWN, String::as_str)
     }
 
-    /// Whether the file lies in a subfolder of a folder.
+    /// Whether the file lies in a subfolder of `folder`.
     fn has_folder_in(&self, folder: &[String]) -> bool {
         self.path.split('/').count() > folder.len() + 1
     }
@@ -220,7 +226,8 @@ impl ModuleFile {
             .filter_map(|(_, line)| Some(leading(line.split("macro_rules! ").nth(1)?).to_owned()))
     }
 
-    /// Returns the names that the file, a folder's own, exports again, each with the module that has it.
+    /// Returns the names that the file, which is a folder's own, exports again. Each has the name of the
+    /// module that defines it.
     fn exports(&self) -> Vec<(String, String)> {
         let text: String = self.rust.lines().map(|(_, line)| format!("{line}\n")).collect();
         let mut exports = Vec::new();
@@ -238,7 +245,8 @@ impl ModuleFile {
         exports
     }
 
-    /// Returns the names that stand in `folder` and that the file uses, each with its line.
+    /// Returns the names of items or modules of `folder` that the file uses, each with the number of its
+    /// line.
     fn names(&self, folder: &[String], homes: &BTreeMap<String, String>) -> Vec<(usize, String)> {
         let (mut text, mut starts) = (String::new(), Vec::new());
         for (number, line) in self.rust.lines() {
@@ -267,8 +275,8 @@ impl ModuleFile {
         names
     }
 
-    /// Returns the name after `folder` in a path that begins with `crate` or `super`. None if the path does
-    /// not lead through `folder`.
+    /// Returns the name that follows `folder` in a path that begins with `crate` or `super`. Returns None if
+    /// the path does not lead through `folder`.
     fn name_in(&self, folder: &[String], path: &[&str]) -> Option<String> {
         let supers = path.iter().take_while(|part| **part == "super").count();
         let is_absolute = path[0] == "crate";
@@ -282,8 +290,8 @@ impl ModuleFile {
     }
 }
 
-/// Returns the paths in a text that begin with `crate` or `super`, and where each begins. A group `{a, b}` is
-/// split into its paths.
+/// Returns the Rust paths in a text that begin with `crate` or `super`, and the position of each. A group
+/// `{a, b}` becomes several paths.
 fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     let mut paths = Vec::new();
     for (at, _) in text.match_indices("crate::").chain(text.match_indices("super::")) {
@@ -296,8 +304,8 @@ fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
     paths
 }
 
-/// Reads the path or the group of paths that begins at `at`, and adds it to `paths`. Returns the position
-/// behind it.
+/// Reads the Rust path or the group of paths that begins at `at`, and adds what it has read to `paths`.
+/// Returns the position behind it.
 fn walk<'a>(
     text: &'a str,
     mut at: usize,
@@ -335,7 +343,7 @@ fn walk<'a>(
     at
 }
 
-/// Whether a `use` after the text `before` exports what it names.
+/// Whether a `use` statement that follows the text `before` exports its names, as `pub use` does.
 fn is_export(before: &str) -> bool {
     let word = before.rsplit(|c: char| c.is_whitespace()).next().unwrap_or_default();
     word.starts_with("pub")
@@ -345,7 +353,7 @@ fn exports(statement: &str) -> bool {
     statement.split(" use ").next().is_some_and(is_export) && statement.contains(" use ")
 }
 
-/// Returns, as text, the shortest ring of each set of modules that reach each other.
+/// Returns the shortest ring of each set of modules that use each other directly or indirectly, as text.
 fn rings(uses: &Uses) -> Vec<String> {
     let mut rings: Vec<String> = Vec::new();
     let mut done: BTreeSet<&str> = BTreeSet::new();
@@ -367,17 +375,18 @@ fn rings(uses: &Uses) -> Vec<String> {
     rings
 }
 
-/// Whether two modules lie on a common ring.
+/// Whether modules `a` and `b` use each other directly or indirectly, so that they lie on a common ring.
 fn together(uses: &Uses, a: &str, b: &str) -> bool {
     a == b || (path(uses, a, b).is_some() && path(uses, b, a).is_some())
 }
 
-/// Returns a shortest ring through a module. None if the module lies on no ring.
+/// Returns a shortest ring of uses through a module, or None if the module lies on no ring.
 fn ring<'a>(uses: &'a Uses, module: &'a str) -> Option<Vec<&'a str>> {
     path(uses, module, module)
 }
 
-/// Returns a shortest path from one module to another, without the last module. None if there is no path.
+/// Returns a shortest chain of uses from one module to another, without the last module. Returns None if
+/// there is no chain.
 fn path<'a>(uses: &'a Uses, from: &'a str, to: &str) -> Option<Vec<&'a str>> {
     let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
     let mut queue = VecDeque::from([from]);

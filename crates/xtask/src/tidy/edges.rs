@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Edges between crates that no manifest names. A crate takes in a file of another by `#[path]`, `include!`,
-//! `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
+//! Edges: uses of one crate by another that no manifest names. A crate contains a file of another crate by
+//! `#[path]`, `include!`, `include_str!` or `include_bytes!`, or as a target's `path` in its manifest.
 
 use super::rust::Rust;
 use super::source::SourceFile;
 use std::path::{Component, Path, PathBuf};
 
-/// The ways in which a Rust file takes in another.
+/// The texts by which a Rust file includes another file.
 const WAYS: [&str; 4] = ["#[path = ", "include!(", "include_str!(", "include_bytes!("];
 
-/// A file that a crate takes in. Both paths begin at the repository's root.
+/// A file that a crate includes, and the place where it does so. Both paths begin at the repository's root.
 pub struct Edge {
-    /// The line that takes the file in, as `file:line`.
+    /// The line that includes the file, as `file:line`.
     pub place: String,
-    /// The file that is taken in.
+    /// The file that is included.
     pub file: PathBuf,
 }
 
-/// Returns the files that a source file takes in, except those of its tests.
+/// Returns the files that a source file includes, except in its tests.
 pub fn of_source(source: &SourceFile) -> Vec<Edge> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -44,8 +44,8 @@ pub fn of_source(source: &SourceFile) -> Vec<Edge> {
     edges
 }
 
-/// Returns the files that a source file declares as modules by `#[path]`, each with the module's name. Those
-/// of tests are included.
+/// Returns the files that a source file declares as modules by `#[path]`, each with the module's name. Test
+/// modules are included.
 pub fn modules(source: &SourceFile) -> Vec<(PathBuf, String)> {
     let folder = source.path.parent().unwrap_or(Path::new(""));
     let rust = Rust::read(&source.text);
@@ -61,7 +61,7 @@ pub fn modules(source: &SourceFile) -> Vec<(PathBuf, String)> {
     modules
 }
 
-/// Returns the source files that a manifest names as `path` of its targets.
+/// Returns the source files that a Cargo manifest names as `path` of a library, program, example or test.
 pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
     let library = manifest.get("lib").into_iter();
     let others =
@@ -72,20 +72,20 @@ pub fn of_manifest(folder: &Path, manifest: &toml::Table) -> Vec<Edge> {
 }
 
 impl Edge {
-    /// Returns the name of the crate to which the file belongs. None if it belongs to no crate of the
-    /// workspace.
+    /// Returns the name of the crate to which the included file belongs. Returns None if it belongs to no
+    /// crate of `workspace`.
     pub fn crate_name(&self, workspace: &str) -> Option<&str> {
         self.file.to_str()?.strip_prefix(workspace)?.strip_prefix("crates/")?.split('/').next()
     }
 }
 
-/// Returns the strings in a text, beginning behind the first of `WAYS` in it.
+/// Returns the string literals in a text that follow the first of `WAYS`.
 fn literals(text: &str) -> Vec<&str> {
     let at = WAYS.iter().filter_map(|way| text.find(way)).min().unwrap_or(text.len());
     text[at..].split('"').skip(1).step_by(2).collect()
 }
 
-/// Removes each `..` from a path, with the folder before it.
+/// Removes each `..` from a path, together with the folder before it.
 fn plain(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for part in path.components() {

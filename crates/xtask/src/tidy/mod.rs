@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What `make tidy` checks beyond rustfmt and clippy. Every finding is one line: `file:line: what is wrong`.
 //!
-//! Here: layers between crates, where `unsafe` and the environment may be used, words for unfinished work.
-//! Read next: `architecture.rs` (what ARCHITECTURE.md says), `cycles.rs` (modules of a crate), `sizes.rs`
-//! (lengths), `names.rs` (names of types), `prose.rs` (comments and pages).
+//! This file checks the layers of crates, where `unsafe` and the environment are used, and words for
+//! unfinished work. Read next: `architecture.rs` (what ARCHITECTURE.md says), `cycles.rs` (modules of a
+//! crate), `sizes.rs` (lengths), `names.rs` (names of types), `prose.rs` (comments and pages).
 
 mod architecture;
 mod cycles;
@@ -19,7 +19,7 @@ use source::{SourceFile, WORKSPACES, leading_name, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Checks the repository at `root`. Returns the findings; it is tidy if there are none.
+/// Checks the repository at `root`. Returns the findings, a line each. There are none if all is in order.
 pub fn check(root: &Path) -> Result<Vec<String>, String> {
     let sources = SourceFile::all(root)?;
     let mut findings = Vec::new();
@@ -46,22 +46,22 @@ pub fn check(root: &Path) -> Result<Vec<String>, String> {
     Ok(findings)
 }
 
-/// Returns what the task `prose` prints: a line for each long sentence of the pages.
+/// Returns what the task `prose` prints: a line for each sentence with too many words in the pages.
 pub fn prose(root: &Path) -> Result<Vec<String>, String> {
     Ok(pages(root)?.iter().flat_map(prose::long_sentences).collect())
 }
 
-/// Returns the pages of prose in the repository.
+/// Returns the pages of documentation in the repository.
 fn pages(root: &Path) -> Result<Vec<SourceFile>, String> {
     SourceFile::listed(root, |path| path.ends_with(".md"))
 }
 
-/// Reads `tables/NAME`, which is TOML, as one value.
+/// Reads the TOML file `name` in the folder `tables` as one value.
 fn table<T: serde::de::DeserializeOwned>(root: &Path, name: &str) -> Result<T, String> {
     toml::from_str(&read(&root.join("tables").join(name))?).map_err(|e| format!("{name}: {e}"))
 }
 
-/// Checks the crates of a workspace against the workspace's own table.
+/// Checks the crates of a workspace against the `tables/layers.toml` of that workspace.
 fn check_workspace(
     root: &Path,
     workspace: &'static str,
@@ -86,7 +86,7 @@ fn check_workspace(
     Ok(())
 }
 
-/// Checks that the workspaces have the same version, edition, licence and lints.
+/// Checks that both workspaces have the same version, edition, licence and lints.
 fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String> {
     let manifest = |workspace: &str| -> Result<toml::Table, String> {
         let path = root.join(workspace).join("Cargo.toml");
@@ -105,7 +105,7 @@ fn check_packages(root: &Path, findings: &mut Vec<String>) -> Result<(), String>
     Ok(())
 }
 
-/// The contents of `tables/layers.toml` of a workspace.
+/// The contents of the `tables/layers.toml` of a workspace: the layers of its crates, and what each may use.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layers {
@@ -113,10 +113,10 @@ struct Layers {
     workspace: &'static str,
     everywhere: Vec<String>,
     crates: BTreeMap<String, Rules>,
-    /// The folders that may have a ring of modules.
+    /// The folders whose modules may use each other in a ring.
     #[serde(default)]
     cycle: Vec<cycles::RingExcuse>,
-    /// The folders whose subfolders have an order.
+    /// The folders whose subfolders have an order, so that each uses only later ones.
     #[serde(default)]
     order: Vec<cycles::FolderOrder>,
 }
@@ -126,7 +126,7 @@ struct Layers {
 struct Rules {
     layer: u32,
     uses: Vec<String>,
-    /// The other crates whose files this crate takes in.
+    /// The other crates whose source files this crate may include.
     #[serde(default)]
     sources: Vec<String>,
     #[serde(default, rename = "unsafe")]
@@ -142,8 +142,8 @@ impl Layers {
         Ok(Layers { workspace, ..layers })
     }
 
-    /// Checks that each crate in the table uses only crates of lower layers, and takes in no files of higher
-    /// ones.
+    /// Checks the table itself: each crate uses only crates of lower layers, and includes no files of higher
+    /// layers.
     fn check_table(&self, findings: &mut Vec<String>) {
         let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {
@@ -165,7 +165,8 @@ impl Layers {
         }
     }
 
-    /// Checks that the table has every dependency that a crate's manifest names, except those of tests.
+    /// Checks that the table of layers has every dependency that a crate's manifest names, except
+    /// dependencies of tests.
     fn check_manifest(
         &self,
         crate_name: &str,
@@ -192,7 +193,8 @@ impl Layers {
 }
 
 impl Layers {
-    /// Checks that every file that a crate takes in belongs to a crate of the table, in this workspace.
+    /// Checks that every file that a crate includes belongs to a crate that the table of layers allows, in
+    /// this workspace.
     fn check_sources(
         &self,
         crate_name: &str,
@@ -247,7 +249,8 @@ fn check_known_crate(layers: &Layers, source: &SourceFile, findings: &mut Vec<St
     }
 }
 
-/// Checks that a crate that may not use `unsafe` forbids it in its library and in each of its programs.
+/// Checks that a crate that may not use `unsafe` has `forbid(unsafe_code)` in its library and in each of its
+/// programs.
 fn check_forbids_unsafe(
     crate_name: &str,
     rules: &Rules,
@@ -287,7 +290,8 @@ fn check_environment(layers: &Layers, source: &SourceFile, findings: &mut Vec<St
     }
 }
 
-/// Finds words for unfinished work. They are written in two pieces, so that this file does not contain them.
+/// Finds words for unfinished work. The words are written in two pieces here, so that this file does not
+/// contain them.
 fn check_words(source: &SourceFile, findings: &mut Vec<String>) {
     let words = [
         concat!("TO", "DO"),
@@ -303,7 +307,7 @@ fn check_words(source: &SourceFile, findings: &mut Vec<String>) {
     }
 }
 
-/// Finds counters that no code counts, which would stay 0.
+/// Finds counters of `telemetry/src/counter.rs` that no code counts, so that they would always be 0.
 fn check_counters(sources: &[SourceFile], findings: &mut Vec<String>) {
     let is_table = |source: &&SourceFile| source.path.ends_with("telemetry/src/counter.rs");
     let counts =
@@ -321,7 +325,8 @@ fn check_counters(sources: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Whether the file only shows counters, so that a counter's name in it does not mean that it is counted.
+/// Whether the file belongs to a program that only shows counters. A counter's name in it does not mean that
+/// the counter is counted.
 fn is_viewer(source: &SourceFile) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Names of types: a name in more than a few crates of both workspaces says little, so it needs a row with a
-//! reason in `tables/names.toml`. Types of tests and of generated files are free.
+//! Checks the names of types in both workspaces. A name says little if types in many crates have it, so such
+//! a name needs a row with a reason in `tables/names.toml`. Types of tests and of generated files are not
+//! checked.
 
 use super::rust::Rust;
 use super::sizes::is_qualifier;
@@ -12,17 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// The most crates in which types may have the same name without a reason.
+    /// The most crates that may have a type of the same name without a reason.
     crates_max: usize,
-    /// The names that types of more crates may have, each with the reason.
+    /// The names that types of more than `crates_max` crates may have, each with the reason.
     types: BTreeMap<String, String>,
 }
 
-/// For each name of a type, the folders of the crates that have a type of this name.
+/// For each name of a type: the folders of the crates that define a type of this name.
 type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
-    /// Adds the findings about the names of types, and about the table itself.
+    /// Adds findings about the names of types, and about rows of the table itself.
     pub fn check(&self, sources: &[&SourceFile], findings: &mut Vec<String>) {
         let homes = homes(sources);
         self.check_types(&homes, findings);
@@ -43,7 +44,7 @@ impl Names {
         }
     }
 
-    /// Adds a finding for each row of the table that lacks a reason or is not needed.
+    /// Adds a finding for each row of `tables/names.toml` that lacks a reason or is not needed.
     fn check_table(&self, homes: &Homes, findings: &mut Vec<String>) {
         for (name, why) in &self.types {
             if homes.get(name).is_none_or(|folders| folders.len() <= self.crates_max) {
@@ -59,8 +60,8 @@ impl Names {
     }
 }
 
-/// Returns the folder, from the repository's root, of the crate to which a Rust file belongs, be it source or
-/// test. None for other files.
+/// Returns the folder of the crate to which a Rust file (source or test) belongs, from the repository's root.
+/// Returns None for other files.
 pub fn folder(source: &SourceFile) -> Option<String> {
     let mut parts = source.place().split('/');
     let is_crate = parts.next() == Some("crates") && source.path.extension().is_some_and(|end| end == "rs");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Prose: the first words of doc comments, the width of pages, and their long sentences.
+//! Checks prose: the first words of doc comments, the width of pages, and long sentences in pages.
 //!
 //! A doc comment that begins with one of `FIRST_WORDS` has no subject, so a stranger reads it twice.
 
@@ -7,14 +7,14 @@ use super::names::folder;
 use super::rust::Rust;
 use super::source::SourceFile;
 
-/// The words with which no doc comment begins.
+/// The words with which no doc comment may begin.
 const FIRST_WORDS: [&str; 11] =
     ["Of", "By", "As", "Those", "Nothing", "None", "If", "To the", "From the", "Whoever", "So many"];
-/// The most columns that a line of prose on a page may have.
+/// The most columns that a line of prose in a page of documentation may have.
 const COLUMNS_MAX: usize = 160;
-/// The most words of a sentence that the task `prose` does not list.
+/// The most words that a sentence may have. The task `prose` lists longer sentences.
 const SENTENCE_WORDS_MAX: usize = 40;
-/// Words that end with a full stop inside a sentence.
+/// Abbreviations, whose full stop does not end a sentence.
 const ABBREVIATIONS: [&str; 5] = ["e.g.", "i.e.", "vs.", "cf.", "etc."];
 
 /// Adds a finding for each doc comment that begins with one of `FIRST_WORDS`.
@@ -37,19 +37,19 @@ pub fn check_comments(sources: &[&SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Returns the text of a line of a doc comment. None if the line is no such line.
+/// Returns the text of a line of a doc comment, or None if the line is no doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim_start)
 }
 
-/// Returns which of `FIRST_WORDS` a text begins with, if it does so.
+/// Returns the entry of `FIRST_WORDS` with which a text begins, if there is one.
 fn opening(text: &str) -> Option<&'static str> {
     let ends = |rest: &str| !rest.starts_with(|letter: char| letter.is_alphanumeric() || letter == '_');
     FIRST_WORDS.into_iter().find(|word| text.strip_prefix(word).is_some_and(ends))
 }
 
-/// Adds a finding for each line of prose that is too wide and could be broken.
+/// Adds a finding for each line of prose in a page of documentation that is too wide and could be broken.
 pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     for (number, line) in prose_lines(&page.text).filter(|(_, line)| !line.starts_with('|')) {
         let columns = line.chars().count();
@@ -60,7 +60,7 @@ pub fn check_width(page: &SourceFile, findings: &mut Vec<String>) {
     }
 }
 
-/// Returns a line for each sentence of a page that has too many words.
+/// Returns a line for each sentence that has too many words in a page of documentation.
 pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     let mut long = Vec::new();
     for words in paragraphs(&page.text) {
@@ -75,7 +75,7 @@ pub fn long_sentences(page: &SourceFile) -> Vec<String> {
     long
 }
 
-/// Returns the lines of a page, with their numbers, without code and other text in code blocks.
+/// Returns the lines of a page outside code blocks, with their numbers.
 fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
@@ -86,7 +86,8 @@ fn prose_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Returns the words of each paragraph, list item and table cell. Each word has the number of its line.
+/// Returns the words of each paragraph, list item and table cell in a page. Each word has the number of its
+/// line.
 fn paragraphs(text: &str) -> Vec<Vec<(usize, &str)>> {
     let mut paragraphs = vec![Vec::new()];
     let mut last = 0;

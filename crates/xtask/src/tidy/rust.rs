@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A Rust file without a parser: its lines without comments and strings, and which of them are tests.
+//! Reads a Rust file without a parser: its lines without comments and strings, and which lines belong to
+//! tests.
 
-/// The lines of a Rust file: their code, and whether they are of tests.
+/// The lines of a Rust file: the code of each, and whether it belongs to tests.
 pub struct Rust {
     /// The lines of the file, with spaces in place of the text of comments, strings and characters. Quotes
     /// and slashes stay.
@@ -23,8 +24,8 @@ impl Rust {
         lines.filter(|(_, (_, is_test))| !**is_test).map(|(at, (line, _))| (at + 1, line.as_str()))
     }
 
-    /// Returns the line on which the item ends that begins on line `first`: at the brace that closes its
-    /// first brace, or at its `;`. Lines count from 0.
+    /// Returns the last line of the item that begins on line `first`: the line of the brace that closes its
+    /// first brace, or of its `;`. Lines count from 0.
     pub fn end(&self, first: usize) -> usize {
         end(&self.code, first)
     }
@@ -52,7 +53,7 @@ fn blanked(text: &str) -> String {
     code
 }
 
-/// Returns the length of the comment that `text` begins with. None if it begins with none.
+/// Returns the length of the comment with which `text` begins, or None if it begins with no comment.
 fn comment(text: &str) -> Option<usize> {
     if text.starts_with("//") {
         return Some(text.find('\n').unwrap_or(text.len()));
@@ -75,8 +76,8 @@ fn comment(text: &str) -> Option<usize> {
     Some(at)
 }
 
-/// Returns the length of the string or character that `text` begins with. None if it begins with none.
-/// `in_word` says that a name ends right before `text`.
+/// Returns the length of the string or character literal with which `text` begins, or None if it begins with
+/// none. `in_word` says whether a name ends right before `text`.
 fn literal(text: &str, in_word: bool) -> Option<usize> {
     let bytes = text.as_bytes();
     let hashes = bytes.iter().skip(1).take_while(|byte| **byte == b'#').count();

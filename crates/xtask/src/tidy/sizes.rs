@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lengths of lines, functions, files and comments, with the bounds and exceptions of `tables/sizes.toml`.
+//! Checks the lengths of lines, functions, files and comments, with the bounds and exceptions in
+//! `tables/sizes.toml`.
 //!
 //! Generated files are not checked. Tests have the same bounds as other code.
 
@@ -8,7 +9,7 @@ use super::source::SourceFile;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// The contents of `tables/sizes.toml`.
+/// The contents of `tables/sizes.toml`: bounds for lengths in source files, and exceptions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sizes {
@@ -25,12 +26,12 @@ pub struct Sizes {
     exception: Vec<Exception>,
 }
 
-/// A file or a function that may be longer than the bounds, and why.
+/// A file or a function that may be longer than the bounds allow, and the reason.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Exception {
     path: String,
-    /// The function that may be longer, or None if the whole file may be.
+    /// The name of the function that may be longer. None if the whole file may be longer.
     function: Option<String>,
     why: String,
 }
@@ -62,7 +63,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the files that are not generated.
+    /// Returns the files that people have written, which are the files that are not generated.
     pub fn written<'a>(&self, sources: &'a [SourceFile]) -> Vec<&'a SourceFile> {
         let is_generated = |source: &&SourceFile| self.generated.contains(&*source.path.to_string_lossy());
         sources.iter().filter(|source| !is_generated(source)).collect()
@@ -129,7 +130,7 @@ fn is_doc(line: &str) -> bool {
     line.starts_with("///") || line.starts_with("//!")
 }
 
-/// Returns the functions that have a body: the number of the first line, from 0, and the name.
+/// Returns the functions that have a body: for each the number of its first line, from 0, and its name.
 fn functions(rust: &Rust) -> impl Iterator<Item = (usize, &str)> {
     rust.code.iter().enumerate().filter_map(|(at, line)| {
         let (before, name) = line.split_once("fn ")?;

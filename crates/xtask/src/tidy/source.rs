@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The files that are checked.
+//! The files of the repository that `make tidy` checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folders of the workspaces from the repository's root: that of the MPI library and that of the monitor.
+/// The folders of the two workspaces from the repository's root: first that of the MPI library, then that of
+/// the monitor.
 pub const WORKSPACES: [&str; 2] = ["", "monitor/"];
 
-/// A file of text that git knows or would add, with its path from the repository's root.
+/// A text file that git tracks or would add, with its path from the repository's root.
 pub struct SourceFile {
     pub path: PathBuf,
     pub text: String,
@@ -33,7 +34,7 @@ impl SourceFile {
         SourceFile::listed(root, wanted)
     }
 
-    /// Reads the files of text for whose path `wanted` returns true.
+    /// Reads the text files of the repository for whose path `wanted` returns true.
     pub fn listed(root: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<SourceFile>, String> {
         let listing = Command::new("git")
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -51,13 +52,14 @@ impl SourceFile {
         Ok(sources)
     }
 
-    /// Returns the path of the file from its workspace's folder.
+    /// Returns the path of the file from the folder of its workspace.
     pub fn place(&self) -> &str {
         let path = self.path.to_str().unwrap_or_default();
         path.strip_prefix(self.workspace).unwrap_or(path)
     }
 
-    /// Returns the crate of which the file is a source. None for a test and for a file outside the crates.
+    /// Returns the name of the crate to whose sources the file belongs. None for a test, and for a file
+    /// outside the crates.
     pub fn crate_name(&self) -> Option<&str> {
         let mut parts = self.place().split('/');
         match (parts.next()?, parts.next()?, parts.next()?) {
@@ -66,7 +68,7 @@ impl SourceFile {
         }
     }
 
-    /// Returns the lines with their numbers from 1 on, without the tests at the foot.
+    /// Returns the file's lines with their numbers from 1 on, up to the tests at its end.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text
             .lines()
@@ -76,7 +78,7 @@ impl SourceFile {
     }
 }
 
-/// Returns the name at the beginning of a text: its letters, digits and underscores.
+/// Returns the identifier with which a text begins: its letters, digits and underscores.
 pub fn leading_name(text: &str) -> &str {
     let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
     &text[..end]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Certificates by ACME (RFC 8555). The authority connects back over TLS (RFC 8737, tls-alpn-01) to see
-//! whether this page runs on the host that the certificate names.
+//! Certificates for the monitor's page by ACME (RFC 8555). The certificate authority connects to the page
+//! over TLS (RFC 8737, tls-alpn-01), to see whether the page runs on the host that the certificate names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use rustls_acme::caches::DirCache;
 use rustls_acme::{AcmeConfig, EventOk};
 use serde::Deserialize;
 
-/// The section `[acme]` of the configuration.
+/// The section `[acme]` of the configuration: how the page gets certificates from a certificate authority.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Acme {
-    /// The names that browsers use for this host. The authority connects to port 443 of each.
+    /// The names by which browsers reach this host. The certificate authority connects to port 443 of each
+    /// name.
     domains: Vec<String>,
-    /// The addresses to which the authority writes, such as `mailto:ops@site`.
+    /// The addresses to which the certificate authority writes, such as `mailto:ops@site`.
     #[serde(default)]
     contact: Vec<String>,
-    /// The URL at which the authority names its services (RFC 8555, section 7.1.1); Let's Encrypt's by
-    /// default.
+    /// The URL at which the certificate authority lists its services (RFC 8555, section 7.1.1). The default
+    /// is Let's Encrypt's.
     #[serde(default = "lets_encrypt")]
     directory: String,
-    /// A PEM file with certificates to trust for the authority. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the certificate authority's own server is checked against.
+    /// With None they are the certificates that browsers trust.
     trusted: Option<PathBuf>,
 }
 
@@ -36,7 +37,7 @@ fn lets_encrypt() -> String {
 }
 
 impl Acme {
-    /// Checks the section `[acme]`. An error says what is wrong with it.
+    /// Checks the fields of the section `[acme]`. An error says what is wrong with a field.
     pub fn check(&self) -> Result<(), String> {
         if self.domains.is_empty() || self.domains.iter().any(String::is_empty) {
             return Err("acme.domains: the names of this host are needed".into());
@@ -48,8 +49,8 @@ impl Acme {
     }
 
     /// Returns the TLS configuration with which the page is served, and the work that requests certificates
-    /// and renews them. Start this work only once the page is served, because the authority connects at once.
-    /// The certificates are kept in `folder`.
+    /// and renews them. Start this work only once the page is served, because the certificate authority
+    /// connects at once. The certificates are kept in `folder`.
     pub fn open(&self, folder: &Path) -> Result<(Arc<ServerConfig>, Asking), String> {
         let mut asked = AcmeConfig::new(&self.domains);
         if let Some(file) = &self.trusted {
@@ -83,11 +84,11 @@ impl Acme {
     }
 }
 
-/// The work that requests certificates for as long as the monitor runs, in a thread of its own.
+/// The work that requests and renews certificates. It never ends, so it runs in a thread of its own.
 pub type Asking = Box<dyn FnOnce() + Send>;
 
-/// Makes the TLS configuration of a client that trusts the certificates of the PEM file `trusted` only, for
-/// an authority that browsers do not know.
+/// Makes the TLS configuration of a client that trusts only the certificates in the PEM file `trusted`. The
+/// client asks a certificate authority that browsers do not know.
 fn asker(trusted: &Path) -> Result<ClientConfig, String> {
     let named = |why: String| format!("{}: {why}", trusted.display());
     let mut roots = RootCertStore::empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fabric's collector: a thread that discovers the fabric, reads its counters in sweeps, writes them into
-//! the store, and sends them to open pages.
+//! The fabric's collector: a thread that discovers the fabric, reads all counters in sweeps, writes the
+//! counters into the store, and sends their values to open pages.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -17,27 +17,28 @@ use crate::live::Live;
 use crate::store::{Writer, field};
 use crate::time::{now_ms, seconds};
 
-/// How long the collector waits before it tries again to reach a fabric.
+/// How long the collector waits before it tries again to reach the fabric.
 const RETRY: Duration = Duration::from_secs(10);
 
 pub struct Collector {
     config: FabricConfig,
     live: Arc<Live>,
     writer: Writer,
-    /// What `new` got when it opened the port, or None once this was used.
+    /// The port that `new` opened, or why it could not be opened. None once `collect` has used it.
     opened: Option<Result<umad::Port, String>>,
 }
 
 impl Collector {
-    /// Makes the collector and opens the port. The port must be opened before other threads read
-    /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself at the first file of it, and
-    /// dies if two threads do so at once.
+    /// Makes the collector and opens the port to the fabric. That must happen before other threads read
+    /// `/sys/class/infiniband`: ibsim's library (libumad2sim 0.10) starts itself when the first file there is
+    /// opened, and dies if two threads do so at once.
     pub fn new(config: FabricConfig, live: Arc<Live>, writer: Writer) -> Collector {
         let opened = Some(open(&config));
         Collector { config, live, writer, opened }
     }
 
-    /// Discovers and sweeps the fabric for as long as the monitor runs. A port that fails is opened again.
+    /// Discovers the fabric and reads its counters in sweeps, for as long as the monitor runs. A port that
+    /// fails is opened again.
     pub fn run(mut self) {
         loop {
             let Err(why) = self.collect();
@@ -153,7 +154,8 @@ fn open(config: &FabricConfig) -> Result<umad::Port, String> {
     umad::Port::open(config.device.as_deref(), config.port)
 }
 
-/// Returns the samples of a sweep as rows of the table `port_samples`. Unknown shares are NULL.
+/// Returns the samples of a sweep as rows of the table `port_samples`. A share `sent` or `received` that is
+/// unknown becomes NULL.
 fn rows(sweep: &Sweep, at: u64) -> String {
     let at = seconds(at);
     let share = |share: Option<f32>| share.map_or("\\N".into(), |share| share.to_string());

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Runs a program within the bounds of `run`, and returns what it prints, or None if it is not installed. If
-/// the program fails, the error has the last line that it wrote to standard error.
+/// Runs a program within the bounds of `run`. Returns what it prints, or None if it is not installed. If the
+/// program fails, the error has the last line that it wrote to standard error.
 pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, String>> {
     read_of(program, input, TIME, |out| {
         let mut bytes = Vec::new();
@@ -15,8 +15,8 @@ pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, 
     })
 }
 
-/// Runs a program for at most `time`, and returns what `read` makes of its output, or None if the program is
-/// not installed. A program that fails is an error.
+/// Runs a program for at most `time`. `read` reads its output; this returns what `read` returns, or None if
+/// the program is not installed. It is an error if the program fails.
 pub fn read_of<T: Send + 'static>(
     program: &mut Command,
     input: &[u8],
@@ -34,11 +34,11 @@ pub fn read_of<T: Send + 'static>(
 
 const TIME: Duration = Duration::from_secs(10);
 const BYTES_MAX: u64 = 64 << 20;
-/// The most characters of a program's standard error that are kept.
+/// The most characters that are kept of a program's standard error.
 const SAID_CHARS_MAX: usize = 300;
 
-/// Runs a program for at most 10 s. Returns how it ended and what it printed (up to 64 MiB), or None if it is
-/// not installed. The input must fit into a pipe (64 KiB).
+/// Runs a program for at most 10 s. Returns how the program ended and what it printed (up to 64 MiB), or None
+/// if it is not installed. The input must fit into a pipe (64 KiB).
 pub fn run(program: &mut Command, input: &[u8]) -> Option<Result<(ExitStatus, Vec<u8>), String>> {
     let read = |out: &mut dyn Read| {
         let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ pub fn run(program: &mut Command, input: &[u8]) -> Option<Result<(ExitStatus, Ve
 
 type Done<T> = (ExitStatus, String, Result<T, String>);
 
-/// Runs a program, and returns how it ended, the last line of its standard error, and what `read` made of its
+/// Runs a program. Returns how it ended, the last line of its standard error, and what `read` made of its
 /// output. Returns None if the program is not installed.
 fn carried_out<T: Send + 'static>(
     program: &mut Command,

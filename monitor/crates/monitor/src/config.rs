@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The configuration file (TOML). Every field has a default, so that a bare machine needs no file.
+//! The monitor's configuration file (TOML). Every field has a default, so a machine without the file works,
+//! too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,18 +17,19 @@ use crate::issuer::Issuer;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MonitorConfig {
-    /// The address at which the page is served.
+    /// The address and port at which the monitor serves its web page.
     pub listen: SocketAddr,
-    /// The path below which a proxy serves the page, such as `/monitor`.
+    /// The path in the URL below which a reverse proxy serves the page, such as `/monitor`.
     pub base_path: String,
-    /// The files with the page's certificate and key. Without them and without `acme` the page is served in
+    /// The files with the page's certificate and key. With None here and in `acme` the page is served in
     /// plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How an authority gives the page certificates (ACME), in place of `tls`.
+    /// How the page gets certificates from a certificate authority (ACME), in place of the files in `tls`.
     pub acme: Option<Acme>,
-    /// The proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
+    /// The addresses of reverse proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
-    /// The most connections that one address may have open at once; a proxy may have more.
+    /// The most connections to the page that one client address may have open at once. A reverse proxy may
+    /// have more.
     pub connections_each: usize,
     /// The folder for everything that the monitor stores.
     pub data: PathBuf,
@@ -35,11 +37,11 @@ pub struct MonitorConfig {
     pub store: StoreConfig,
     pub jobs: JobsConfig,
     pub agent: AgentConfig,
-    /// The LDAP directory whose people may log in, besides the accounts that the monitor stores.
+    /// The LDAP directory whose people may log in, too. None if only the monitor's own accounts may.
     pub ldap: Option<Directory>,
-    /// The OpenID issuer through which people may log in.
+    /// The OpenID issuer through which people may log in. None if there is none.
     pub oidc: Option<Issuer>,
-    /// The channels by which alerts are sent; criteria name them.
+    /// The channels by which alerts are sent. Criteria name them.
     pub notify: Vec<Notify>,
     pub mail: MailConfig,
 }
@@ -53,16 +55,16 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// A channel by which people are notified of alerts.
+/// A channel by which people are notified of alerts: mail, webhook, command, or several of these.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Notify {
     pub name: String,
-    /// The addresses to which alerts are mailed.
+    /// The mail addresses to which alerts are sent.
     pub mail: Vec<String>,
-    /// A URL to which alerts are sent as JSON by POST.
+    /// A URL to which alerts are sent as JSON by POST, or None.
     pub webhook: Option<String>,
-    /// A program with its arguments, which gets alerts as JSON on its standard input.
+    /// A program with its arguments. It gets alerts as JSON on its standard input.
     pub command: Vec<String>,
 }
 
@@ -70,8 +72,8 @@ pub struct Notify {
 #[serde(default, deny_unknown_fields)]
 pub struct MailConfig {
     pub from: String,
-    /// The mail server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. Without it mail
-    /// goes through `sendmail`.
+    /// The mail server, such as `smtp://mail.site:25` or `smtps://name:password@mail.site`. With None mail is
+    /// sent by `sendmail`.
     pub smtp: Option<String>,
     pub sendmail: PathBuf,
 }
@@ -86,16 +88,16 @@ impl Default for MailConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FabricConfig {
-    /// The adapter through which the fabric is read, such as `mlx5_0`. Without it the first adapter with an
-    /// active port is used.
+    /// The adapter through which the fabric is read, such as `mlx5_0`. With None it is the first adapter with
+    /// an active port.
     pub device: Option<String>,
-    /// The number of the adapter's port; 0 is its first active port.
+    /// The number of the adapter's port. With 0 it is the adapter's first active port.
     pub port: u8,
     pub discover_s: u64,
     pub sweep_s: u64,
-    /// The site's map file: names and racks by GUID.
+    /// The site's map file, which has the names and racks of nodes by GUID. None if there is no such file.
     pub map: Option<PathBuf>,
-    /// GUIDs (hexadecimal) of nodes that are not asked for counters.
+    /// The GUIDs (hexadecimal) of nodes whose counters are not read.
     pub skip: Vec<String>,
     pub limits: ExchangeLimits,
 }
@@ -103,34 +105,34 @@ pub struct FabricConfig {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreConfig {
-    /// The URL of a ClickHouse server, such as `http://db.site:8123`. Without it the store is chDB in the
-    /// data folder.
+    /// The URL of a ClickHouse server, such as `http://db.site:8123`. With None the store is chDB in the data
+    /// folder.
     pub url: Option<String>,
     pub user: Option<String>,
-    /// A file with the password of `user` at the ClickHouse server.
+    /// A file with the password of `user` at the ClickHouse server. None if there is no password.
     pub key_file: Option<PathBuf>,
-    /// The folder of chDB's Python environment, which is made if it is missing. The default is in the data
+    /// The folder of chDB's Python environment. It is made if it is missing. With None it is in the data
     /// folder.
     pub venv: Option<PathBuf>,
-    /// The folder in which rows wait until the store takes them. The default is in the data folder.
+    /// The folder in which rows wait until the store takes them. With None it is in the data folder.
     pub spool: Option<PathBuf>,
     pub spool_mb: u64,
-    /// A store that has not answered for this time counts as away.
+    /// The seconds after which a store that has not answered counts as away.
     pub answer_s: u64,
     pub keep: Keep,
 }
 
-/// How many days the store keeps each kind of data.
+/// For how many days the store keeps each kind of data.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// How long samples of ports, hosts and ranks are kept as they came.
+    /// For how many days single samples of ports, hosts and ranks are kept.
     pub samples_days: u32,
-    /// How long the sums of samples of each minute are kept.
+    /// For how many days the sums of the samples of each minute are kept.
     pub minutes_days: u32,
-    /// How long the sums of samples of each ten minutes are kept.
+    /// For how many days the sums of the samples of each ten minutes are kept.
     pub tens_days: u32,
-    /// How long a job is kept after it was last seen.
+    /// For how many days a job is kept after it was last seen.
     pub jobs_days: u32,
 }
 
@@ -151,29 +153,30 @@ impl Default for StoreConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct JobsConfig {
     pub interval_s: u64,
-    /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. Without it no MPIJobs are
+    /// The file with which `kubectl` reaches a Kubernetes whose MPIJobs are shown. With None no MPIJobs are
     /// shown.
     pub kubeconfig: Option<PathBuf>,
-    /// The daemon that is asked for Slurm's jobs. Without it `squeue` and `sacct` are run.
+    /// The REST daemon that is asked for Slurm's jobs. With None `squeue` and `sacct` are run.
     pub slurmrestd: Option<Slurmrestd>,
-    /// Whether Slurm's accounting is asked how jobs ended that Slurm no longer lists.
+    /// Whether Slurm's accounting is asked how a job ended, once Slurm no longer lists the job.
     pub accounting: bool,
-    /// Whether users see only hosts on which jobs run that they may see (as with Slurm's PrivateData =
-    /// nodes).
+    /// Whether a user sees only the hosts on which a job runs that the user may see (as with Slurm's
+    /// PrivateData = nodes).
     pub private_hosts: bool,
 }
 
-/// How Slurm's REST daemon is reached.
+/// The section of the configuration that says how Slurm's REST daemon is reached.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Slurmrestd {
-    /// The daemon's URL, such as `http://head.site:6820`.
+    /// The URL of Slurm's REST daemon, such as `http://head.site:6820`.
     pub url: String,
-    /// The version of the daemon's interface, such as `v0.0.38`.
+    /// The version of the REST daemon's interface, such as `v0.0.38`.
     pub version: String,
     /// The user to whom the token in `token_file` belongs.
     pub user: String,
-    /// The file with a token, as `scontrol token` prints it. It is read again for each question.
+    /// The file with a token, as `scontrol token` prints it. The file is read again before each request to
+    /// the daemon.
     pub token_file: PathBuf,
 }
 
@@ -181,7 +184,7 @@ pub struct Slurmrestd {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
-    /// The collector's URL, such as `http://head.site:8270`.
+    /// The URL of the collector to which this host sends reports, such as `http://head.site:8270`.
     pub to: Option<String>,
     /// A file with the key with which this host signs its reports.
     pub key_file: Option<PathBuf>,
@@ -190,8 +193,8 @@ pub struct AgentConfig {
     pub skip: Vec<String>,
     /// The name under which this host reports. The default is the host's own name.
     pub host: Option<String>,
-    /// A PEM file with certificates to trust for the collector. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the collector's certificate is checked against. With None
+    /// they are the certificates that browsers trust.
     pub trusted: Option<PathBuf>,
 }
 
@@ -301,8 +304,8 @@ impl MonitorConfig {
 }
 
 impl MonitorConfig {
-    /// Checks that the files and programs that the configuration names exist, and that the files can be read
-    /// as what they are for. An error has a line for each fault.
+    /// Checks that each file and program that the configuration names exists, and that each file has the
+    /// contents that its field needs. An error has a line for each fault.
     pub fn check_places(&self) -> Result<(), String> {
         let mut wrong = Vec::new();
         let mut file = |name: &str, path: Option<&PathBuf>| {
@@ -389,7 +392,7 @@ impl MonitorConfig {
     }
 }
 
-/// Whether there is a program of this name, which is a path to a file or a name in PATH.
+/// Whether there is a program `name`. `name` is a path to a file, or a name that is searched in PATH.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     name.contains('/') && Path::new(name).is_file()

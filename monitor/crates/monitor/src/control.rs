@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The decisions of people and the messages to them, in SQLite (`control.db` of the data folder, which only
-//! the monitor's user may read): accounts, tokens, criteria, alerts, messages that wait for delivery, and a
-//! log of who did what.
+//! What people have decided and what is to be sent to them, in SQLite (`control.db` of the data folder, which
+//! only the monitor's user may read): accounts, tokens, criteria, alerts, messages that wait for delivery,
+//! and a log of who did what.
 //!
 //! There are two connections, each behind a lock, because all of this is small. One changes rows. Another
 //! process (`add-account`) may do so at the same time, and SQLite then waits for it, at most 10 s. The other
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::time::now_ms;
 
-/// The SQL statements that lead from each version of `control.db` to the next. The file keeps its version as
-/// `user_version`.
+/// The SQL statements that change `control.db` from each version of its tables to the next. The file keeps
+/// its version as `user_version`.
 const VERSIONS: [&str; 1] = ["
     CREATE TABLE accounts (name TEXT PRIMARY KEY, role TEXT NOT NULL, projects TEXT NOT NULL, hash TEXT NOT NULL);
     CREATE TABLE tokens (hash TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, name TEXT NOT NULL,
@@ -35,7 +35,7 @@ const VERSIONS: [&str; 1] = ["
         due INTEGER NOT NULL, error TEXT NOT NULL);
 "];
 
-/// How many entries the table `audit` keeps.
+/// The most entries that the table `audit` keeps.
 const AUDIT_MAX: i64 = 1_000_000;
 
 pub struct Control {
@@ -61,15 +61,15 @@ impl Control {
         Ok(Control { writer: Mutex::new(connection), reader: Mutex::new(reader) })
     }
 
-    /// Calls `work` with a connection that can only read, and returns its result. It never waits for a disk
-    /// or for a writer.
+    /// Calls `work` with a connection to the database that can only read, and returns what `work` returns.
+    /// Never waits for a disk or for a writer.
     pub fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         work(&reader).map_err(|error| format!("control.db: {error}"))
     }
 
-    /// Calls `work` within one transaction, so that all of its changes are made or none, and returns its
-    /// result.
+    /// Calls `work` within one transaction, and returns what `work` returns. Either all of its changes are
+    /// made, or none.
     pub fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, String> {
         let mut connection = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let whole = || {
@@ -82,7 +82,8 @@ impl Control {
         (whole)().map_err(|error: rusqlite::Error| format!("control.db: {error}"))
     }
 
-    /// Adds to the table `audit` who did what. If the disk refuses the entry, it goes to standard error.
+    /// Adds an entry to the table `audit`: who did what. If the disk refuses the entry, it is printed on
+    /// standard error.
     pub fn audit(&self, who: &str, what: &str) {
         let noted = self.with(|db| {
             db.execute("INSERT INTO audit VALUES (?, ?, ?)", params![now_ms() as i64, who, what])?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Accounts of a directory (LDAP, RFC 4511): who may log in, and in which role.
+//! Accounts of an LDAP directory (RFC 4511): who may log in, and in which role.
 //!
-//! A person's entry is searched by name, and the password is checked by a bind. The person's groups give the
-//! role. The directory keeps the passwords; the monitor stores none.
+//! A person's entry is searched by name, and the password is checked by a bind. The person's groups decide
+//! the role. The directory keeps the passwords; the monitor stores none.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -13,12 +13,13 @@ use serde::Deserialize;
 
 use crate::people::{Grant, Who};
 
-/// The longest time for one question to the directory.
+/// The longest time that one request to the directory may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// LDAP's result code for a wrong password (RFC 4511, appendix A.1).
 const INVALID_CREDENTIALS: u32 = 49;
 
-/// The section `[ldap]` of the configuration.
+/// The section `[ldap]` of the configuration: how the LDAP directory is asked, and which rights its groups
+/// give.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Directory {
@@ -26,23 +27,24 @@ pub struct Directory {
     url: String,
     #[serde(default)]
     starttls: bool,
-    /// The entry (DN) below which people are searched.
+    /// The directory's entry (DN) below which people are searched.
     people: String,
-    /// The attribute that has a person's name, by default `uid`.
+    /// The attribute of a person's entry that has the person's name, by default `uid`.
     #[serde(default = "uid")]
     name: String,
-    /// A filter that a person's entry must match besides the name, such as
+    /// A filter that a person's entry must match, besides having the right name, such as
     /// `(memberOf=cn=hpc,ou=groups,dc=site)`.
     #[serde(default)]
     filter: String,
-    /// The entry (DN) below which groups are searched. None is allowed only if no group has a `role`.
+    /// The directory's entry (DN) below which groups are searched. None is allowed only if no group has a
+    /// `role`.
     groups: Option<String>,
-    /// The entry (DN) as which the monitor searches, with the password in `bind_password_file`. Without it
-    /// the search is anonymous.
+    /// The entry (DN) as which the monitor logs in to search, with the password in `bind_password_file`. With
+    /// None it searches without a login.
     bind_dn: Option<String>,
     pub bind_password_file: Option<PathBuf>,
-    /// The roles that groups give their members. A person who is in several groups gets the highest; a person
-    /// who is in none is a user.
+    /// The roles that groups of the directory give their members. A person in several groups gets the highest
+    /// role; a person in none is a user.
     #[serde(default)]
     role: Vec<Grant>,
 }
@@ -52,7 +54,7 @@ fn uid() -> String {
 }
 
 impl Directory {
-    /// Checks the section `[ldap]`. An error says what is wrong with it.
+    /// Checks the fields of the section `[ldap]`. An error says what is wrong with a field.
     pub fn check(&self) -> Result<(), String> {
         if !["ldap://", "ldaps://", "ldapi://"].iter().any(|scheme| self.url.starts_with(scheme)) {
             return Err(format!(
@@ -80,8 +82,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Returns the person with this name and password, or None if there is no such person. It is an error if
-    /// the directory does not answer as it should.
+    /// Returns the person with this name and password, or None if there is no such person. An error says why
+    /// the directory gave no answer.
     pub fn log_in(&self, name: &str, password: &str) -> Result<Option<Who>, String> {
         // A bind without a password is an anonymous bind, which succeeds (RFC 4513, 5.1.2).
         if password.is_empty() {
@@ -115,8 +117,8 @@ impl Directory {
         Ok(asked)
     }
 
-    /// Returns the DN of a person's entry, and the person's rights. None if nobody has this name, or if two
-    /// people have it.
+    /// Searches the directory for a person. Returns the DN of the person's entry and the person's rights, or
+    /// None if nobody has this name or two people have it.
     fn find(&self, asked: &mut LdapConn, name: &str) -> Result<Option<(String, Who)>, String> {
         let filter = format!("(&({}={}){})", self.name, ldap_escape(name), self.filter);
         let found = search(asked, &self.people, &filter, &self.name)?;
@@ -134,7 +136,7 @@ impl Directory {
         Ok(Some((entry.dn.clone(), who)))
     }
 
-    /// Returns the elements of `role` whose group has this person as a member.
+    /// Returns the elements of `role` that name a group of which this person is a member.
     fn granted(&self, asked: &mut LdapConn, dn: &str, name: &str) -> Result<Vec<&Grant>, String> {
         let Some(groups) = self.groups.as_ref().filter(|_| !self.role.is_empty()) else {
             return Ok(Vec::new());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Hosts by their last reports (`agent/`), and the growth of their counters since the report before.
+//! Hosts by their last reports (`agent/`), and how fast their counters grew between the last two reports.
 //!
-//! A host without a report for three of its intervals is *unreachable*, which is a state of its own. Its jobs
-//! stay as they were. After an hour the host is forgotten.
+//! A host that has sent no report for three of its intervals is *unreachable*, which is a state of its own.
+//! Its jobs stay as they were. After an hour the host is forgotten.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,25 +16,25 @@ use crate::store::{Writer, field, literal};
 use crate::time::seconds;
 
 const HOSTS_MAX: usize = 50_000;
-/// The largest difference, in milliseconds, between the time in a report and the present time. With a larger
-/// one a clock is wrong, or an old report is sent again.
+/// The largest difference, in milliseconds, between the time in a report and the collector's time. If the
+/// difference is larger, a clock is wrong, or somebody sends an old report again.
 const CLOCKS_APART_MS: u64 = 600_000;
 const FORGOTTEN_AFTER_MS: u64 = 3_600_000;
-/// The most bytes that a report of a host may have.
+/// The most bytes that one report of a host may have.
 pub const REPORT_BYTES_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Host {
-    /// When the last report was received, by the collector's clock, in milliseconds since 1970.
+    /// When the host's last report was received, by the collector's clock, in milliseconds since 1970.
     pub seen: u64,
     pub report: Report,
-    /// How much each counter grew in a second, between the report before and `report`.
+    /// How much each counter grew in a second, between the last two reports.
     pub rates: BTreeMap<String, f64>,
-    /// Jobs that are missing in `report`, until `jobs::Collector` has taken them as over.
+    /// Jobs that the last report no longer has. They stay here until `jobs::Collector` has noted their end.
     pub gone: Vec<Job>,
 }
 
-/// What a list of hosts shows of each.
+/// What a list of hosts shows of each host.
 #[derive(Debug, Serialize, PartialEq)]
 pub struct Summary {
     pub name: String,
@@ -42,17 +42,17 @@ pub struct Summary {
     pub seen: u64,
     /// The share of the processors' time that was used, from 0 to 1. None if it is unknown.
     pub cpu: Option<f64>,
-    /// The share of the memory that programs cannot have, from 0 to 1. None if it is unknown.
+    /// The share of the memory that is not available to programs, from 0 to 1. None if it is unknown.
     pub memory: Option<f64>,
-    /// The bytes that all links sent in a second.
+    /// The bytes that all links of the host sent in a second.
     pub sent: f64,
-    /// The bytes that all links received in a second.
+    /// The bytes that all links of the host received in a second.
     pub received: f64,
-    /// The power of processor packages and GPUs in watts, as far as it is reported.
+    /// The power of the host's processor packages and GPUs in watts, as far as it is reported.
     pub watts: f64,
-    /// The bytes that were read from Lustre in a second.
+    /// The bytes that the host read from Lustre in a second.
     pub read: f64,
-    /// The bytes that were written to Lustre in a second.
+    /// The bytes that the host wrote to Lustre in a second.
     pub written: f64,
     pub errors: BTreeMap<String, String>,
 }
@@ -62,7 +62,7 @@ impl Host {
         self.seen + 3000 * self.report.interval_s + 5000 < at
     }
 
-    /// Returns the share of the processors' time that was used, or None if it is unknown.
+    /// Returns the share of the processors' time that was used, from 0 to 1, or None if it is unknown.
     pub fn cpu(&self) -> Option<f64> {
         Some(
             (self.rates.get("cpu.busy_ms")? / 1000.0 / self.report.part.gauges.get("cpu.count")?)
@@ -111,8 +111,8 @@ impl Host {
         }
     }
 
-    /// Returns the host's numbers as one row of `host_samples`: gauges as they are, counters by their growth
-    /// in a second.
+    /// Returns the host's numbers as one row of the table `host_samples`: gauges as they are, and for
+    /// counters the growth in a second.
     fn row(&self) -> String {
         let numbers = self.report.part.gauges.iter().chain(&self.rates);
         let each: Vec<_> = numbers.map(|(name, value)| format!("{}:{value}", literal(name))).collect();
@@ -122,7 +122,7 @@ impl Host {
 }
 
 /// Checks the signature (`given`) of a report whose sender claims to be `host`, and returns the report. An
-/// error is the reason why it is refused.
+/// error says why the report is refused.
 pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Report, String> {
     if !secret::same(&signature(&host_key(secret, host), body), given) {
         return Err(format!("the signature is not that of {host:?}"));
@@ -130,7 +130,7 @@ pub fn checked(secret: &str, host: &str, given: &str, body: &[u8]) -> Result<Rep
     Report::read(host, body)
 }
 
-/// Checks that two times are at most `CLOCKS_APART_MS` apart.
+/// Checks that two times, in milliseconds, are at most `CLOCKS_APART_MS` apart.
 pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     if one.abs_diff(other) <= CLOCKS_APART_MS {
         return Ok(());
@@ -138,8 +138,8 @@ pub fn are_near(one: u64, other: u64) -> Result<(), String> {
     Err("its time is more than 10 minutes from the collector's: set the clocks".into())
 }
 
-/// Takes a report that was received now (`at`) into `hosts` and gives it to `writer`. An error is the reason
-/// why it is refused.
+/// Takes a report that was received now (`at`) into `hosts`, and gives its numbers to `writer` for the store.
+/// An error says why the report is refused.
 pub fn take(
     hosts: &mut BTreeMap<String, Host>,
     writer: &Writer,
@@ -168,7 +168,8 @@ pub fn take(
     Ok(())
 }
 
-/// Returns the state of a host after a new report, which was received at `at`.
+/// Returns a host's new state after `report`, which was received at `at`. `before` is the host's state until
+/// now.
 fn followed(before: Host, mut report: Report, at: u64) -> Host {
     let s = (report.at - before.report.at) as f64 / 1000.0;
     let old = &before.report.part;
@@ -194,7 +195,7 @@ fn followed(before: Host, mut report: Report, at: u64) -> Host {
     Host { seen: at, report, rates, gone }
 }
 
-/// Returns the collector's secret, from which each host's key is made.
+/// Returns the collector's secret from the data folder. The key of each host is made from this secret.
 pub fn secret_of(data: &Path) -> Result<String, String> {
     secret::kept(&data.join("agent-secret"))
 }

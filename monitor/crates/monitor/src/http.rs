@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What requests to other programs by HTTP need: checks of URLs, and the certificates that are trusted.
+//! What the monitor needs to send HTTP requests to other programs: checks of URLs, and the certificates that
+//! it trusts.
 
 use std::path::Path;
 
 use ureq::tls::{PemItem, RootCerts, parse_pem};
 
-/// Checks that the text is a URL for HTTP. An error says why it is none.
+/// Checks that the text is a URL for HTTP. An error says what is wrong with the text.
 pub fn is_url(text: &str) -> Result<(), String> {
     let uri = text.parse::<axum::http::Uri>().map_err(|why| format!("{text:?} is no address: {why}"))?;
     match (uri.scheme_str(), uri.host()) {
@@ -14,7 +15,7 @@ pub fn is_url(text: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the certificates of a PEM file, or without a file those that browsers trust.
+/// Returns the certificates in a PEM file. With None returns the certificates that browsers trust.
 pub fn trusted(file: Option<&Path>) -> Result<RootCerts, String> {
     let Some(file) = file else { return Ok(RootCerts::WebPki) };
     let named = |why: String| format!("{}: {why}", file.display());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks for
-//! what it needs, and comes back with a code. In exchange for the code the issuer says who the person is.
+//! Login through an OpenID issuer (OpenID Connect Core 1.0). The browser goes to the issuer, which asks the
+//! person for a password or the like, and comes back with a code. In exchange for the code the issuer tells
+//! the monitor who the person is.
 //!
 //! Meanwhile the browser keeps the data of the attempt (`Attempt`) in a cookie; the monitor keeps none. The
 //! library (openidconnect) checks signatures, times and the issuer's keys.
@@ -26,37 +27,38 @@ use ureq::tls::TlsConfig;
 use crate::http::{is_url, trusted};
 use crate::people::{Grant, Who, is_name};
 
-/// The longest time for one question to the issuer.
+/// The longest time that one request to the issuer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most bytes of an answer of the issuer.
+/// The most bytes that are read of one answer of the issuer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// The section `[oidc]` of the configuration.
+/// The section `[oidc]` of the configuration: the OpenID issuer through which people log in.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Issuer {
     /// The issuer's URL, such as `https://login.site/realms/hpc`.
     issuer: String,
     client_id: String,
-    /// A file with the secret that belongs to `client_id`. Without it the issuer knows the monitor as a
-    /// public client.
+    /// A file with the secret that belongs to `client_id`. With None the monitor is a public client of the
+    /// issuer.
     pub client_secret_file: Option<PathBuf>,
-    /// The URL at which browsers find the page, such as `https://head.site/monitor`. The issuer must know
-    /// `/api/oidc/back` below it.
+    /// The URL at which browsers find the page, such as `https://head.site/monitor`. At the issuer,
+    /// `/api/oidc/back` below this URL must be registered.
     page: String,
-    /// The claim that has a person's name.
+    /// The name of the claim (a fact about the person, from the issuer) that has a person's name.
     #[serde(default = "preferred_username")]
     name: String,
-    /// The claim that has the names of a person's groups.
+    /// The name of the claim (a fact about the person, from the issuer) that has the names of the person's
+    /// groups.
     #[serde(default = "groups")]
     groups: String,
     /// The scopes (kinds of claims) that are requested from the issuer besides `openid`.
     #[serde(default = "profile")]
     scopes: Vec<String>,
-    /// A PEM file with certificates to trust for the issuer. Without it the browsers' certificates are
-    /// trusted.
+    /// A PEM file with the root certificates that the issuer's certificate is checked against. With None they
+    /// are the certificates that browsers trust.
     pub trusted: Option<PathBuf>,
-    /// The group whose members may log in. Without it everybody whom the issuer knows may.
+    /// The group whose members may log in. With None everybody whom the issuer knows may log in.
     only: Option<String>,
     #[serde(default)]
     role: Vec<Grant>,
@@ -74,7 +76,7 @@ fn profile() -> Vec<String> {
     vec!["profile".into()]
 }
 
-/// The claims that openidconnect does not know by name, such as groups.
+/// The claims about a person, such as groups, for which openidconnect has no field.
 #[derive(Debug, Deserialize, Serialize)]
 struct Others {
     #[serde(flatten)]
@@ -91,7 +93,8 @@ type Fields = IdTokenFields<
     CoreJwsSigningAlgorithm,
 >;
 
-/// The client of openidconnect with the claims `Others`, for an issuer whose endpoints are known.
+/// The type of openidconnect's client for an issuer whose endpoints are known, with `Others` as further
+/// claims.
 type Client = openidconnect::Client<
     Others,
     CoreAuthDisplay,
@@ -112,7 +115,7 @@ type Client = openidconnect::Client<
     EndpointMaybeSet,
 >;
 
-/// The data of one attempt to log in, which the browser keeps while it is at the issuer.
+/// The data of one attempt to log in. The browser keeps it in a cookie while it is at the issuer.
 pub struct Attempt {
     state: String,
     nonce: String,
@@ -120,8 +123,8 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Returns the attempt as the text of a cookie: its three parts, in base64 for URLs or empty, joined by
-    /// points.
+    /// Returns the attempt as the text of a cookie: its three parts, joined by full stops. Each part is in
+    /// base64 for URLs, or is empty.
     pub fn text(&self) -> String {
         format!("{}.{}.{}", self.state, self.nonce, self.verifier)
     }
@@ -131,14 +134,14 @@ impl Attempt {
         Some(Attempt { state: words.next()?, nonce: words.next()?, verifier: words.next()? })
     }
 
-    /// Whether an answer of the issuer with this `state` belongs to this attempt.
+    /// Whether an answer of the issuer that carries `state` belongs to this attempt to log in.
     pub fn is_of(&self, state: &str) -> bool {
         !state.is_empty() && crate::secret::same(&self.state, state)
     }
 }
 
 impl Issuer {
-    /// Checks the section `[oidc]`. An error says what is wrong with it.
+    /// Checks the fields of the section `[oidc]`. An error says what is wrong with a field.
     pub fn check(&self) -> Result<(), String> {
         for (name, url) in [("issuer", &self.issuer), ("page", &self.page)] {
             is_url(url).map_err(|why| format!("oidc.{name}: {why}"))?;
@@ -150,8 +153,8 @@ impl Issuer {
         Ok(())
     }
 
-    /// Begins an attempt to log in. Returns the issuer's URL to which the browser goes, and the data that the
-    /// browser keeps meanwhile.
+    /// Begins an attempt to log in. Returns the URL at the issuer to which the browser must go, and the data
+    /// that the browser keeps until it comes back.
     pub fn begin(&self) -> Result<(String, Attempt), String> {
         let client = self.client(&self.http()?)?;
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -172,7 +175,8 @@ impl Issuer {
         Ok((url.into(), attempt))
     }
 
-    /// Ends an attempt: shows the issuer the code with which the browser came back, and returns the person.
+    /// Ends an attempt to log in: shows the issuer the code with which the browser came back, and returns the
+    /// person.
     pub fn end(&self, code: &str, attempt: Attempt) -> Result<Who, String> {
         let http = self.http()?;
         let client = self.client(&http)?;
@@ -229,7 +233,8 @@ impl Issuer {
         Ok(agent.new_agent())
     }
 
-    /// Makes openidconnect's client. The issuer is asked again each time, so that its new keys are known.
+    /// Makes the client of openidconnect. It asks the issuer for its keys each time, because they may have
+    /// changed.
     fn client(&self, http: &ureq::Agent) -> Result<Client, String> {
         let url = IssuerUrl::new(self.issuer.clone()).map_err(|error| refused(&error))?;
         let ask = |request| carry_out(http, request);
@@ -252,7 +257,7 @@ fn carry_out(http: &ureq::Agent, request: HttpRequest) -> Result<HttpResponse, u
     Ok(HttpResponse::from_parts(parts, body))
 }
 
-/// Returns an error of the issuer, with its causes, as one sentence.
+/// Returns an error of a request to the issuer, with the causes of the error, as one sentence.
 fn refused(error: &dyn std::error::Error) -> String {
     let mut words = format!("the issuer does not answer as it should: {error}");
     let mut cause = error.source();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A job and its ranks, as their source last reported them.
+//! A job and its ranks, as the source that reports the job described them last.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The name of a source of jobs, which is one of `SOURCES`.
+/// The name of a source that reports jobs: one of `SOURCES`.
 pub type JobSource = &'static str;
-/// The sources that report jobs.
+/// The sources that report jobs: two of processes on hosts, and three batch systems.
 pub const SOURCES: [JobSource; 5] = ["mpirun", "watch", "slurm", "pbs", "kubernetes"];
 
 fn source<'de, D: Deserializer<'de>>(from: D) -> Result<JobSource, D::Error> {
@@ -16,7 +16,7 @@ fn source<'de, D: Deserializer<'de>>(from: D) -> Result<JobSource, D::Error> {
     known.ok_or_else(|| serde::de::Error::custom(format!("{name:?} is no source of jobs")))
 }
 
-/// A job, as its source last reported it. Times are in milliseconds since 1970.
+/// A job, as the source that reports it described it last. Times are in milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, PartialEq)]
 #[serde(default)]
 pub struct Job {
@@ -24,7 +24,7 @@ pub struct Job {
     #[serde(deserialize_with = "source")]
     pub source: JobSource,
     pub user: String,
-    /// The project to which the job's time is accounted; empty if it is unknown.
+    /// The project to which the job's time is charged; empty if it is unknown.
     pub project: String,
     pub name: String,
     pub nodes: Vec<String>,
@@ -34,9 +34,10 @@ pub struct Job {
     pub start: u64,
     /// When the job ended, or None while it runs.
     pub end: Option<u64>,
-    /// The batch system's job in which the processes run, such as `slurm/7`. None if they run in none.
+    /// The batch system's job inside which this job's processes run, such as `slurm/7`. None if they run
+    /// outside batch jobs.
     pub inside: Option<String>,
-    /// When this monitor last wrote the job into the store.
+    /// When this monitor last wrote the job into the store, in milliseconds since 1970.
     #[serde(skip)]
     pub stored: u64,
 }
@@ -53,8 +54,8 @@ pub struct JobRank {
     pub counters: BTreeMap<String, u64>,
 }
 
-/// Collectives that no rank leaves before all have entered: how the names of their counters begin, and the
-/// call.
+/// Collectives that no rank leaves before all have entered. For each, the beginning of its counters' names,
+/// and the name of the MPI call.
 const SYMMETRIC: [(&str, &str); 5] = [
     ("barrier", "MPI_Barrier"),
     ("allreduce", "MPI_Allreduce"),
@@ -62,10 +63,10 @@ const SYMMETRIC: [(&str, &str); 5] = [
     ("alltoall", "MPI_Alltoall"),
     ("reduce_scatter", "MPI_Reduce_scatter"),
 ];
-/// The fewest calls of a collective that allow a verdict on it.
+/// The fewest calls of a collective that are needed to say which rank arrives last in it.
 const CALLS_MIN: u64 = 20;
-/// The least time, in nanoseconds, that the other ranks must have waited in a collective on average for a
-/// verdict.
+/// The least time, in nanoseconds, that the other ranks must have waited in a collective on average before
+/// one rank is called the last to arrive.
 const WAIT_MIN_NS: u64 = 500_000_000;
 
 impl JobRank {
@@ -75,14 +76,14 @@ impl JobRank {
 }
 
 impl Job {
-    /// Returns all texts of the job except the names of counters.
+    /// Returns all texts in the job, to be checked for length, except the names of counters.
     pub fn words(&self) -> impl Iterator<Item = &String> {
         let ranks = self.ranks.iter().flat_map(|rank| [&rank.host, &rank.state, &rank.waiting_for]);
         let own = [&self.id, &self.user, &self.project, &self.name, &self.state];
         own.into_iter().chain(&self.nodes).chain(&self.inside).chain(ranks)
     }
 
-    /// Returns sentences about what is striking in the job's counters. `at` is now, in milliseconds since
+    /// Returns a sentence for each striking fact in the job's counters. `at` is now, in milliseconds since
     /// 1970.
     pub fn verdicts(&self, at: u64) -> Vec<String> {
         let mut verdicts: Vec<String> =
@@ -92,9 +93,9 @@ impl Job {
         verdicts
     }
 
-    /// Names the rank that arrives last in a collective: it finds the others there, so it does not wait.
-    /// Returns None if no rank does so clearly. `name` is the collective's in counters, `call` that in
-    /// sentences.
+    /// Returns a sentence that names the rank that arrives last in a collective: the others wait for it
+    /// there. Returns None if no rank clearly does so. `name` begins the names of the collective's counters;
+    /// `call` is its MPI name.
     fn late(&self, name: &str, call: &str) -> Option<String> {
         let (calls, waits) = (format!("{name}_calls"), format!("{name}_waits"));
         let time = format!("{name}_wait_ns");
@@ -119,7 +120,8 @@ impl Job {
         ))
     }
 
-    /// Says how much of its time the job waits, or returns None if it waits little.
+    /// Returns a sentence about the share of its time for which the job waits in MPI, or None if the share is
+    /// small.
     fn waits(&self, at: u64) -> Option<String> {
         let whole = self.end.unwrap_or(at).saturating_sub(self.start) as f64 / 1e3;
         let sum = self.ranks.iter().map(|rank| rank.value("wait_ns") as f64 / 1e9).sum::<f64>();
@@ -136,8 +138,8 @@ impl Job {
         })
     }
 
-    /// Says how many messages arrive before their receives are posted, which costs a copy. Returns None if
-    /// they are few.
+    /// Returns a sentence about the messages that arrive before their receives are posted, which costs a
+    /// copy. Returns None if there are few such messages.
     fn unexpected(&self) -> Option<String> {
         let sum = |names: &[&str]| -> u64 {
             let each = self.ranks.iter().flat_map(|rank| names.iter().map(|name| rank.value(name)));

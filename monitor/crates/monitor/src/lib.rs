@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! `outboard-monitor`, which `outboard monitor` starts: collectors, store, and web page of the monitor.
 //!
-//! The monitor stands beside the library: no rank contains any of it. The fabric's collector (`collect.rs`
-//! over `fabric/`) asks by MADs. Hosts report themselves and the ranks of their jobs (`agent/`, received by
-//! `hosts.rs`), and `jobs/` joins these with Slurm's data. All of them write into the store (`store/`:
-//! ClickHouse's SQL over HTTP) and into the present state (`live.rs`), which the page (`web/`) shows to
-//! people (`people.rs`). `alerts/` watches the state and notifies people; `control.rs` has their decisions.
+//! The monitor is separate from the MPI library: no rank contains any of it. The fabric's collector
+//! (`collect.rs` over `fabric/`) asks the network by MADs (management datagrams). Hosts report themselves and
+//! the ranks of their jobs (`agent/`, received by `hosts.rs`), and `jobs/` joins these with Slurm's data. All
+//! of them write into the store (`store/`: ClickHouse's SQL over HTTP) and into the present state
+//! (`live.rs`), which the page (`web/`) shows to people (`people.rs`). `alerts/` watches the state and
+//! notifies people; `control.rs` has their decisions.
 //!
 //! Invariant: MADs, map files, JSON and requests are not trusted: they are read within bounds, and refused
 //! with a sentence. Read next: `run.rs` (what is started in which order), `config.rs`, `fabric/mod.rs`.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The present state: the collectors write it, the page reads it.
+//! The present state of fabric, hosts and jobs: the collectors write it, the page reads it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,30 +14,30 @@ use crate::fabric::topology::{Topology, TopologyNode};
 use crate::hosts::Host;
 use crate::job::Job;
 
-/// The state of the fabric's collector, for the page.
+/// The state of the fabric's collector (the thread that reads the fabric), for the page.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FabricStatus {
-    /// Why the fabric cannot be reached; empty if it can.
+    /// Why the fabric cannot be reached. It is empty while the fabric can be reached.
     pub error: String,
     pub sweeps: u64,
     pub ports: usize,
     pub discovery_ms: f64,
     pub sweep_ms: f64,
     pub last_sweep: u64,
-    /// The GUIDs of nodes that did not answer the last sweep.
+    /// The GUIDs of nodes that did not answer the last sweep, which reads all counters.
     pub unreachable: Vec<String>,
-    /// The ports behind which no node answered the discovery, in words.
+    /// The ports behind which no node answered the discovery, each as a text for people.
     pub unanswered: Vec<String>,
     /// The number of switches whose forwarding table is known.
     pub forwarding: usize,
-    /// The number of nodes that are not asked for counters (`skip` in the configuration).
+    /// How many nodes are not asked for counters (`skip` in the configuration).
     pub skipped: usize,
     pub mads: Counts,
-    /// Why lines of the map file cannot be read, a sentence for each.
+    /// A sentence for each line of the map file that cannot be read.
     pub map_errors: Vec<String>,
 }
 
-/// The last sample of a port, in the form in which the page gets it.
+/// The last sample of a port's counters, in the form in which the page gets it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PortNow {
     pub sent: Option<f32>,
@@ -51,10 +51,10 @@ pub struct PortNow {
 #[derive(Default)]
 pub struct Now {
     pub topology: Arc<Topology>,
-    /// The fabric as the discovery found it, from which `topology` was made.
+    /// The fabric as the discovery found it. `topology` is made from it.
     pub walked: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
-    /// What the counters of each port have counted since the alerts were last examined, which may be several
+    /// What the counters of each port have counted since the alerts were last examined. That may be several
     /// sweeps ago.
     pub unwatched: HashMap<(u64, u8), Sample>,
     pub unreachable: BTreeSet<u64>,
@@ -62,15 +62,16 @@ pub struct Now {
     pub unanswered: Vec<(u64, u8)>,
     pub fabric: FabricStatus,
     pub jobs: Vec<Job>,
-    /// Hosts that send reports, by name.
+    /// The hosts that send reports, by name.
     pub hosts: BTreeMap<String, Host>,
-    /// Why sources of jobs do not answer, by the source's name.
+    /// For each source of jobs that does not answer, by name: the reason.
     pub job_errors: BTreeMap<&'static str, String>,
 }
 
 pub struct Live {
     now: Mutex<Now>,
-    /// The newest frame with the use of all links; each connected page waits for the next.
+    /// The newest frame, a binary message with the use of all links. Each connected page waits here for the
+    /// next frame.
     frames: watch::Sender<Arc<Vec<u8>>>,
 }
 
@@ -89,17 +90,17 @@ impl Live {
         self.frames.subscribe()
     }
 
-    /// Makes a frame of the present state, and sends it to all connected pages.
+    /// Makes a frame (a binary message) of the present state, and sends it to all connected pages.
     pub fn publish(&self) {
         let frame = self.now().frame();
         self.frames.send_replace(Arc::new(frame));
     }
 }
 
-/// Returns a frame with the use of all links, little endian. First version and time as f64, then the numbers
-/// of links and of nodes as u32. Then for each link its use from the lower to the upper end and back as f32
-/// (NaN if unknown). Then a byte for each link (1: errors, 2: cleared, 4: latched) and for each node (1:
-/// unreachable).
+/// Returns a frame, the binary message with the use of all links (little endian). First version and time as
+/// f64, then the numbers of links and of nodes as u32. Then for each link its use upwards and its use
+/// downwards as f32 (NaN if unknown). Then a byte for each link (1: errors, 2: cleared, 4: latched) and for
+/// each node (1: unreachable).
 pub fn frame(
     topology: &Topology,
     ports: &HashMap<(u64, u8), Sample>,
@@ -140,13 +141,13 @@ impl Now {
         frame(&self.topology, &self.ports, &self.unreachable, self.fabric.last_sweep)
     }
 
-    /// Makes the samples of a new sweep the present ones.
+    /// Takes the samples of a new sweep as the present ones, and keeps them for the alerts.
     pub fn take_sweep(&mut self, samples: Vec<Sample>) {
         samples.iter().for_each(|sample| self.add_unwatched(sample));
         self.ports = samples.into_iter().map(|sample| ((sample.node, sample.port), sample)).collect();
     }
 
-    /// Adds a sample to `unwatched`, for the next examination by the alerts.
+    /// Adds a sample to `unwatched`, which is kept until the alerts are examined.
     pub fn add_unwatched(&mut self, sample: &Sample) {
         let known = self.unwatched.entry((sample.node, sample.port));
         known.and_modify(|known| known.join(sample)).or_insert_with(|| sample.clone());

@@ -2,10 +2,10 @@
 //! Accounts, roles, and sessions.
 //!
 //! `control.rs` stores the accounts, with passwords as Argon2 hashes. At first there is no account and no
-//! default password: whoever can read `key` in the data folder is the administrator. Programs use a token of
-//! an account: 128 random bits, of which the hash is stored. A person of a directory (`directory.rs`) or an
-//! OpenID issuer (`issuer.rs`) gets an account without a password once the directory or issuer has checked
-//! who it is.
+//! default password: whoever can read the file `key` in the data folder is the administrator. Programs use a
+//! token of an account: 128 random bits, of which the hash is stored. A person whom a directory
+//! (`directory.rs`) or an OpenID issuer (`issuer.rs`) knows gets an account without a password, once the
+//! directory or issuer has checked who it is.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,13 +26,13 @@ use crate::job::Job;
 use crate::secret;
 use crate::time::now_ms;
 
-/// What a person may see. Each role sees what the one before it sees.
+/// What a person may see. Each role sees all that the role before it sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Sees the fabric and his own jobs.
+    /// Sees the fabric, and the person's own jobs.
     User,
-    /// Sees also the jobs of his projects.
+    /// Also sees the jobs of the projects that the person manages.
     Manager,
     /// Sees all jobs, and acknowledges alerts.
     Support,
@@ -40,39 +40,39 @@ pub enum Role {
     Admin,
 }
 
-/// The person who sends a request, with the person's rights.
+/// The person who sends a request to the page, with the person's rights.
 #[derive(Clone, Debug, Serialize, PartialEq, Eq)]
 pub struct Who {
     pub name: String,
     pub role: Role,
-    /// The projects whose jobs the person sees as a manager.
+    /// The projects whose jobs the person may see as a manager.
     pub projects: Vec<String>,
 }
 
 impl Who {
-    /// Whether the person may see a job, by role, name and projects.
+    /// Whether the person may see a job, by the person's role, name and projects.
     pub fn sees(&self, job: &Job) -> bool {
         let is_of_project = self.role == Role::Manager && self.projects.contains(&job.project);
         self.role >= Role::Support || self.name == job.user || is_of_project
     }
 }
 
-/// What the members of a group in a directory or at an issuer may do.
+/// The rights that the members of one group in a directory or at an OpenID issuer get.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// The group, as the place that knows it calls it. An issuer of log-ins uses a plain name; a directory
-    /// uses the name of the group's entry, such as `cn=admins,ou=groups,dc=site`.
+    /// The group's name. An OpenID issuer uses a plain name; a directory uses the name of the group's entry,
+    /// such as `cn=admins,ou=groups,dc=site`.
     pub group: String,
     role: Role,
-    /// The projects whose jobs a member of the group sees as a manager.
+    /// The projects whose jobs a member of the group may see as a manager.
     #[serde(default)]
     project: Vec<String>,
 }
 
 impl Who {
-    /// Returns the rights of a person who is in the groups of `grants`. A person in several groups has the
-    /// highest of their roles; a person in none is a user.
+    /// Returns the rights of the person `name`, who is in the groups of `grants`. Somebody in several groups
+    /// has the highest of their roles; somebody in no group is a user.
     pub fn of<'a>(name: &str, grants: impl IntoIterator<Item = &'a Grant>) -> Who {
         let mut who = Who { name: name.into(), role: Role::User, projects: Vec::new() };
         for grant in grants {
@@ -85,7 +85,8 @@ impl Who {
     }
 }
 
-/// The places outside the monitor that know people and check who they are.
+/// The two places outside the monitor that know people and check who they are: a directory and an OpenID
+/// issuer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Elsewhere {
     Directory,
@@ -93,8 +94,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the text that stands for a password's hash in the accounts of this place. No password fits it,
-    /// because it is no hash.
+    /// Returns the text that stands in place of a password's hash in the accounts of this place. It is no
+    /// hash, so no password fits it.
     fn mark(self) -> &'static str {
         match self {
             Elsewhere::Directory => "directory",
@@ -111,14 +112,14 @@ struct Account {
 }
 
 impl Account {
-    /// Returns the place that knows the password: `here`, `directory` or `issuer`.
+    /// Returns where this account's password is: `here`, `directory` or `issuer`.
     fn kept(&self) -> &'static str {
         let elsewhere = [Elsewhere::Directory, Elsewhere::Issuer].map(Elsewhere::mark);
         elsewhere.into_iter().find(|mark| self.hash == *mark).unwrap_or(HERE)
     }
 }
 
-/// What the list of accounts shows of each account.
+/// An account as the list of accounts in the page shows it.
 #[derive(Serialize)]
 pub struct ListedAccount {
     #[serde(flatten)]
@@ -126,11 +127,11 @@ pub struct ListedAccount {
     pub kept: &'static str,
 }
 
-/// The person's name in sessions that were begun with the administrator's key; no account has this name.
+/// The name of a person who logged in with the administrator's key. No account can have this name.
 const KEY_HOLDER: &str = "admin (key)";
-/// The mark of an account whose password the monitor itself stores.
+/// What `kept` returns for an account whose password the monitor itself stores.
 const HERE: &str = "here";
-/// Who has acted, in the log, if something was done on the command line.
+/// The name that stands in the log for a person who used the command line.
 pub const THIS_HOST: &str = "(this host)";
 const SESSION: Duration = Duration::from_secs(12 * 3600);
 const SESSIONS_MAX: usize = 10_000;
@@ -140,7 +141,7 @@ const TOKENS_MAX: i64 = 100;
 pub const PASSWORD_CHARS_MIN: usize = 10;
 const PASSWORD_CHARS_MAX: usize = 1024;
 
-/// Whether an account can have this name.
+/// Whether `name` may be the name of an account: it has few and only certain characters.
 pub fn is_name(name: &str) -> bool {
     let is_known = |char: char| char.is_ascii_alphanumeric() || "-_.@".contains(char);
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(is_known)
@@ -148,7 +149,8 @@ pub fn is_name(name: &str) -> bool {
 
 struct Session {
     who: Who,
-    /// The account as it was when the session began, or None if the administrator's key began it.
+    /// The account as it was when the session began. None if the session was begun with the administrator's
+    /// key.
     account: Option<Account>,
     end: Instant,
 }
@@ -157,7 +159,7 @@ pub struct People {
     control: Arc<Control>,
     key: String,
     sessions: Mutex<HashMap<String, Session>>,
-    /// Tells open pages of each log-out, so that they look whether their session still exists.
+    /// Tells the open pages of each log-out. Each page then checks whether its session still exists.
     log_outs: watch::Sender<()>,
 }
 
@@ -167,7 +169,7 @@ impl People {
         Ok(People { control, key, sessions: Mutex::default(), log_outs: watch::Sender::new(()) })
     }
 
-    /// Returns the administrator's key, which opens the page without an account.
+    /// Returns the administrator's key. Whoever has it may open the page without an account.
     pub fn key(&self) -> &str {
         &self.key
     }
@@ -180,8 +182,8 @@ impl People {
         account(found.ok()??).map(|(_, account)| account)
     }
 
-    /// Adds an account, or changes its role and password. Without a password an account keeps its present
-    /// one.
+    /// Adds an account, or changes its role and password. With None as password an existing account keeps its
+    /// password.
     pub fn add(&self, by: &str, who: &Who, password: Option<&str>) -> Result<(), String> {
         let name = &who.name;
         if !is_name(name) {
@@ -207,7 +209,7 @@ impl People {
         Ok(())
     }
 
-    /// Returns all accounts, by name.
+    /// Returns all accounts in the order of their names.
     pub fn list(&self) -> Result<Vec<ListedAccount>, String> {
         let rows: Vec<AccountRow> = self.control.read(|db| {
             let mut found = db.prepare("SELECT name, role, projects, hash FROM accounts ORDER BY name")?;
@@ -220,13 +222,13 @@ impl People {
         Ok(rows.into_iter().filter_map(account).map(listed).collect())
     }
 
-    /// Whether there is an account of this name that does not belong to the place `elsewhere`.
+    /// Whether there is an account `name` that does not come from `elsewhere`, a directory or an issuer.
     pub fn is_not_of(&self, elsewhere: Elsewhere, name: &str) -> bool {
         self.account(name).is_some_and(|account| account.hash != elsewhere.mark())
     }
 
-    /// Begins a session for a person whom another place (`by`) has checked, with the person's role there.
-    /// Returns the session's id and the person.
+    /// Begins a session for a person whom a directory or issuer (`by`) has checked, with the role that it
+    /// gave. Returns the session's id and the person.
     pub fn log_in_checked(&self, by: Elsewhere, who: Who) -> Result<(String, Who), String> {
         if self.is_not_of(by, &who.name) {
             return Err(format!("there is an account {:?} that is not of the {}", who.name, by.mark()));
@@ -235,8 +237,8 @@ impl People {
         Ok(self.begin(who))
     }
 
-    /// Gives the account of a person whom another place (`by`) has checked the person's present rights; makes
-    /// the account if it is missing.
+    /// Updates the account of a person whom a directory or issuer (`by`) has checked: the account gets the
+    /// rights that the person has there now. Makes the account if it is missing.
     fn follow(&self, by: Elsewhere, who: &Who) -> Result<(), String> {
         let hash = by.mark().to_string();
         let now = Account { role: who.role, projects: who.projects.clone(), hash };
@@ -244,8 +246,9 @@ impl People {
         if is_so { Ok(()) } else { self.keep(&format!("({})", by.mark()), &who.name, &now) }
     }
 
-    /// Asks another place, by `named`, for the present rights of all its people who have an account. A person
-    /// who is not there any more loses account and tokens. If the place does not answer, all accounts stay.
+    /// Asks a directory or issuer, by calling `named`, for the present rights of all its people who have an
+    /// account. A person whom it no longer knows loses account and tokens. If it does not answer, all
+    /// accounts stay.
     pub fn refresh(
         &self,
         elsewhere: Elsewhere,
@@ -264,7 +267,7 @@ impl People {
         Ok(())
     }
 
-    /// Removes an account and its tokens.
+    /// Removes an account and its tokens, on behalf of the person `by`.
     pub fn remove(&self, by: &str, name: &str) -> Result<(), String> {
         let removed = self.control.with(|db| {
             db.execute("DELETE FROM tokens WHERE account = ?", [name])?;
@@ -277,15 +280,15 @@ impl People {
         Ok(())
     }
 
-    /// Begins a session for a person with name and password. Returns its id and the person, or None if they
-    /// are wrong.
+    /// Begins a session for the person with this name and password. Returns the session's id and the person,
+    /// or None if name or password is wrong.
     pub fn log_in(&self, name: &str, password: &str) -> Option<(String, Who)> {
         let account = self.checked(name, password)?;
         Some(self.begin(Who { name: name.into(), role: account.role, projects: account.projects }))
     }
 
-    /// Returns the account that has this name and password, or None. For an unknown name the check takes as
-    /// long.
+    /// Returns the account that has this name and password, or None. The check takes as long for an unknown
+    /// name, so that its time tells nothing.
     fn checked(&self, name: &str, password: &str) -> Option<Account> {
         // The hash of a password that nobody has.
         const NOBODY: &str = "$argon2id$v=19$m=19456,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$\
@@ -298,8 +301,8 @@ impl People {
         account.filter(|_| is_right)
     }
 
-    /// Begins a session for a person who has the administrator's key. Returns its id and the person, or None
-    /// if the key is wrong.
+    /// Begins a session for a person who has the administrator's key. Returns the session's id and the
+    /// person, or None if the key is wrong.
     pub fn log_in_by_key(&self, key: &str) -> Option<(String, Who)> {
         let who = Who { name: KEY_HOLDER.into(), role: Role::Admin, projects: Vec::new() };
         secret::same(key, &self.key).then(|| self.begin(who))
@@ -319,8 +322,8 @@ impl People {
         (id, who)
     }
 
-    /// Returns the person of a session, or None if it has ended. A session also ends when its account is
-    /// removed or gets another role or password.
+    /// Returns the person of a session, or None if the session has ended. A session also ends when its
+    /// account is removed or gets another role or password.
     pub fn session(&self, id: &str) -> Option<Who> {
         let (who, account) = {
             let sessions = self.sessions();
@@ -330,14 +333,14 @@ impl People {
         (self.account(&who.name) == account).then_some(who)
     }
 
-    /// Returns the owner of an account with the account's present rights, or None if there is no such
-    /// account.
+    /// Returns the person who has the account `name`, with the account's present rights, or None if there is
+    /// no such account.
     fn named(&self, name: &str) -> Option<Who> {
         self.account(name).map(|now| Who { name: name.into(), role: now.role, projects: now.projects })
     }
 
-    /// Returns the owner of a token with the account's present rights, or None if the token is unknown or has
-    /// ended.
+    /// Returns the person to whom a token belongs, with the account's present rights. Returns None if the
+    /// token is unknown or has ended.
     pub fn bearer(&self, token: &str) -> Option<Who> {
         let found = self.control.read(|db| {
             let sql = "SELECT account FROM tokens WHERE hash = ? AND ends > ?";
@@ -347,7 +350,8 @@ impl People {
         self.named(&found.ok()??)
     }
 
-    /// Makes a token of an account, which ends after `days`, and returns it. Nobody can read the token later.
+    /// Makes a token for an account and returns it. The token ends after `days`. Nobody can read it later,
+    /// because only its hash is stored.
     pub fn add_token(&self, who: &Who, name: &str, days: u64) -> Result<String, String> {
         if self.named(&who.name).is_none() {
             return Err("a token belongs to an account; the administrator's key has none".into());
@@ -369,7 +373,7 @@ impl People {
         if is_added { Ok(token) } else { Err(format!("an account has at most {TOKENS_MAX} tokens")) }
     }
 
-    /// Returns the tokens of an account, without their secrets.
+    /// Returns what is stored about the tokens of an account, without the secrets themselves.
     pub fn tokens(&self, account: &str) -> Result<Vec<Value>, String> {
         self.control.read(|db| {
             let sql = "SELECT id, name, made, ends FROM tokens WHERE account = ? ORDER BY made";
@@ -383,7 +387,7 @@ impl People {
         })
     }
 
-    /// Removes a token. Returns false if the account has no such token.
+    /// Removes a token of an account. Returns false if the account has no token with this id.
     pub fn remove_token(&self, account: &str, id: &str) -> Result<bool, String> {
         let sql = "DELETE FROM tokens WHERE account = ? AND id = ?";
         self.control.with(|db| db.execute(sql, [account, id])).map(|removed| removed > 0)
@@ -398,7 +402,7 @@ impl People {
         self.log_outs.subscribe()
     }
 
-    /// Gives an account another password; its role stays.
+    /// Gives an account another password. Its role stays the same.
     pub fn set_password(&self, by: &str, name: &str, password: &str) -> Result<(), String> {
         let Some(account) = self.account(name) else {
             return Err(format!("there is no account {name:?}; add-account makes one"));
@@ -410,8 +414,8 @@ impl People {
         self.add(by, &Who { name: name.into(), role, projects }, Some(password))
     }
 
-    /// Changes a password for the person who knows the old one. All sessions of the account end, and a new
-    /// one begins.
+    /// Changes the password of an account for a person who knows the old one. Ends all sessions of the
+    /// account, and begins a new one.
     pub fn change_password(&self, name: &str, old: &str, new: &str) -> Result<(String, Who), String> {
         let Account { role, projects, .. } = self.checked(name, old).ok_or("the old password is wrong")?;
         let who = Who { name: name.into(), role, projects };
@@ -426,7 +430,7 @@ impl People {
 
 type AccountRow = (String, String, String, String);
 
-/// Reads name, role, projects and hash from a row of the table `accounts`.
+/// Reads an account's name, role, projects and hash of the password from a row of the table `accounts`.
 fn row(row: &rusqlite::Row) -> rusqlite::Result<AccountRow> {
     Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The monitor's program: its arguments, and what it starts in which order.
+//! The monitor's program: its arguments, and the order in which it starts its parts.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -28,7 +28,7 @@ struct MonitorArguments {
     /// The configuration, in TOML (monitor/docs/monitor.md).
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
-    /// The folder for everything that is kept; without it the configuration's, else
+    /// The folder for everything that the monitor stores; without it the configuration's, else
     /// ~/.local/state/outboard-monitor.
     #[arg(long, value_name = "FOLDER", global = true)]
     data: Option<PathBuf>,
@@ -61,7 +61,7 @@ enum MonitorTask {
     Passwd { name: String },
     /// Remove an account.
     RemoveAccount { name: String },
-    /// Tell a collector on another host what this host does, for good.
+    /// Report to a collector on another host what this host does, until stopped.
     Agent {
         /// The collector, as `http://head:8270`; without it the configuration's.
         #[arg(long, value_name = "ADDRESS")]
@@ -78,7 +78,8 @@ enum MonitorTask {
         #[arg(required = true)]
         host: Vec<String>,
     },
-    /// List the accounts: name, role, projects, and where the password is.
+    /// List the accounts: name, role, projects, and whether the monitor, a directory or an issuer has the
+    /// password.
     Accounts,
     /// Print what chDB is installed from, as pip reads it: for a machine without a network.
     ChdbRequirements,
@@ -160,7 +161,8 @@ fn carry_out(arguments: MonitorArguments) -> Result<(), String> {
     }
 }
 
-/// Reads a password, which is the first line of standard input; at a terminal it asks for it.
+/// Reads the password of the account `name` from the first line of standard input. At a terminal, asks for
+/// it.
 fn password_of(name: &str) -> Result<String, String> {
     if std::io::stdin().is_terminal() {
         eprintln!("the password of {name}, at least {} characters:", crate::people::PASSWORD_CHARS_MIN);
@@ -174,7 +176,8 @@ fn people(config: &MonitorConfig) -> Result<People, String> {
     People::open(&config.data, Arc::new(Control::open(&config.data)?))
 }
 
-/// Returns the data folder without a configuration: the system's for root, otherwise one in the user's home.
+/// Returns the data folder that is used if nobody names one: for root the system's, for others a folder in
+/// their home.
 fn own_folder() -> PathBuf {
     match std::env::var_os("HOME") {
         Some(home) if !rustix::process::getuid().is_root() => {
@@ -184,8 +187,8 @@ fn own_folder() -> PathBuf {
     }
 }
 
-/// Makes the data folder if it is missing, and checks that only its owner can read it, because it holds keys
-/// and hashes of passwords.
+/// Makes the data folder if it is missing. Checks that only its owner can read it, because it holds keys and
+/// hashes of passwords.
 fn make_private(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
     let named = |why: String| format!("{}: {why}", folder.display());
@@ -204,8 +207,7 @@ fn make_private(folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Locks the data folder, so that only one monitor uses it. The lock lasts as long as the returned file is
-/// open.
+/// Locks the data folder, so that only one monitor uses it. The lock ends when the returned file is closed.
 fn lock(folder: &Path) -> Result<std::fs::File, String> {
     let path = folder.join("lock");
     let named = |why: String| format!("{}: {why}", path.display());
@@ -221,11 +223,11 @@ fn lock(folder: &Path) -> Result<std::fs::File, String> {
     }
 }
 
-/// How often the LDAP directory is asked for the present roles of its people.
+/// How often the LDAP directory is asked which rights its people have now.
 const DIRECTORY_EVERY: Duration = Duration::from_secs(600);
 
-/// Updates the accounts of the directory's people, in a thread of its own. The accounts of a directory or
-/// issuer that is no longer configured are removed.
+/// Updates, in a thread of its own, the accounts of the people whom the LDAP directory knows. If the
+/// configuration names no directory or no issuer any more, removes the accounts that came from there.
 fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     if config.oidc.is_none() {
         people.refresh(Elsewhere::Issuer, |_| Ok(None))?;
@@ -245,8 +247,8 @@ fn follow(people: &Arc<People>, config: &MonitorConfig) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns where the page's certificate comes from, and with ACME the work that requests certificates. Both
-/// are None if the page is in plain HTTP.
+/// Returns where the page's certificate comes from. With ACME also returns the work that requests
+/// certificates. Both are None if the page is served in plain HTTP.
 fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> {
     match (&config.tls, &config.acme) {
         (Some(tls), _) => {
@@ -261,7 +263,7 @@ fn tls(config: &MonitorConfig) -> Result<(Option<Tls>, Option<Asking>), String> 
     }
 }
 
-/// Prints the address of the page; at the first start with the administrator's key.
+/// Prints the address of the page. At the monitor's first start the address contains the administrator's key.
 fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: bool, key: &str) {
     let scheme = if config.tls.is_some() || config.acme.is_some() { "https" } else { "http" };
     let page = format!("{scheme}://{address}{}/", config.base_path);
@@ -272,8 +274,8 @@ fn print_page(config: &MonitorConfig, address: std::net::SocketAddr, is_first: b
     }
 }
 
-/// Starts the threads that watch for alerts and deliver them. Returns what the page shows of them: the known
-/// links, and what became of the messages.
+/// Starts the threads that watch for alerts and deliver them. Returns two things for the page: the known
+/// links, and how many messages about alerts were delivered or failed.
 fn start_alerts(
     config: &MonitorConfig,
     control: &Arc<Control>,
@@ -307,7 +309,7 @@ fn measure(store: Arc<Store>) {
     });
 }
 
-/// Starts all parts of the monitor, and serves the page until a signal ends the program.
+/// Starts all parts of the monitor, and serves the page until SIGINT or SIGTERM ends the program.
 fn serve(config: &MonitorConfig) -> Result<(), String> {
     let _lock = lock(&config.data)?;
     let files = Files::read(&share()?)?;
@@ -379,7 +381,7 @@ fn serve(config: &MonitorConfig) -> Result<(), String> {
     served
 }
 
-/// Waits for SIGINT or SIGTERM.
+/// Waits until the process gets SIGINT or SIGTERM.
 async fn ended() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =
@@ -390,7 +392,7 @@ async fn ended() {
     tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
 }
 
-/// Returns the folder of the page's files, which are installed beside the programs.
+/// Returns the folder with the files of the page, which is installed beside the programs.
 fn share() -> Result<PathBuf, String> {
     let here = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
     let root = here.parent().and_then(Path::parent).ok_or("this program has no folder")?;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Random secrets that cannot be guessed.
+//! Secrets: random texts that cannot be guessed.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Returns the secret in a file that only its owner can read, and makes the file if it is missing. A file
-/// that cannot be read is not replaced: otherwise what was signed with the old secret would be refused
-/// without a word.
+/// Returns the secret in the file `path`, which only its owner can read. Makes the file if it is missing. A
+/// file that cannot be read is not replaced, because all that was signed with the old secret would be
+/// refused.
 pub fn kept(path: &Path) -> Result<String, String> {
     let why = |error: std::io::Error| format!("{}: {error}", path.display());
     match std::fs::read_to_string(path) {

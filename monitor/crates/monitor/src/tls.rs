@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! TLS of the page. The certificate and its key come from two files (PEM), which are read again when they
-//! have changed, or from ACME (`acme.rs`).
+//! TLS of the page. The certificate and its key come from two PEM files or from ACME (`acme.rs`). The two
+//! files are read again when they have changed.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// How often the files with the certificate and its key are checked for changes.
+/// How often the two files with the certificate and its key are checked for changes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 pub enum Tls {
     Files(Files),
-    /// A TLS configuration into which ACME puts each new certificate.
+    /// The certificate comes from ACME, which puts each new certificate into this TLS configuration.
     Acme(Arc<ServerConfig>),
 }
 

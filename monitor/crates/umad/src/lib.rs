@@ -19,23 +19,25 @@ use libloading::Library;
 pub use record::{MAD_BYTES, Mad, MadAddress};
 use record::{RECORD_BYTES, read, write};
 
-/// A management class that a port speaks, with its version and the queue pair that serves it.
+/// A management class of InfiniBand, to which each MAD (management datagram) of a port belongs. Each class
+/// has a version and a queue pair that serves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Subnet management, by a path of ports (IBTA 14.2.1.2).
+    /// Subnet management, in which a MAD names the ports on its path (IBTA 14.2.1.2).
     Directed,
-    /// Performance management (IBTA 16.1).
+    /// Performance management, which reads a port's counters (IBTA 16.1).
     Performance,
 }
 
 const CLASSES: [(Class, u8, u8); 2] = [(Class::Directed, 0x81, 1), (Class::Performance, 0x04, 1)];
 
-/// A MAD that a port has received, or that came back because nobody answered it.
+/// A MAD (management datagram) that a port has received, or that came back because nobody answered it.
 #[derive(Debug)]
 pub enum Received {
-    /// An answer, or a request that another node has sent.
+    /// An answer to a request of this port, or a request that another node has sent.
     Mad(Box<Mad>),
-    /// A request that this port sent and that the kernel gave up. Its header is as it was sent.
+    /// A request that this port sent and that got no answer, so the kernel returned it. Its header is as it
+    /// was sent.
     Unanswered(Box<Mad>),
 }
 
@@ -43,8 +45,8 @@ pub enum Received {
 pub struct Port {
     library: Functions,
     id: c_int,
-    /// The kernel's id of the agent for each class, in the order of `CLASSES`. An agent takes the answers of
-    /// its class.
+    /// The kernel's id of the agent for each class, in the order of `CLASSES`. An agent is the kernel's
+    /// receiver for the answers of one class.
     agents: [c_int; CLASSES.len()],
 }
 
@@ -55,7 +57,7 @@ struct Functions {
     register: unsafe extern "C" fn(c_int, c_int, c_int, u8, *mut c_long) -> c_int,
     send: unsafe extern "C" fn(c_int, c_int, *mut c_void, c_int, c_int, c_int) -> c_int,
     receive: unsafe extern "C" fn(c_int, *mut c_void, *mut c_int, c_int) -> c_int,
-    /// The loaded library, which keeps the functions mapped.
+    /// The loaded library. The functions can be called as long as it is loaded.
     _library: Library,
 }
 
@@ -90,8 +92,8 @@ impl Functions {
 }
 
 impl Port {
-    /// Opens a port of `device` (such as `mlx5_0`), or of the first device with an active port. Port 0 is the
-    /// first active port of the device.
+    /// Opens a port of the adapter `device` (such as `mlx5_0`). With None it is the first adapter with an
+    /// active port; with `port` 0 it is the adapter's first active port.
     pub fn open(device: Option<&str>, port: u8) -> Result<Port, String> {
         let named = match device {
             Some(device) => Some(CString::new(device).map_err(|_| "a device's name has no zero byte")?),
@@ -120,7 +122,8 @@ impl Port {
         Ok(opened)
     }
 
-    /// Sends a MAD to an address. The kernel waits for its answer during `timeout`.
+    /// Sends a MAD to an address. The kernel waits for the answer during `timeout`, and then returns the MAD
+    /// as unanswered.
     pub fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String> {
         let mut record = write(to, mad);
         let at = CLASSES.iter().position(|row| row.0 == class).expect("each class has a row");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `struct ib_user_mad` of the kernel (include/uapi/rdma/ib_user_mad.h): 64 bytes, and the MAD behind them.
+//! The record in which the kernel passes a MAD (management datagram): `struct ib_user_mad`
+//! (include/uapi/rdma/ib_user_mad.h). It has 64 bytes, and the MAD follows.
 
-/// The bytes of a MAD.
+/// The number of bytes in a MAD, a management datagram of InfiniBand.
 pub const MAD_BYTES: usize = 256;
-/// A MAD as it stands on the wire.
+/// A MAD (management datagram) in the form in which it is sent.
 pub type Mad = [u8; MAD_BYTES];
 
 const HEAD_BYTES: usize = 64;
@@ -12,13 +13,13 @@ pub const RECORD_BYTES: usize = HEAD_BYTES + MAD_BYTES;
 /// The address to which a MAD is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadAddress {
-    /// The node at the end of the path that the MAD itself holds.
+    /// The node at the end of a path, which is in the MAD itself.
     Path,
-    /// The port that has this LID: its queue pair 1, with the well-known key.
+    /// The port with this LID. There the MAD goes to queue pair 1, with the well-known key.
     Lid(u16),
 }
 
-/// The key with which every queue pair 1 takes MADs (IBTA 3.5.3).
+/// The key with which every queue pair 1 accepts MADs (IBTA 3.5.3).
 const WELL_KNOWN_KEY: u32 = 0x8001_0000;
 
 pub fn write(to: MadAddress, mad: &Mad) -> [u8; RECORD_BYTES] {
@@ -34,7 +35,7 @@ pub fn write(to: MadAddress, mad: &Mad) -> [u8; RECORD_BYTES] {
     record
 }
 
-/// Returns the status (0 or an errno) and the MAD in a record of the kernel.
+/// Returns what a record of the kernel contains: a status (0 or an errno) and a MAD.
 pub fn read(record: &[u8; RECORD_BYTES]) -> (u32, Box<Mad>) {
     let status = u32::from_ne_bytes(record[4..8].try_into().expect("four bytes"));
     let mut mad = Box::new([0; MAD_BYTES]);

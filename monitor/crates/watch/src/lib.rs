@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `liboutboard_watch.so`: counts the calls of programs of any MPI, for `outboard monitor`.
+//! `liboutboard_watch.so`: counts the MPI calls of programs of any MPI, for `outboard monitor`.
 //!
-//! `LD_PRELOAD` puts its `MPI_X` before the library's. Each counts and calls `PMPI_X` (MPI 5.0, section
-//! 15.2). One binary serves the standard ABI and MPICH's: it passes arguments that it does not read on as
-//! words. A handle is a pointer in one ABI and an `int` in the other. Both travel in one register or one slot
-//! of 8 bytes of the stack (System V on x86-64, AAPCS64).
+//! `LD_PRELOAD` puts its functions `MPI_X` before the MPI library's. Each of them counts the call and calls
+//! `PMPI_X` (MPI 5.0, section 15.2). One binary serves the standard ABI and MPICH's: it passes arguments that
+//! it does not read on as words. A handle is a pointer in one ABI and an `int` in the other. Both travel in
+//! one register or one slot of 8 bytes of the stack (System V on x86-64, AAPCS64).
 //!
 //! Invariant: the program's calls do what they did before; what cannot be counted is left out. Read next:
 //! `page.rs`, `world.rs`; `crates/watch_page` has the format of the page.
@@ -20,8 +20,8 @@ use page::CallTraffic;
 use real::{NOT_THERE, pass, real};
 use watch_page::Call;
 
-/// Defines MPI functions that are counted. The words in brackets are a call's arguments, and the expression
-/// behind them says what the call moves.
+/// Defines MPI functions that are counted. The words in brackets are a call's arguments. The expression
+/// behind them returns how many bytes the call moves, and to whom.
 macro_rules! counted {
     ($(fn $mpi:ident as $pmpi:literal, $call:ident ($($word:ident),*) => $about:expr;)*) => { $(
         /// # Safety
@@ -37,8 +37,8 @@ macro_rules! counted {
     )* };
 }
 
-/// Reads a count that C passes as an `int`, so that the upper half of its word has no meaning. A negative
-/// count is 0.
+/// Reads a count that C passes as an `int`. The upper half of its register has no meaning. A negative count
+/// is 0.
 fn int(word: usize) -> u64 {
     u64::try_from(word as u32 as i32).unwrap_or(0)
 }
@@ -60,8 +60,8 @@ fn collective(count: u64, datatype: usize) -> CallTraffic {
     CallTraffic { bytes: world::bytes(count, datatype), node: None, sends: false }
 }
 
-/// Returns no traffic, for calls that move nothing and for collectives whose counts are not read, because
-/// they are arrays or because not every member must pass them.
+/// Returns no traffic. It is for calls that move no bytes, and for collectives whose counts are not read:
+/// they are arrays, or not every member must pass them.
 fn uncounted() -> CallTraffic {
     CallTraffic { bytes: 0, node: None, sends: false }
 }
@@ -154,7 +154,8 @@ pub unsafe extern "C" fn MPI_Init_thread(
     code
 }
 
-/// Defines the MPI functions that end a comm, which they get as the address of its handle.
+/// Defines the MPI functions that free or disconnect a comm. Their argument is the address of the comm's
+/// handle.
 macro_rules! ends_comm {
     ($($mpi:ident as $pmpi:literal;)*) => { $(
         /// # Safety

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! This process's page: a mapped file in /dev/shm, into which calls are counted.
+//! The page of this process: a mapped file in /dev/shm, in which its MPI calls are counted.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -9,8 +9,8 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 use watch_page::{Call, FILE_PREFIX, Head, MOMENT_NS, TEXT_BYTES, WORDS, at, class, node_at};
 
-/// How long a reader counts as there after its visit, in milliseconds. A reader that is there removes the
-/// page after the end of the process.
+/// For how many milliseconds after reading a page a monitor counts as present. A present monitor removes the
+/// page's file after the end of the process.
 const READER_MS: u64 = 60_000;
 
 struct Page {
@@ -18,7 +18,7 @@ struct Page {
     file: PathBuf,
 }
 
-/// The page of this process, once `begin` has made it. Without it no call is counted.
+/// The page of this process, once `begin` has made it. Calls before that are not counted.
 static PAGE: OnceLock<Page> = OnceLock::new();
 
 pub fn now_ns() -> u64 {
@@ -30,8 +30,8 @@ fn now_ms() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Makes the page of this process, with these words of the head. After a failure the process runs on
-/// unwatched.
+/// Makes the page of this process, and writes these words into its head. If this fails, the process runs on
+/// and is not counted.
 pub fn begin(head: &[(Head, u64)], host: &str) {
     let pid = std::process::id();
     let file = Path::new("/dev/shm").join(format!("{FILE_PREFIX}{pid}"));
@@ -73,15 +73,16 @@ fn map(file: &Path) -> Option<&'static [AtomicU64]> {
     Some(unsafe { std::slice::from_raw_parts(start.cast(), WORDS) })
 }
 
-/// What a call moves: how many bytes, whether it sends them, and the peer's node if there is one peer.
+/// What an MPI call moves: how many bytes, whether it sends them, and the node of the peer if there is one
+/// peer.
 pub struct CallTraffic {
     pub bytes: u64,
     pub node: Option<usize>,
     pub sends: bool,
 }
 
-/// Counts a call that started at `started` (by `now_ns`) and is over now. `about` says what it moves, and is
-/// called only if there is a page.
+/// Counts a call that started at `started` (by `now_ns`) and is over now. `about` returns what the call
+/// moves, and is called only if there is a page.
 pub fn count(call: Call, started: u64, about: impl FnOnce() -> CallTraffic) {
     let Some(page) = PAGE.get() else { return };
     let time = now_ns().saturating_sub(started);
@@ -100,8 +101,8 @@ pub fn count(call: Call, started: u64, about: impl FnOnce() -> CallTraffic) {
     }
 }
 
-/// Ends the page. A reader that is there reads it once more and removes its file; otherwise the file is
-/// removed now.
+/// Marks the page as ended. If a monitor has read it lately, the monitor reads it once more and removes its
+/// file. Otherwise this process removes the file now.
 pub fn end() {
     let Some(page) = PAGE.get() else { return };
     page.words[Head::State as usize].store(2, Ordering::Relaxed);

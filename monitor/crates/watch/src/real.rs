@@ -4,8 +4,8 @@
 use std::ffi::{CStr, c_int};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Returns the address of the MPI library's function of this name, or 0 if the library has none. `found`
-/// keeps it for further calls.
+/// Returns the address of the MPI library's function `name`, or 0 if the library has no such function.
+/// `found` keeps the address for further calls.
 pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     match found.load(Ordering::Relaxed) {
         0 => {
@@ -18,11 +18,11 @@ pub fn real(name: &CStr, found: &AtomicUsize) -> usize {
     }
 }
 
-/// The code that a call returns if the library lacks the function. MPI_ERR_INTERN differs between the ABIs,
-/// but a program that was linked cannot call a function that is missing.
+/// The code that a call returns if the MPI library lacks the function. MPI_ERR_INTERN differs between the
+/// ABIs, but a linked program never calls a function that is missing.
 pub const NOT_THERE: c_int = 16;
 
-/// Calls the library's function `PMPI_...` with the caller's words.
+/// Calls the MPI library's function `PMPI_...` with the arguments that the program has passed, as words.
 macro_rules! pass {
     ($name:literal, ($($word:ident),*)) => {{
         static FOUND: AtomicUsize = AtomicUsize::new(0);

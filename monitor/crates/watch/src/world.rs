@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Where ranks are: the nodes of MPI_COMM_WORLD's ranks and of the ranks of other comms; also sizes of
+//! Where ranks run: the nodes of the ranks of MPI_COMM_WORLD and of other comms. Also returns the sizes of
 //! datatypes.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use watch_page::{FORM, Head};
 use crate::page;
 use crate::real::{NOT_THERE, pass, real};
 
-/// The handles of MPI_COMM_WORLD and MPI_BYTE in an ABI.
+/// The numbers of the handles MPI_COMM_WORLD and MPI_BYTE in one of the two ABIs.
 struct Abi {
     comm_world: usize,
     byte: usize,
@@ -20,20 +20,22 @@ struct Abi {
 
 /// The handles of the standard ABI (MPI 5.0, appendix A).
 const STANDARD: Abi = Abi { comm_world: 0x101, byte: 0x247 };
-/// The handles in MPICH's mpi.h, which its ABI initiative fixes.
+/// The handles in MPICH's mpi.h, which MPICH's ABI initiative has fixed.
 const MPICH: Abi = Abi { comm_world: 0x4400_0000, byte: 0x4c00_010d };
 
 struct KnownWorld {
-    /// The node of each rank of MPI_COMM_WORLD. Nodes are numbered in the order of the lowest rank on each.
+    /// The number of the node of each rank of MPI_COMM_WORLD. Nodes are numbered in the order of the lowest
+    /// rank on each node.
     nodes: Vec<u32>,
     group: usize,
 }
 
 static WORLD: OnceLock<KnownWorld> = OnceLock::new();
-/// For each comm that was asked for, by the lower half of its handle: the nodes of its ranks.
+/// For each comm in which a call has named a rank, by the lower half of its handle: the nodes of the comm's
+/// ranks.
 static COMMS: RwLock<Option<HashMap<u32, Vec<u32>>>> = RwLock::new(None);
 
-/// Returns the bytes of a message with `count` elements of a datatype.
+/// Returns how many bytes `count` elements of a datatype have.
 pub fn bytes(count: u64, datatype: usize) -> u64 {
     let mut size: c_int = 0;
     let to = &raw mut size as usize;
@@ -44,7 +46,7 @@ pub fn bytes(count: u64, datatype: usize) -> u64 {
     }
 }
 
-/// Returns the ABI of the MPI library, by the name of the file that holds its functions.
+/// Returns the ABI of the MPI library, which the name of the library's file shows.
 fn abi() -> &'static Abi {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     let address = real(c"PMPI_Comm_rank", &FOUND);
@@ -64,7 +66,8 @@ fn abi() -> &'static Abi {
     }
 }
 
-/// Learns on which nodes the ranks are, and makes the page, if `code` says that MPI was initialised.
+/// Learns on which nodes the ranks run, and makes the page of this process. Does nothing if `code`, the
+/// result of MPI_Init, is an error.
 pub fn begin(code: c_int) {
     if code != 0 || WORLD.get().is_some() {
         return;
@@ -114,16 +117,16 @@ pub fn begin(code: c_int) {
     let _ = WORLD.set(KnownWorld { nodes, group });
 }
 
-/// Returns the handle of a comm's group, or None if the library fails. Depending on the ABI it writes a
-/// handle of 4 or 8 bytes.
+/// Returns the handle of a comm's group, or None if MPI_Comm_group fails. It writes a handle of 4 or 8 bytes,
+/// depending on the ABI.
 fn group_of(comm: usize) -> Option<usize> {
     let mut group = 0usize;
     let to = &raw mut group as usize;
     (pass!(c"PMPI_Comm_group", (comm, to)) == 0).then_some(group)
 }
 
-/// Returns the node of a comm's rank. Returns None for MPI_PROC_NULL and if the nodes of the comm are
-/// unknown; a process of another world has the node `u32::MAX`.
+/// Returns the node of the rank `peer` of a comm. Returns None for MPI_PROC_NULL, and if the nodes of the
+/// comm are unknown. A process outside this MPI_COMM_WORLD has the node `u32::MAX`.
 pub fn node(peer: usize, comm: usize) -> Option<usize> {
     let peer = usize::try_from(peer as u32 as i32).ok()?;
     let world = WORLD.get()?;
@@ -145,7 +148,7 @@ fn abi_world() -> u32 {
     *FOUND.get_or_init(|| abi().comm_world as u32)
 }
 
-/// Forgets the nodes of a comm that is freed, since another comm may get its handle.
+/// Forgets the nodes of a comm that is being freed, because another comm may get its handle.
 pub fn forget(handle: u32) {
     if let Ok(mut comms) = COMMS.write()
         && let Some(comms) = comms.as_mut()
@@ -154,7 +157,8 @@ pub fn forget(handle: u32) {
     }
 }
 
-/// Returns the nodes of a comm's ranks. Returns None for an intercomm, and if a call to the library fails.
+/// Returns the node of each rank of a comm. Returns None for an intercomm, and if a call to the MPI library
+/// fails.
 fn nodes_of(comm: usize, world: &KnownWorld) -> Option<Vec<u32>> {
     let mut is_inter: c_int = 0;
     let to = &raw mut is_inter as usize;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Energy of processors by powercap (`/sys/class/powercap`: Intel's and AMD's RAPL). Since Linux 5.10 only
-//! root may read its counters, because they reveal secrets. Another user gets an error for this source, and
-//! the host's other sources are read nevertheless.
+//! root may read powercap's counters, because they reveal secrets. For another user the source of energy
+//! gives an error; the host's other sources are read nevertheless.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,13 +10,13 @@ use super::links::{entries, file_name, text};
 use super::report::Figures;
 
 /// For each powercap zone (a processor package or a part of one), by the name of its folder: the last value
-/// of its counter, and the microjoules that it has used since this program's start.
+/// of the zone's counter, and the microjoules that the zone has used since this program's start.
 #[derive(Default)]
 pub struct Energy(BTreeMap<String, (u64, u64)>);
 
 impl Energy {
-    /// Reads the energy of all powercap zones. `root` is `/`, or a copy of the tree below it. A zone's
-    /// counter starts again at 0 after `max_energy_range_uj`.
+    /// Reads the energy of all powercap zones. `root` is `/`, or in tests a folder with a copy of `/sys`. A
+    /// zone's counter starts again at 0 after `max_energy_range_uj`.
     pub fn read(&mut self, root: &Path) -> Result<Figures, String> {
         let mut part = Figures::default();
         let mut refused = String::new();

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 
 use super::report::Figures;
 
-/// The most links of one host that are read.
+/// The most links that are read on one host.
 const LINKS_MAX: usize = 128;
-/// The most counters of one link that are read.
+/// The most counters that are read of one link.
 const COUNTERS_MAX: usize = 200;
 
-/// Reads all links but those that `skip` names. `root` is `/`, or a copy of the tree below it.
+/// Reads the counters and states of all links except those that `skip` names. `root` is `/`, or in tests a
+/// folder with a copy of `/sys`.
 pub fn read(root: &Path, skip: &[String]) -> Result<Figures, String> {
     let mut part = Figures::default();
     for device in entries(&root.join("sys/class/infiniband")).into_iter().take(LINKS_MAX) {
@@ -95,14 +96,15 @@ fn interface(part: &mut Figures, name: &str, net: &Path) {
     }
 }
 
-/// Returns name and number of each file in a folder that holds a number. Files that a driver refuses to let
-/// be read are left out.
+/// Returns the name and the number of each file in `folder` that contains a number. A file that the driver
+/// does not let this program read is left out.
 fn numbers(folder: &Path) -> Vec<(String, u64)> {
     let number = |path: PathBuf| Some((file_name(&path), text(&path)?.parse().ok()?));
     entries(folder).into_iter().take(COUNTERS_MAX).filter_map(number).collect()
 }
 
-/// Returns the entries of a folder, in the order of their names; none if there is no such folder.
+/// Returns the entries of a folder in the order of their names. Returns no entries if there is no such
+/// folder.
 pub fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Outboard's jobs on this host, by `outboard top --json`: the jobs whose shared segment this user may open.
-//! The program reads the counters that ranks keep anyway, so ranks do no extra work.
+//! That program reads counters that ranks keep in any case, so ranks do no extra work.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -42,7 +42,7 @@ fn read(text: &[u8]) -> Result<Vec<Job>, String> {
     Ok(printed.into_iter().filter_map(|job| described(job, &host)).collect())
 }
 
-/// Returns a printed job as a `Job`, or None if all of its processes have ended, so that the job is ending.
+/// Makes a `Job` of a job that `outboard top` printed. Returns None if all processes of the job have ended.
 fn described(job: Printed, host: &str) -> Option<Job> {
     // A job without an mpirun has the number of one of its ranks, and that rank may have ended.
     let pids = std::iter::once(job.job).chain(job.ranks.iter().map(|rank| rank.pid));
@@ -81,8 +81,8 @@ fn described(job: Printed, host: &str) -> Option<Job> {
     })
 }
 
-/// Returns the processor time and memory of a process as counters (`cpu_ns`, `memory_bytes`); none if the
-/// process has ended or belongs to another user.
+/// Returns the processor time and memory of a process as counters (`cpu_ns`, `memory_bytes`). Returns no
+/// counters if the process has ended or belongs to another user.
 pub fn usage(pid: u32) -> Vec<(String, u64)> {
     let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");
@@ -108,8 +108,8 @@ struct ProcessFacts {
     user: String,
     /// The time at which the process started, in milliseconds since 1970.
     start: u64,
-    /// The batch job in which the process runs, such as `slurm/7`, by its environment. None if it names no
-    /// job.
+    /// The batch job in which the process runs, such as `slurm/7`, as the process's environment names it.
+    /// None if the environment names no batch job.
     inside: Option<String>,
 }
 

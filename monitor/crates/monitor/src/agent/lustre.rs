@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lustre's statistics by `lctl get_param`, which finds them in every version: what a client did (`llite`:
-//! for its programs; `osc`, `mdc`: by requests to servers), and what a server did (`obdfilter`, `mdt`), also
-//! for each job (`job_stats`).
+//! Lustre's statistics by `lctl get_param`, which finds them in every version of Lustre. A client counts what
+//! its programs did (`llite`) and what it requested from servers (`osc`, `mdc`). A server counts what it did
+//! (`obdfilter`, `mdt`), in all and for each job (`job_stats`).
 //!
 //! A line of statistics is `name count samples [unit] min max sum sumsq`. The part from `min` on is missing
 //! if there is only a count (Lustre's manual, "Lustre Parameters"; wiki.lustre.org, "Lustre Statistics
@@ -25,8 +25,9 @@ const PARAMETERS: [&str; 7] = [
 /// The most jobs whose counters (`job_stats`) one file server reports.
 const JOBS_MAX: usize = 2000;
 
-/// Reads Lustre's statistics. A host without `lctl` has no Lustre, so its figures are empty. `lctl` fails if
-/// the host lacks some of `PARAMETERS`, because it is only a client or only a server, but prints the others.
+/// Reads Lustre's statistics. A host without `lctl` has no Lustre, so its figures are empty. `lctl` fails on
+/// a host that is only a client or only a server, because some of `PARAMETERS` are missing there, but it
+/// prints the others.
 pub fn read() -> Result<Figures, String> {
     match run(Command::new("lctl").arg("get_param").args(PARAMETERS), b"") {
         Some(done) => Ok(of_text(&String::from_utf8_lossy(&done?.1))),
@@ -58,17 +59,17 @@ fn of_text(text: &str) -> Figures {
     part
 }
 
-/// What a parameter of Lustre says about the lines below it: how their counters are named, and whether they
-/// are counters of jobs.
+/// What the name of a Lustre parameter says about the statistics in it: the prefix of the counters' names,
+/// and whether each counter belongs to one job.
 struct Group {
     prefix: String,
     is_of_jobs: bool,
 }
 
 impl Group {
-    /// Returns the group of a parameter, or None if `PARAMETERS` does not ask for it. Names look like
-    /// `llite.scratch-ffff8d0a9b3f8000.stats` or `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's
-    /// counters are summed over its servers.
+    /// Returns what a parameter's name says, or None if `PARAMETERS` does not ask for the parameter.
+    /// Parameters have names such as `llite.scratch-ffff8d0a9b3f8000.stats` or
+    /// `osc.scratch-OST0000-osc-ffff8d0a9b3f8000.stats`. A client's counters are summed over its servers.
     fn of(parameter: &str) -> Option<Group> {
         let (kind, rest) = parameter.split_once('.')?;
         let (target, which) = rest.rsplit_once('.')?;
@@ -105,8 +106,8 @@ fn statistic(counters: &mut BTreeMap<String, u64>, prefix: &str, line: &str) {
     }
 }
 
-/// Adds one line of `job_stats` to a job's counters: a name such as `write_bytes`, and values such as
-/// `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
+/// Adds one line of `job_stats`, Lustre's statistics for a job, to the job's counters. It has a name such as
+/// `write_bytes`, and values such as `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
 fn of_job(counters: &mut BTreeMap<String, u64>, name: &str, values: &str) {
     let value = |key: &str| {
         let pair = |pair: &str| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Processors, memory and GPUs of this host.
+//! Reads how much of this host's processors, memory and GPUs is used.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use super::links::text;
 use super::report::Figures;
 use crate::command::output_of;
 
-/// Reads the use of processors and memory. `root` is `/`, or a copy of the tree below it.
+/// Reads how much of this host's processors and memory is used. `root` is `/`, or in tests a folder with a
+/// copy of `/proc`.
 pub fn read(root: &Path) -> Result<Figures, String> {
     let read = |file: &str| text(&root.join("proc").join(file)).ok_or(format!("/proc/{file} cannot be read"));
     let mut part = Figures::default();
@@ -46,7 +47,7 @@ pub fn read(root: &Path) -> Result<Figures, String> {
     Ok(part)
 }
 
-/// Reads the use of NVIDIA's GPUs by `nvidia-smi`. A host without this program has no such GPUs.
+/// Reads how much of NVIDIA's GPUs is used, by `nvidia-smi`. A host without this program has no such GPUs.
 pub fn gpus() -> Result<Figures, String> {
     const ASKED: &str =
         "--query-gpu=index,utilization.gpu,memory.used,memory.total,power.draw,temperature.gpu";
@@ -56,7 +57,8 @@ pub fn gpus() -> Result<Figures, String> {
     }
 }
 
-/// Reads what `nvidia-smi` prints: one line for each GPU. A value that a GPU does not have is `[N/A]`.
+/// Reads the output of `nvidia-smi`, which has one line for each GPU. It shows `[N/A]` for a value that a GPU
+/// does not have.
 fn of_smi(text: &str) -> Figures {
     const MIB: f64 = 1048576.0;
     let mut part = Figures::default();

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! What a host reports of itself: links, CPU, memory, energy, Lustre, and the ranks of its jobs. The monitor
-//! reads its own host in this way. `outboard monitor agent` sends the same from another host to the
-//! collector.
+//! makes such reports of its own host. On other hosts `outboard monitor agent` makes them and sends them to
+//! the monitor's collector.
 //!
-//! Each source has a thread. If one hangs (a dead adapter, a file system that is away), the report names it
-//! and contains the others. Counters only grow, so a lost report costs resolution, not sums.
+//! Each source of figures has a thread. If one source hangs (a dead adapter, a file system that does not
+//! answer), the report names it and contains the others. Counters only grow, so the report after a lost one
+//! still has the full sums.
 
 mod energy;
 mod links;
@@ -24,7 +25,7 @@ pub use send::{Agent, BEGIN, HOST, SIGNATURE, begin, host_key, print, signature}
 
 use crate::time::now_ms;
 
-/// The longest time that a report waits for the answers of its sources.
+/// The longest time that the making of a report waits for the answers of all sources.
 const WAIT: Duration = Duration::from_secs(5);
 
 type SourceAnswer = Result<Figures, String>;
@@ -34,7 +35,7 @@ struct SourceThread {
     name: &'static str,
     ask: SyncSender<()>,
     answers: Receiver<SourceAnswer>,
-    /// When the thread was last asked, if it has not answered yet. None if it has.
+    /// When the thread was asked for figures that it has not sent yet. None if it has answered.
     silent: Option<Instant>,
 }
 
@@ -52,8 +53,8 @@ impl SourceThread {
         SourceThread { name, ask, answers, silent: None }
     }
 
-    /// Asks the thread for new figures, unless it still has to answer an earlier question: its late answer is
-    /// better than none.
+    /// Asks the thread for new figures, unless it still has to answer an earlier question. Then the late
+    /// answer will serve.
     fn ask(&mut self) {
         if self.silent.is_none() {
             self.silent = Some(Instant::now());
@@ -76,11 +77,12 @@ impl SourceThread {
     }
 }
 
-/// The sources of this host that are read for its reports.
+/// The sources of figures (such as links or energy) that this host reads for its reports.
 pub struct Sources(Vec<SourceThread>);
 
 impl Sources {
-    /// Starts all sources except those that `skip` names. `skip` may also name links (`eth0`, `mlx5_0/1`).
+    /// Starts the threads of all sources except those that `skip` names. `skip` may also name links (`eth0`,
+    /// `mlx5_0/1`).
     pub fn start(skip: &[String]) -> Sources {
         let root = Path::new("/");
         let links_skipped = skip.to_vec();
@@ -98,8 +100,8 @@ impl Sources {
         Sources(all.into_iter().filter(|source| !skip.iter().any(|name| name == source.name)).collect())
     }
 
-    /// Makes a report of what this host is doing now. `interval_s` tells the collector when to expect the
-    /// next.
+    /// Makes a report of what this host is doing now. `interval_s` tells the collector in how many seconds to
+    /// expect the next report.
     pub fn report(&mut self, host: &str, interval_s: u64) -> Report {
         let end = Instant::now() + WAIT.min(Duration::from_secs(interval_s));
         self.0.iter_mut().for_each(SourceThread::ask);
@@ -122,7 +124,7 @@ impl Sources {
     }
 }
 
-/// Returns this host's name, as the ranks of its jobs report it.
+/// Returns this host's name, in the form in which the ranks of its jobs report it.
 pub fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::Job;
 
-/// The most names in a report.
+/// The most names that a report may have: names of figures and facts, and ids of jobs in `storage`.
 const NAMES_MAX: usize = 20_000;
 /// The most characters of a name or of another text in a report.
 const CHARS_MAX: usize = 256;
@@ -15,19 +15,19 @@ const JOBS_MAX: usize = 1000;
 const RANKS_MAX: usize = 10_000;
 const INTERVAL_S_MAX: u64 = 3600;
 
-/// What one or more sources of a host have found. Names have the form `group.quantity`, such as
-/// `eth0.sent_bytes`.
+/// What one or more sources of a host (such as links or energy) have found. Names of figures have the form
+/// `group.quantity`, such as `eth0.sent_bytes`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Figures {
-    /// Values as they were at the time of the report, such as the free memory.
+    /// Values at the time of the report, such as the free memory, by name.
     pub gauges: BTreeMap<String, f64>,
-    /// Values that only grow, such as the bytes that a link has sent.
+    /// Values that only grow, such as the bytes that a link has sent, by name.
     pub counters: BTreeMap<String, u64>,
-    /// Texts, such as the state of a link.
+    /// Facts that are texts, such as the state of a link, by name.
     pub facts: BTreeMap<String, String>,
     pub jobs: Vec<Job>,
-    /// For a server of a file system: its counters for each job, by the job's id.
+    /// For a host that is a server of a file system: the server's counters for each job, by the job's id.
     pub storage: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Report {
     /// When the report was made: milliseconds since 1970, by the host's clock.
     pub at: u64,
     pub interval_s: u64,
-    /// Why sources could not be read, by the source's name.
+    /// For each source of figures that could not be read, by name: the reason.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
     pub part: Figures,
@@ -65,8 +65,8 @@ impl Figures {
 }
 
 impl Report {
-    /// Reads a report in JSON. Its sender is known to be `host`, so the report may name no other host. An
-    /// error is the reason why the report is refused.
+    /// Reads a report in JSON. The sender is known to be `host`, so the report may name no other host. An
+    /// error says why the report is refused.
     pub fn read(host: &str, body: &[u8]) -> Result<Report, String> {
         let mut report: Report =
             serde_json::from_slice(body).map_err(|error| format!("no report: {error}"))?;

@@ -45,8 +45,8 @@ impl Agent {
         Ok(Agent { to, key: key.trim().into(), host, config: config.clone(), http })
     }
 
-    /// Sends reports for as long as the program runs. A failure is printed once, and the next report follows
-    /// at its time.
+    /// Makes a report and sends it, again and again, for as long as the program runs. A failure is printed
+    /// once, and the next report is sent when it is due.
     pub fn run(self) -> ! {
         let mut sources = Sources::start(&self.config.skip);
         let mut said = String::new();
@@ -83,7 +83,7 @@ impl Agent {
     }
 }
 
-/// Makes one report of this host, and returns it as JSON that people can read.
+/// Makes one report of this host, and returns it as JSON with line breaks, for people to read.
 pub fn print(config: &AgentConfig) -> Result<String, String> {
     let mut sources = Sources::start(&config.skip);
     let host = config.host.clone().unwrap_or_else(own_name);
@@ -92,20 +92,21 @@ pub fn print(config: &AgentConfig) -> Result<String, String> {
     serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
 }
 
-/// The header with the name of the host that reports.
+/// The HTTP header with the name of the host that reports.
 pub const HOST: &str = "outboard-host";
-/// The header with the time of the report, and with a signature of this time and of the body's length. The
-/// collector checks it first, and does not read the body of a stranger.
+/// The HTTP header with the time of the report, and with a signature of this time and of the body's length.
+/// The collector checks this header first, and does not read the body if the signature is wrong.
 pub const BEGIN: &str = "outboard-begin";
-/// The header with the signature of the body.
+/// The HTTP header with the signature of the report's body.
 pub const SIGNATURE: &str = "outboard-signature";
 
-/// Returns the key of one host, which is made from the collector's secret.
+/// Returns the key with which `host` signs its reports. It is made from the collector's secret and the host's
+/// name.
 pub fn host_key(secret: &str, host: &str) -> String {
     signature(secret, format!("outboard-monitor host {host}").as_bytes())
 }
 
-/// Returns the signature in the header `BEGIN`: of the report's time `at` and the body's length.
+/// Returns the signature for the header `BEGIN`, which signs the report's time `at` and the body's length.
 pub fn begin(key: &str, at: u64, length: usize) -> String {
     signature(key, format!("{at} {length}").as_bytes())
 }

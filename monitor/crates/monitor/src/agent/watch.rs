@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Programs of any MPI under `liboutboard_watch.so`, by the pages of their processes in /dev/shm
-//! (`crates/watch_page`). The contents of a page are not trusted; the owner of the file says whose process it
-//! is.
+//! Programs of any MPI that run under `liboutboard_watch.so`. That library keeps a page of counters for each
+//! process, as a file in /dev/shm (`crates/watch_page`). The contents of a page are not trusted; the owner of
+//! the file says whose process it is.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -17,18 +17,18 @@ use crate::job::{Job, JobRank};
 use crate::time::now_ms;
 
 const FOLDER: &str = "/dev/shm";
-/// The most processes of one host whose pages are read.
+/// The most processes of one host whose pages of counters are read.
 const PAGES_MAX: usize = 4096;
 const PLACE_NAMES: [&str; PLACES] = ["near", "far"];
 
-/// The page of one process as it was read, and the uid of the user who owns its file.
+/// The page of counters of one process, as it was read, and the uid of the user who owns the page's file.
 struct ProcessPage {
     words: Vec<u64>,
     uid: u32,
 }
 
-/// For each world (MPI_COMM_WORLD) with running processes, by its number: the last pages of the processes
-/// that have ended.
+/// For each world (MPI_COMM_WORLD), by its number, that has a running process on this host: the last pages of
+/// its processes that have ended.
 #[derive(Default)]
 pub struct Watched(BTreeMap<u64, Vec<ProcessPage>>);
 
@@ -48,8 +48,9 @@ impl Watched {
         Ok(self.joined(pages))
     }
 
-    /// Returns a job for each world of `pages`, with its processes that ended earlier. The bool says whether
-    /// a page's process is over. A job is returned once more after its last process has ended.
+    /// Returns a job for each world that has a page in `pages`. The bool beside a page says whether its
+    /// process is over. A job also has the processes that ended earlier, and is returned once more after its
+    /// last process has ended.
     fn joined(&mut self, pages: Vec<(ProcessPage, bool)>) -> Vec<Job> {
         let mut worlds: BTreeMap<u64, (Vec<ProcessPage>, bool)> = BTreeMap::new();
         for (page, is_over) in pages {
@@ -71,8 +72,9 @@ impl Watched {
     }
 }
 
-/// Reads a page, notes in it that a reader is there, and removes its file if the process is over. Returns the
-/// page and whether its process is over, or None if the file is no page that this user may open.
+/// Reads a process's page of counters, notes in it that somebody reads it, and removes its file if the
+/// process is over. Returns the page and whether the process is over, or None if the file is no page that
+/// this user may open.
 fn read(path: &Path, pid: u32) -> Option<(ProcessPage, bool)> {
     let mut options = std::fs::OpenOptions::new();
     options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
@@ -113,8 +115,8 @@ impl ProcessPage {
         String::from_utf8_lossy(&bytes).chars().filter(|char| !char.is_control()).collect()
     }
 
-    /// Returns the page's counts, under names like those of Outboard's own counters. `hosts` has the name of
-    /// each node.
+    /// Returns the counts in the page of counters, under names like those of Outboard's own counters. `hosts`
+    /// has the host's name of each node.
     fn counters(&self, hosts: &HashMap<u64, String>) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
         let mut add = |name: String, value: u64| {
@@ -147,8 +149,8 @@ impl ProcessPage {
     }
 }
 
-/// Returns the processes of one world on this host as a job, or None if they belong to several users: then a
-/// page is forged.
+/// Makes one job of the `pages` of one world's processes on this host. Returns None if the pages belong to
+/// several users, because then one of them is forged.
 fn described(pages: &[ProcessPage]) -> Option<Job> {
     let first = pages.first()?;
     if pages.iter().any(|page| page.uid != first.uid) {

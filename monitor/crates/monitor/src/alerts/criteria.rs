@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Criteria: a metric, a comparison, a threshold, a duration, and what is watched. Administrators make them
-//! in the page.
+//! Criteria for alerts: a metric, a comparison, a threshold, a duration, and what is watched. Administrators
+//! make criteria in the page.
 
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
@@ -21,22 +21,23 @@ pub enum Comparison {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Criterion {
-    /// The number of the criterion; 0 for one that is not stored yet.
+    /// The number of the criterion. It is 0 for a criterion that is not stored yet.
     #[serde(default)]
     pub id: i64,
     pub name: String,
     pub metric: String,
     pub comparison: Comparison,
     pub threshold: f64,
-    /// How many seconds the criterion must have held without a break before an alert is raised.
+    /// For how many seconds without a break the criterion must hold before an alert is raised.
     pub for_s: u32,
-    /// How many seconds the criterion must not have held before its alert is cleared.
+    /// For how many seconds the criterion must not hold before its alert is cleared.
     pub clear_s: u32,
-    /// What is watched: a part of a node's, host's or job's name, or a rack. Everything is watched if this is
-    /// empty.
+    /// What is watched: a rack, or a part of the name of a node, host or job. Everything is watched if this
+    /// is empty.
     #[serde(default)]
     pub target: String,
-    /// The names of the `[[notify]]` sections that get the criterion's alerts.
+    /// The names of the channels (`[[notify]]` sections of the configuration) to which the criterion's alerts
+    /// are sent.
     #[serde(default)]
     pub channels: Vec<String>,
     pub is_on: bool,
@@ -117,7 +118,7 @@ pub fn all(control: &Control) -> Result<Vec<Criterion>, String> {
     read()
 }
 
-/// Stores the criteria with which a new monitor begins, unless this monitor has done so before.
+/// Stores the criteria with which a new monitor begins, unless that has been done for this database before.
 pub fn begin(control: &Control) -> Result<(), String> {
     control.with(|db| {
         let had: i64 =
@@ -141,8 +142,8 @@ fn put(db: &rusqlite::Connection, criterion: &Criterion) -> rusqlite::Result<usi
     db.execute("INSERT OR REPLACE INTO criteria VALUES (?, ?, ?)", params![id, criterion.name, words])
 }
 
-/// Adds a criterion, or replaces the stored one that has its number. `channels` are the configured ones, and
-/// `who` makes the change.
+/// Adds a criterion. If one with the same number is stored, replaces it. `channels` are the channels of the
+/// configuration, and `who` is the person who makes the change.
 pub fn add(control: &Control, criterion: &Criterion, channels: &[Notify], who: &str) -> Result<(), String> {
     criterion.check(channels)?;
     let is_added = control.with(|db| {

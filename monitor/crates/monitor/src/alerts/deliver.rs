@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Delivery of alerts: by mail, a webhook, or a command. A message waits in `control.db` until its channel
-//! has taken it. It is tried again after growing pauses; a message that is given up is counted and reported.
+//! has accepted it. After a failure it is sent again, with growing pauses. A message that is given up is
+//! counted and reported.
 //!
-//! Channels come from the configuration, not from the page, so a visitor of the page can start no program.
+//! Channels are defined in the configuration, not in the page, so a visitor of the page can start no program.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,21 +20,22 @@ use crate::config::{MailConfig, Notify};
 use crate::control::Control;
 use crate::time::now_ms;
 
-/// The most alerts that a message names; of further ones it gives only the number.
+/// The most alerts that one message names. If there are more, the message gives only their number.
 const EVENTS_MAX: usize = 50;
 const TRIES_MAX: u32 = 8;
 /// The pause after the first failed delivery of a message, in milliseconds. Each further pause is twice as
 /// long as the one before.
 const PAUSE_MS: i64 = 15_000;
 
-/// How many messages were delivered, failed or given up since the monitor's start, and how many wait.
+/// How many messages about alerts were delivered, failed or were given up since the monitor's start, and how
+/// many wait.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Delivered {
     pub sent: u64,
     pub failed_tries: u64,
     pub given_up: u64,
     pub waiting: u64,
-    /// Why a delivery failed the last time; empty if none has failed.
+    /// Why a delivery failed the last time; empty if every delivery has succeeded.
     pub error: String,
 }
 
@@ -44,8 +46,8 @@ pub struct Deliver {
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
-/// Puts a message about alerts (`events`) for a channel into the queue. `at` is now, in milliseconds since
-/// 1970.
+/// Puts a message to a channel about some alerts (`events`) into the queue. `at` is now, in milliseconds
+/// since 1970.
 pub fn enqueue(
     db: &rusqlite::Connection,
     channel: &str,
@@ -59,7 +61,7 @@ pub fn enqueue(
 }
 
 impl Deliver {
-    /// Delivers the messages of the queue for as long as the monitor runs.
+    /// Sends the messages in the queue to their channels, for as long as the monitor runs.
     pub fn run(self) {
         loop {
             if let Err(why) = self.round() {
@@ -115,8 +117,8 @@ impl Deliver {
         Ok(())
     }
 
-    /// Sends a message to the webhook, the program and the mail addresses of a channel. If one of them fails,
-    /// all are tried again later: a message that comes twice is better than one that never comes.
+    /// Sends a message to the webhook, to the program and to the mail addresses of a channel. If one of the
+    /// three fails, all three get the message again later: twice is better than never.
     fn send(&self, channel: &Notify, body: &str) -> Result<(), String> {
         if let Some(url) = &channel.webhook {
             post(url, body)?;
@@ -165,7 +167,7 @@ impl Deliver {
     }
 }
 
-/// Returns an alert as one line of text.
+/// Returns an alert as one line of text, for a mail.
 fn line(event: &Value) -> String {
     let text = |name: &str| event[name].as_str().unwrap_or_default();
     format!("{}: {}: {}", text("state"), text("subject"), text("text"))

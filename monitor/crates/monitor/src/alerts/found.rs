@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The ports, links, nodes, hosts and jobs for which a criterion holds now. A port is always shown with the
-//! port at the other end of its link.
+//! Finds the ports, links, nodes, hosts and jobs for which a criterion holds now. A port is always shown with
+//! the port at the other end of its link.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,13 +18,13 @@ use crate::time::now_ms;
 /// A port, link, node, host or job, or the monitor itself, for which a criterion holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Found {
-    /// What identifies this thing in every sweep, such as `host n01`.
+    /// The key that identifies this thing in every sweep, such as `host n01`.
     pub key: String,
     pub subject: String,
     pub text: String,
-    /// The source of the job, such as `slurm`; empty if this is no job.
+    /// The source of the job (such as `slurm`), if this is a job. Otherwise it is empty.
     pub source: String,
-    /// The id of the job; empty if this is no job.
+    /// The id of the job, if this is a job. Otherwise it is empty.
     pub job: String,
 }
 
@@ -49,22 +49,22 @@ struct KnownLink {
     speed: String,
 }
 
-/// All links that were ever seen and not replaced by others. A link that is missing is lost, until an
+/// All links that the discovery has ever seen, except replaced ones. A missing link counts as lost until an
 /// administrator says that it was removed on purpose.
 #[derive(Default)]
 pub struct Links {
     known: BTreeMap<String, KnownLink>,
-    /// For each port, by GUID and number: the key of its link in `known`, and which of the link's `ends` the
-    /// port is.
+    /// For each port, by GUID and number: the key of its link in `known`, and the index of the port in the
+    /// link's `ends`.
     of_port: HashMap<(u64, u8), (String, usize)>,
-    /// The version of the topology from which links were last learnt.
+    /// The version of the topology from which the known links were last updated.
     version: u64,
     is_changed: bool,
 }
 
 impl Links {
-    /// Reads the links that were stored after earlier sweeps. A link that cannot be read will be learnt
-    /// again.
+    /// Reads the links that the monitor stored after earlier sweeps. A link that cannot be read is left out;
+    /// the next sweep finds it again.
     pub fn read(control: &Control) -> Links {
         let rows = control.read(|db| {
             let mut found = db.prepare("SELECT words FROM links")?;
@@ -155,7 +155,7 @@ fn key(link: &KnownLink) -> String {
     format!("link {:016x} {} {:016x} {}", from.guid, from.port, to.guid, to.port)
 }
 
-/// Returns everything for which a criterion holds.
+/// Returns all things (ports, links, nodes, hosts, jobs) for which a criterion holds.
 pub fn found(
     criterion: &Criterion,
     metric: &Metric,
@@ -332,7 +332,8 @@ mod tests {
     use crate::fabric::topology;
     use std::sync::Arc;
 
-    /// Makes a state with two switches, two links between them, and hosts 3 and 4 below the second switch.
+    /// Makes a state of the fabric with two switches, two links between them, and hosts 3 and 4 below the
+    /// second switch.
     fn now() -> Now {
         let node = |guid: u64, name: &str, tier| topology::TopologyNode {
             guid: format!("{guid:016x}"),
@@ -366,7 +367,7 @@ mod tests {
         found.into_iter().map(|found| (found.subject, found.text)).collect()
     }
 
-    /// Returns the same state without the links of `node` and those for which `is_gone` holds.
+    /// Returns the state `now` without the links of `node`, and without the links for which `is_gone` holds.
     fn without(now: &Now, node: Option<usize>, is_gone: impl Fn(&topology::TopologyLink) -> bool) -> Now {
         let mut topology = (*now.topology).clone();
         topology.version += 1;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The metrics that a criterion can name.
+//! The metrics (measured values, such as error rates) that a criterion for alerts can name.
 
 use serde::Serialize;
 
-/// What kind of thing a metric is measured of.
+/// The kinds of things of which a metric is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {
@@ -19,7 +19,7 @@ pub enum Subject {
 pub struct Metric {
     pub name: &'static str,
     pub of: Subject,
-    /// The unit of the metric's values, as the page shows it.
+    /// The unit of the metric's values, as the monitor's page shows it.
     pub unit: &'static str,
     pub doc: &'static str,
 }

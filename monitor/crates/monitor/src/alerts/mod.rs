@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Alerts: what people want to watch (`criteria.rs`), what can be measured (`metric.rs`), what a criterion
-//! holds for (`found.rs`), and how people are notified (`deliver.rs`).
+//! Alerts: what people want to watch (`criteria.rs`), what can be measured (`metric.rs`), for what a
+//! criterion holds (`found.rs`), and how people are notified (`deliver.rs`).
 //!
-//! An alert is raised when a criterion has held for long enough, acknowledged by a person, and cleared when
+//! An alert is raised when a criterion has held for long enough. A person acknowledges it. It is cleared when
 //! the criterion has not held for long enough. `Watch` decides this; it knows no database and no clock.
 
 mod criteria;
@@ -32,15 +32,15 @@ pub use metric::METRICS;
 use metric::Subject;
 use watch::{Change, Watch};
 
-/// How often hosts, jobs and the monitor itself are examined. Ports, links and nodes are examined with every
-/// sweep.
+/// How often the criteria about hosts, jobs and the monitor itself are checked. Criteria about ports, links
+/// and nodes are checked after every sweep.
 const EVERY: Duration = Duration::from_secs(1);
-/// A cleared alert is removed once so many newer alerts have been raised.
+/// The most cleared alerts that are stored. A cleared alert is removed once this many newer alerts exist.
 const CLEARED_MAX: i64 = 20_000;
-/// The most alerts that the page gets; open ones come first.
+/// The most alerts that the page gets. Open alerts come first.
 const SHOWN_MAX: usize = 500;
 
-/// The thread that examines the state by the criteria, and raises and clears alerts.
+/// The thread that compares the present state with the criteria, and raises and clears alerts.
 pub struct Watcher {
     pub control: Arc<Control>,
     pub live: Arc<Live>,
@@ -49,7 +49,7 @@ pub struct Watcher {
 }
 
 impl Watcher {
-    /// Examines the state every second for as long as the monitor runs.
+    /// Compares the present state with the criteria every second, for as long as the monitor runs.
     pub fn run(self) {
         let (mut watch, mut sweep, mut said) = (Watch::default(), None, String::new());
         loop {
@@ -62,9 +62,9 @@ impl Watcher {
         }
     }
 
-    /// Examines the state once. `sweep` is the number of the sweep that was examined last, or None after a
-    /// failure. Then the stored alerts are read anew and the same sweep is examined again, so that no alert
-    /// is lost and none is reported twice.
+    /// Compares the present state with the criteria once. `sweep` is the number of the sweep of port counters
+    /// that was examined last. After a failure it is None: then the stored alerts are read again and the same
+    /// sweep is examined again, so that no alert is lost or reported twice.
     fn round(&self, watch: &mut Watch, sweep: &mut Option<u64>) -> Result<(), String> {
         let last = sweep.take();
         if last.is_none() {
@@ -74,7 +74,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns the stored alerts that are open: number, criterion and key of each.
+    /// Returns the number, the criterion's number and the key of each stored alert that is open.
     fn open(&self) -> Result<Vec<(i64, i64, String)>, String> {
         self.control.read(|db| {
             let mut found = db.prepare("SELECT id, criterion, key FROM alerts WHERE cleared IS NULL")?;
@@ -84,7 +84,7 @@ impl Watcher {
     }
 
     /// Examines the present state, and stores the alerts that it raises or clears. `last` is the number of
-    /// the sweep that was examined last. Returns that of the present sweep.
+    /// the sweep that was examined last. Returns the number of the present sweep.
     fn look(&self, watch: &mut Watch, last: u64) -> Result<u64, String> {
         let criteria = criteria(&self.control)?;
         let written = self.writer.written();
@@ -126,7 +126,8 @@ impl Watcher {
         written.map(|()| sweep)
     }
 
-    /// Stores the alerts that are raised or cleared, and one message for each channel that gets some of them.
+    /// Stores the alerts that are raised or cleared, and for each channel one message about the alerts that
+    /// the channel gets.
     fn write(&self, watch: &mut Watch, criteria: &[Criterion], changes: &[Change]) -> Result<(), String> {
         let at = now_ms() as i64;
         let mut raised = Vec::new();
@@ -178,8 +179,8 @@ impl Watcher {
     }
 }
 
-/// Returns the open alerts and those that were cleared last, without alerts of jobs that this person may not
-/// see.
+/// Returns the open alerts and the alerts that were cleared last, without alerts about jobs that the person
+/// `who` may not see.
 pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, String> {
     let is_seen = |source: &str, id: &str| {
         let is_it = |job: &&Job| job.source == source && job.id == id;
@@ -216,7 +217,7 @@ pub fn alerts(control: &Control, who: &Who, now: &Now) -> Result<Vec<Value>, Str
     })
 }
 
-/// Acknowledges an alert. Returns false if no alert with this number is open.
+/// Notes that the person `who` has acknowledged an alert. Returns false if no alert with this number is open.
 pub fn acknowledge(control: &Control, id: i64, who: &str) -> Result<bool, String> {
     let done = control.with(|db| {
         let sql = "UPDATE alerts SET acknowledged = ?, acknowledged_by = ? WHERE id = ? AND cleared IS NULL \
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
     use crate::people::Role;
 
-    /// Runs `work` with a database that can neither store nor show alerts.
+    /// Calls `work` while the alerts' database can neither store nor return alerts.
     fn without_alerts(control: &Control, work: impl FnOnce()) {
         control.with(|db| db.execute_batch("ALTER TABLE alerts RENAME TO away")).unwrap();
         work();

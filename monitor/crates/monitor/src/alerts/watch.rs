@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::criteria::Criterion;
 use super::found::Found;
 
-/// The most alerts that one criterion may have open; more would be of no use to anybody.
+/// The most alerts that one criterion may have open. Nobody would read more.
 const OPEN_MAX: usize = 2000;
 
 pub enum Change {
@@ -23,28 +23,28 @@ impl Change {
     }
 }
 
-/// A thing for which a criterion holds, or held until lately: its `last` time, and `since` when it has held.
+/// A thing for which a criterion holds, or held a short time ago. It has held from `since` to `last`.
 struct HeldCondition {
     since: Instant,
     last: Instant,
-    /// The number of the alert, or None as long as none is raised.
+    /// The number of the alert that was raised for this thing. None if no alert is raised yet.
     alert: Option<i64>,
 }
 
-/// The conditions that hold, by the criterion's number and then by `Found::key`.
+/// The things for which criteria hold, by the criterion's number and then by `Found::key`.
 #[derive(Default)]
 pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
 
 impl Watch {
-    /// Takes the alert `id` of a criterion and a thing (`key`) as open: it was just raised, or an earlier
-    /// program raised it.
+    /// Notes that the alert `id` is open for a criterion and a thing (`key`). It was raised a moment ago, or
+    /// before the monitor was started anew.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
         held.entry(key).or_insert(HeldCondition { since: at, last: at, alert: None }).alert = Some(id);
     }
 
-    /// Takes these alerts (number, criterion and key) as open, and no others. Conditions that hold and have
-    /// no alert yet keep the time since when they hold.
+    /// Takes exactly the alerts of `open` (number, criterion and key) as open. A thing that has no alert yet
+    /// keeps the time since when the criterion holds for it.
     pub fn reopen(&mut self, open: Vec<(i64, i64, String)>, at: Instant) {
         for held in self.0.values_mut().flat_map(HashMap::values_mut) {
             held.alert = None;
@@ -54,7 +54,8 @@ impl Watch {
         }
     }
 
-    /// Forgets criteria that are removed or off. Returns that their alerts are to be cleared.
+    /// Forgets the criteria that were removed or switched off. Returns the changes that clear the alerts of
+    /// these criteria.
     pub fn withdraw(&mut self, criteria: &[Criterion]) -> Vec<Change> {
         let is_on = |id: i64| criteria.iter().any(|criterion| criterion.id == id && criterion.is_on);
         let mut changes = Vec::new();
@@ -106,8 +107,8 @@ mod tests {
         vec![Found { key: key.into(), ..Found::default() }]
     }
 
-    /// Returns what changes at each second of a story. A letter in the story is a thing for which the
-    /// criterion holds, a point means that it holds for none.
+    /// Runs a story through `Watch` and returns the changes at each of its seconds. A letter in the story
+    /// stands for a thing for which the criterion holds in that second; a point stands for none.
     fn changes_in(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);
         let step = |(second, letter): (usize, char)| {

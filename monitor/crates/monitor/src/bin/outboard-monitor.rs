@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The program `outboard-monitor`: it passes its arguments to `outboard_monitor::run`, which does everything.
+//! The program `outboard-monitor`. It passes its arguments to `outboard_monitor::run`, which does everything.
 #![forbid(unsafe_code)]
 
 fn main() -> std::process::ExitCode {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Counters of ports: one sweep over all of them, and what happened since the last sweep.
+//! Counters of ports: one sweep reads all of them and computes what has happened since the last sweep.
 //!
-//! A counter stops at its highest value and does not wrap. A driver, a subnet manager, or a person may clear
-//! it, and a reboot clears all counters of a node. The flags of a sample report this, and a difference that
-//! is unknown is not claimed.
+//! A counter stops at its highest value and does not wrap. A driver, a subnet manager or a person may clear
+//! it, and a reboot clears all counters of a node. The flags of a sample report such events, and a sample
+//! never claims more than has happened.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Instant;
@@ -12,15 +12,15 @@ use super::discover::{Fabric, FabricNode};
 use super::exchange::{Exchange, Wire};
 use super::mad::{Attribute, Data, Failure, MadRequest, MadTarget, NodeKind, PerformanceInfo, field};
 
-/// A counter of ports, and where it stands in the attributes PortCountersExtended and PortCounters.
+/// A counter that ports have, and its place in the attributes PortCountersExtended and PortCounters.
 pub struct Counter {
     pub name: &'static str,
     /// The first byte of the counter's 64 bits in PortCountersExtended.
     extended: usize,
     /// The counter's first bit in PortCounters, and its number of bits.
     basic: (usize, u32),
-    /// The number by which the hardware's value is multiplied: 4 for data, which it counts in words of 4
-    /// bytes.
+    /// The number by which the hardware's value is multiplied. It is 4 for data, which the hardware counts in
+    /// words of 4 bytes.
     scale: u64,
     pub is_error: bool,
 }
@@ -56,8 +56,7 @@ pub const COUNTERS: [Counter; 17] = [
 ];
 pub const XMIT_BYTES: usize = 0;
 pub const RCV_BYTES: usize = 1;
-/// The number of counters at the beginning of `COUNTERS` that have 64 bits wherever PortCountersExtended
-/// exists.
+/// How many counters at the beginning of `COUNTERS` have 64 bits in every node that has PortCountersExtended.
 const ALWAYS_EXTENDED: usize = 4;
 const XMIT_WAIT: usize = 4;
 
@@ -65,26 +64,27 @@ pub type Values = [u64; COUNTERS.len()];
 
 /// Flag of a sample: there is no earlier sample to compare with, so the differences are 0.
 pub const FIRST: u8 = 1;
-/// Flag of a sample: a counter was cleared, so its present value is the least that happened.
+/// Flag of a sample: a counter was cleared after the last sweep. Its present value stands for the difference,
+/// which may have been larger.
 pub const RESET: u8 = 2;
-/// Flag of a sample, together with `RESET`: the last sweep did not reach the node, so it has probably
+/// Flag of a sample, together with `RESET`: the node did not answer the last sweep, so it has probably
 /// restarted.
 pub const REBOOT: u8 = 4;
-/// Flag of a sample: a counter stands at its highest value, so more may have happened.
+/// Flag of a sample: a counter stands at its highest value, so more than the sample says may have happened.
 pub const LATCHED: u8 = 8;
 
-/// What the counters of a port have counted since the last sweep.
+/// What the counters of one port have counted since the last sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     pub node: u64,
     pub port: u8,
-    /// The time between the port's answers in the two sweeps.
+    /// The seconds between the port's answer in the last sweep and its answer in this sweep.
     pub seconds: f64,
     pub flags: u8,
     pub since: Values,
-    /// What the port sent, as a share (0 to 1) of what its link can carry. None if it is unknown.
+    /// How much the port sent, as a share (0 to 1) of what its link can carry. None if it is unknown.
     pub sent: Option<f32>,
-    /// What the port received, as a share (0 to 1) of what its link can carry. None if it is unknown.
+    /// How much the port received, as a share (0 to 1) of what its link can carry. None if it is unknown.
     pub received: Option<f32>,
 }
 
@@ -94,7 +94,8 @@ impl Sample {
         errors.map(|(value, _)| value).fold(0, |sum, value| sum.saturating_add(*value))
     }
 
-    /// Adds a later sample of the same port. The higher `sent` and the higher `received` stay.
+    /// Adds a later sample of the same port: sums the differences, and keeps the higher `sent` and the higher
+    /// `received`.
     pub fn join(&mut self, newer: &Sample) {
         for (sum, value) in self.since.iter_mut().zip(newer.since) {
             *sum = sum.saturating_add(value);
@@ -107,15 +108,15 @@ impl Sample {
     }
 }
 
-/// What one sweep over all ports has found.
+/// What one sweep, which reads the counters of all ports, has found.
 #[derive(Debug, Default)]
 pub struct Sweep {
     pub samples: Vec<Sample>,
-    /// The GUIDs of nodes that did not answer.
+    /// The GUIDs of nodes that did not answer this sweep.
     pub unreachable: BTreeSet<u64>,
 }
 
-/// A port's counters at one moment.
+/// The values of a port's counters at one moment.
 #[derive(Clone, Debug)]
 struct Reading {
     at: Instant,
@@ -123,15 +124,15 @@ struct Reading {
     latched: bool,
 }
 
-/// The counters of all ports, as the last sweep read them, with which the next sweep compares.
+/// The values of all ports' counters in the last sweep. The next sweep compares its values with them.
 #[derive(Default)]
 pub struct Counters {
     last: HashMap<(u64, u8), Reading>,
-    /// The GUIDs of nodes that the last sweep did not reach.
+    /// The GUIDs of nodes that answered some earlier sweep and not the last one.
     away: BTreeSet<u64>,
 }
 
-/// The answers about one port that have come in so far.
+/// The answers about the counters of one port that this sweep has received so far.
 #[derive(Default)]
 struct Half {
     at: Option<Instant>,
@@ -140,8 +141,8 @@ struct Half {
 }
 
 impl Counters {
-    /// Reads the counters of all ports with a link, except ports of the `skipped` nodes. Returns what they
-    /// have counted since the last sweep.
+    /// Reads the counters of all ports that have a link, except ports of the `skipped` nodes. Returns by how
+    /// much each counter has grown since the last sweep.
     pub fn sweep<W: Wire>(
         &mut self,
         exchange: &mut Exchange<W>,
@@ -219,8 +220,8 @@ impl Counters {
     }
 }
 
-/// Returns the requests of a sweep, ordered by the ports' numbers and then by node, so that no node gets many
-/// at once.
+/// Returns the requests of a sweep, in the order of port numbers and then of nodes, so that no node gets many
+/// requests at once.
 fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequest)> {
     let mut asks = Vec::new();
     for node in fabric.nodes.values().filter(|node| !skipped.contains(&node.guid)) {
@@ -242,7 +243,8 @@ fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequ
     asks
 }
 
-/// Returns a port's counters, with 64 bits where the node has so many, or None if an answer is missing.
+/// Returns the values of a port's counters, with 64 bits where the node (`has`) counts so far. Returns None
+/// if an answer is missing.
 fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
     let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
     for (at, counter) in COUNTERS.iter().enumerate() {

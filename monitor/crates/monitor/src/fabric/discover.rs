@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Discovery: a walk from this host's port along all links that are up, breadth first. Afterwards nodes are
-//! asked which counters they have, and switches are asked for their forwarding tables.
+//! Discovery: a walk through the fabric from this host's port along all links that are up, breadth first.
+//! Afterwards each node is asked which counters it has, and each switch for its forwarding table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,11 +10,11 @@ use super::mad::{
     Path, PerformanceInfo, PortInfo, description,
 };
 
-/// The most nodes that the walk takes in: a fabric has fewer LIDs, so one that claims more nodes is broken or
-/// lies.
+/// The most nodes that the walk visits. A fabric has fewer addresses (LIDs), so a fabric that shows more
+/// nodes is broken or lies.
 const NODES_MAX: usize = 49_152;
-/// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims more is asked for
-/// none.
+/// The most blocks of forwarding tables that are requested: 256 MiB. A fabric that claims to have more is
+/// asked for none.
 const BLOCKS_MAX: usize = 1 << 22;
 /// The port number that means "no route" in a forwarding table.
 pub const NO_PORT: u8 = 0xff;
@@ -24,45 +24,46 @@ pub const NO_PORT: u8 = 0xff;
 pub struct FabricNode {
     pub guid: u64,
     pub kind: NodeKind,
-    /// The number of the node's highest port; a switch has port 0, too.
+    /// The number of the node's highest port. A switch also has a port 0.
     pub ports_max: u8,
     pub description: String,
     pub ports: BTreeMap<u8, FabricPort>,
     pub counters: PerformanceInfo,
-    /// Whether the node answered when it was found, but then not about its name or ports.
+    /// Whether the node answered the request that found it, and later did not answer requests for its name or
+    /// ports.
     pub is_silent: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FabricPort {
     pub info: PortInfo,
-    /// The GUID and port number at the other end of the link. None if there is no link or no answer from
-    /// there.
+    /// The GUID and port number at the other end of the link. None if there is no link, or if the other end
+    /// does not answer.
     pub peer: Option<(u64, u8)>,
 }
 
 impl FabricNode {
-    /// Returns the LID at which a port answers performance management, or None if it is unknown.
+    /// Returns the address (LID) at which a port answers requests for its counters, or None if it is unknown.
     pub fn lid(&self, port: u8) -> Option<u16> {
         let port = if self.kind == NodeKind::Switch { 0 } else { port };
         self.ports.get(&port).map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid))
     }
 }
 
-/// All nodes that the discovery has reached.
+/// The fabric as far as the discovery has reached it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fabric {
     pub nodes: BTreeMap<u64, FabricNode>,
     /// The ports, by GUID and number, whose link is up and behind which no node answers.
     pub unanswered: Vec<(u64, u8)>,
-    /// For each switch, by GUID: at the index of each LID the port through which the switch sends to it (IBTA
-    /// 14.2.5.13). LIDs beyond the end have no port.
+    /// The forwarding table of each switch, by the switch's GUID. At the index of each LID it has the port
+    /// through which the switch sends to that LID (IBTA 14.2.5.13). LIDs beyond the table's end have no port.
     pub forwarding: HashMap<u64, Vec<u8>>,
 }
 
 impl Fabric {
-    /// Returns the port through which a switch sends to a LID, or None if it has no route or the route is
-    /// unknown.
+    /// Returns the port through which `switch` sends to `lid`. Returns None if the switch has no route to it,
+    /// or its table is unknown.
     pub fn forwards(&self, switch: u64, lid: u16) -> Option<u8> {
         let port = *self.forwarding.get(&switch)?.get(usize::from(lid))?;
         Some(port).filter(|port| *port != NO_PORT)
@@ -71,7 +72,7 @@ impl Fabric {
 
 /// What a request of the discovery asks for.
 enum Ask {
-    /// The node behind a port (GUID and number), or None for the node where the walk begins.
+    /// The node behind the port with this GUID and number. None stands for the node where the walk begins.
     Node(Option<(u64, u8)>),
     Description(u64),
     Port(u64, u8),
@@ -79,8 +80,8 @@ enum Ask {
     Forwarding(u64, u16),
 }
 
-/// Walks the fabric from this host's port, and returns what it has reached: no nodes if this port does not
-/// answer. An error means that the port cannot send or receive.
+/// Walks through the fabric from this host's port, and returns what the walk has reached. It has no nodes if
+/// this port does not answer. An error means that the port cannot send or receive.
 pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     let mut walk = Walk::default();
     let first = MadRequest { target: MadTarget::Path(Path::new()), attribute: Attribute::NodeInfo };
@@ -119,8 +120,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Returns the requests for the forwarding tables of all switches, as far as they are about LIDs that
-    /// exist. There are none if the fabric claims more than `BLOCKS_MAX` blocks.
+    /// Returns the requests for the forwarding tables of all switches, up to the highest LID that exists.
+    /// There are none if the fabric claims more than `BLOCKS_MAX` blocks.
     fn forwarding(&self) -> Vec<(Ask, MadRequest)> {
         let ports = self.fabric.nodes.values().flat_map(|node| node.ports.values());
         let lids = ports.map(|port| port.info.lid).filter(|lid| (1..0xc000).contains(lid));
@@ -135,7 +136,7 @@ impl Walk {
         self.paths.iter().flat_map(|to| blocks.iter().map(move |block| ask(to, *block))).collect()
     }
 
-    /// Stores one block of a switch's forwarding table.
+    /// Stores a block of a switch's forwarding table, which the switch has sent.
     fn block(&mut self, guid: u64, block: usize, data: &Data) {
         let table = self.fabric.forwarding.entry(guid).or_default();
         let (begin, end) = (block * FORWARDING_BLOCK, (block + 1) * FORWARDING_BLOCK);
@@ -180,8 +181,8 @@ impl Walk {
         Vec::new()
     }
 
-    /// Takes a node that has answered, and the link (`from`) by which it was reached. Returns the requests
-    /// for what is unknown of the node.
+    /// Stores a node that has answered, and the link (`from`) by which it was reached. Returns requests for
+    /// what is not known of the node yet.
     fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, MadRequest)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {
@@ -225,8 +226,8 @@ impl Walk {
         asks
     }
 
-    /// Takes the state of a port. Returns a request to the node behind the port if the link is up and the
-    /// walk has to go on there.
+    /// Stores the state of a port. If its link is up and leads to an unknown node, returns a request to that
+    /// node.
     fn port(&mut self, guid: u64, number: u8, path: &Path, info: PortInfo) -> Vec<(Ask, MadRequest)> {
         let Some(node) = self.fabric.nodes.get_mut(&guid) else { return Vec::new() };
         let is_switch = node.kind == NodeKind::Switch;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests and their answers, many at a time.
+//! Sends requests and receives their answers, many at a time.
 //!
 //! A request that is not answered in time is sent again, a few times. After that its target counts as silent
 //! for the rest of the run: all other requests to it fail at once. So a dead node costs one waiting time.
@@ -12,7 +12,7 @@ use umad::{Class, Mad, MadAddress, Received};
 
 use super::mad::{Data, Failure, MadRequest, MadTarget, number};
 
-/// What carries MADs: a port of a fabric, or a simulated fabric in tests.
+/// A carrier of MADs (management datagrams): a port of a fabric, or a simulated fabric in tests.
 pub trait Wire {
     fn send(&mut self, class: Class, to: MadAddress, mad: &Mad, timeout: Duration) -> Result<(), String>;
     fn receive(&mut self, wait: Duration) -> Result<Option<Received>, String>;
@@ -28,7 +28,8 @@ impl Wire for umad::Port {
     }
 }
 
-/// How many requests are sent at once, how long each waits, and how often it is repeated.
+/// Limits for requests: how many are under way at once, how long each waits for its answer, and how often
+/// each is repeated.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExchangeLimits {
@@ -46,15 +47,15 @@ impl Default for ExchangeLimits {
     }
 }
 
-/// How many requests have had each outcome since the port was opened.
+/// How many requests have ended in each way since the port was opened.
 #[derive(Clone, Copy, Debug, Default, Serialize, PartialEq, Eq)]
 pub struct Counts {
     pub sent: u64,
     pub answered: u64,
     pub sent_again: u64,
-    /// Requests that got no answer, however often they were sent.
+    /// Requests that got no answer, although they were sent `retries` times more.
     pub silent: u64,
-    /// MADs that came in and answered no request.
+    /// MADs (management datagrams) that arrived and answered no request.
     pub strangers: u64,
 }
 
@@ -71,12 +72,12 @@ struct PendingRequest<K> {
     tries: u32,
 }
 
-/// The state of one call of `Exchange::run`.
+/// The state of one run, which is a call of `Exchange::run`.
 struct RunState<K> {
     waiting: VecDeque<PendingRequest<K>>,
     pending: HashMap<u32, PendingRequest<K>>,
-    /// The time after which the answer to a request is late, and the request's number, in the order of
-    /// sending.
+    /// For each request, in the order of sending: the time from which on its answer is late, and the
+    /// request's number.
     ends: VecDeque<(Instant, u32)>,
     silent: HashSet<MadTarget>,
 }
@@ -95,7 +96,7 @@ impl<W: Wire> Exchange<W> {
     }
 
     /// Sends all requests, and the further requests that `answered` returns. Calls `answered` once for each
-    /// request, with the answer or with the reason why there is none.
+    /// request, with its answer or with the reason why it has none.
     pub fn run<K>(
         &mut self,
         requests: impl IntoIterator<Item = (K, MadRequest)>,
@@ -152,7 +153,8 @@ impl<W: Wire> Exchange<W> {
         Ok(())
     }
 
-    /// Returns the pending request that a MAD answers, and the answer. None if the MAD answers no request.
+    /// Returns the pending request that `mad` answers, and the answer's data or failure. Returns None if
+    /// `mad` answers no request.
     fn take<'m, K>(
         &mut self,
         run: &mut RunState<K>,
@@ -175,8 +177,8 @@ impl<W: Wire> Exchange<W> {
         }
     }
 
-    /// Sends requests again whose answers are late. Returns those that are given up, because they were sent
-    /// often enough or their target is silent.
+    /// Sends each request again whose answer is late. Returns the requests that are given up: they were sent
+    /// often enough, or their target is silent.
     fn late<K>(&mut self, run: &mut RunState<K>) -> Result<Vec<PendingRequest<K>>, String> {
         let mut given_up = Vec::new();
         Self::trim(run);

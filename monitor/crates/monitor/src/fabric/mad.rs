@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MADs as bytes: writes requests, and checks and reads answers. No field of an answer is trusted. Offsets
-//! are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
+//! MADs (management datagrams) as bytes: writes requests, and checks and reads answers. No field of an answer
+//! is trusted. Offsets are those of IBTA's volume 1: 13.4 (header), 14.2 (subnet), 16.1 (performance).
 
 use umad::{Class, MAD_BYTES, Mad, MadAddress};
 
-/// A path through the fabric: for each hop the port through which a MAD leaves.
+/// A path through the fabric: for each hop the number of the port through which a MAD leaves the node.
 pub type Path = Vec<u8>;
 /// The most hops of a path: the hop count of a MAD has 6 bits (IBTA 14.2.1.2).
 pub const PATH_HOPS_MAX: usize = 63;
 
-/// The node that gets a request: the one at the end of a path, or the one that has a LID.
+/// The node that gets a request: the node at the end of a path, or the node that has a LID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MadTarget {
     Path(Path),
     Lid(u16),
 }
 
-/// The attribute that a request asks for. The number is that of a port or, with `Forwarding`, of a block.
+/// The attribute that a request asks for. The number in a variant is a port's number; the number in
+/// `Forwarding` is a block's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attribute {
     NodeDescription,
     NodeInfo,
     PortInfo(u8),
-    /// A block of a forwarding table: the ports through which a switch sends to 64 LIDs.
+    /// The forwarding table's block with this number: the ports through which a switch sends to 64 LIDs.
     Forwarding(u16),
-    /// Which counters a node has (ClassPortInfo).
+    /// The attribute that says which counters a node has (ClassPortInfo).
     PerformanceInfo,
     Counters(u8),
     CountersExtended(u8),
@@ -36,12 +37,12 @@ pub struct MadRequest {
     pub attribute: Attribute,
 }
 
-/// Why a request has no usable answer.
+/// Why a request has no answer that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No answer came, however often the request was sent.
+    /// The request got no answer, although it was sent several times.
     Silent,
-    /// The node answered that it refuses the request, with this status.
+    /// The node refused the request in its answer, with this status.
     Refused(u16),
 }
 
@@ -75,7 +76,8 @@ impl Attribute {
 }
 
 impl MadRequest {
-    /// Returns the MAD of this request. The MAD that answers it has the same `number`.
+    /// Returns the MAD (management datagram) for this request. The MAD that answers it will have the same
+    /// `number`.
     pub fn mad(&self, number: u32) -> Mad {
         let mut mad = [0; MAD_BYTES];
         let class = match self.attribute.class() {
@@ -109,7 +111,7 @@ impl MadRequest {
         }
     }
 
-    /// Returns the data of this request's answer, or None if the MAD does not answer it.
+    /// Returns the data that `mad` has as the answer to this request, or None if `mad` does not answer it.
     pub fn answer<'m>(&self, mad: &'m Mad) -> Option<Result<&'m Data, Failure>> {
         let asked = self.mad(0);
         let is_answer = mad[..3] == asked[..3]
@@ -132,7 +134,7 @@ impl MadRequest {
     }
 }
 
-/// Returns the number of the request to which a MAD belongs.
+/// Returns the number in a MAD. A request and its answer have the same number.
 pub fn number(mad: &Mad) -> u32 {
     u32_at(mad, 12)
 }
@@ -163,13 +165,13 @@ pub enum NodeKind {
     Router,
 }
 
-/// What a node says of itself in the attribute NodeInfo (IBTA 14.2.5.3).
+/// What a node reports about itself in the attribute NodeInfo (IBTA 14.2.5.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     pub kind: NodeKind,
     pub guid: u64,
     pub ports: u8,
-    /// The node's port through which the request came in.
+    /// The number of the node's port through which the request reached it.
     pub local_port: u8,
 }
 
@@ -188,8 +190,8 @@ impl NodeInfo {
     }
 }
 
-/// Reads the attribute NodeDescription (IBTA 14.2.5.2), a node's text about itself. Returns only printable
-/// characters, so that no name breaks a page or a terminal.
+/// Reads the attribute NodeDescription (IBTA 14.2.5.2), a node's text about itself. Leaves out characters
+/// that cannot be printed, so that no name damages a page or a terminal.
 pub fn description(data: &Data) -> String {
     let text = String::from_utf8_lossy(&data[..64]);
     let text = text.split('\0').next().unwrap_or_default();
@@ -200,13 +202,14 @@ pub fn description(data: &Data) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PortInfo {
     pub lid: u16,
-    /// The logical state: 1 down, 2 initialize, 3 armed, 4 active.
+    /// The logical state of the port: 1 down, 2 initialize, 3 armed, 4 active.
     pub state: u8,
-    /// The physical state of the port; 5 means that the link is up.
+    /// The physical state of the port. 5 means that the link is up.
     pub physical: u8,
-    /// The number of the link's lanes; 0 if it is unknown.
+    /// The number of lanes that the link uses, or 0 if it is unknown.
     pub lanes: u8,
-    /// The data that one lane carries, without its encoding, in megabits a second; 0 if it is unknown.
+    /// How much data one lane carries, in megabits a second, without the bits of its encoding. It is 0 if
+    /// unknown.
     pub lane_megabits: u32,
 }
 
@@ -238,7 +241,7 @@ impl PortInfo {
         f64::from(self.lanes) * f64::from(self.lane_megabits) * 1e6 / 8.0
     }
 
-    /// Returns the lanes and the speed in the words of vendors, such as `4x EDR`.
+    /// Returns the link's lanes and speed as vendors write them, such as `4x EDR`.
     pub fn speed(&self) -> String {
         let name = match self.lane_megabits {
             2000 => "SDR",
@@ -255,9 +258,9 @@ impl PortInfo {
     }
 }
 
-/// Returns the data that a lane carries, in megabits a second, by LinkSpeedActive (`basic`) and
-/// LinkSpeedExtActive (`extended`). Up to QDR 8 of 10 bits are data, from FDR on 64 of 66. From HDR on the
-/// signalling rate of a lane includes the cost of error correction.
+/// Returns how much data a lane carries, in megabits a second, from LinkSpeedActive (`basic`) and
+/// LinkSpeedExtActive (`extended`). Up to QDR 8 of 10 bits are data, from FDR on 64 of 66. From HDR on a
+/// lane's signalling rate includes the cost of error correction.
 fn lane_megabits(basic: u8, extended: u8) -> u32 {
     match (extended, basic) {
         (1, _) => 13_636,
@@ -271,14 +274,14 @@ fn lane_megabits(basic: u8, extended: u8) -> u32 {
     }
 }
 
-/// Which counters a node has, by ClassPortInfo of performance management (IBTA 16.1.3.1).
+/// Which counters a node has, as its ClassPortInfo of performance management says (IBTA 16.1.3.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PerformanceInfo {
     /// Whether the counters of bytes and packets have 64 bits.
     pub extended: bool,
     /// Whether the counters of errors and of PortXmitWait have 64 bits, too.
     pub extended_errors: bool,
-    /// Whether the node counts PortXmitWait.
+    /// Whether the node has the counter PortXmitWait.
     pub waits: bool,
 }
 

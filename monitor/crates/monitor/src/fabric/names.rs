@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The site's map file: a GUID, a name in quotes, and a rack if there is one.
+//! The site's map file: each line has a GUID, a name in quotes, and the name of a rack if there is one.
 //!
 //! ```text
 //! # comment
@@ -17,11 +17,11 @@ pub struct Name {
     pub rack: String,
 }
 
-/// The most characters that are kept of a name or a rack.
+/// The most characters that are kept of a node's or a rack's name.
 const NAME_CHARS_MAX: usize = 128;
 const LINES_MAX: usize = 200_000;
 
-/// Reads a map file. Returns the names by GUID, and a sentence for each line that cannot be read.
+/// Reads a map file. Returns the names of nodes by GUID, and a sentence for each line that cannot be read.
 pub fn read(text: &str) -> (HashMap<u64, Name>, Vec<String>) {
     let (mut names, mut wrong) = (HashMap::new(), Vec::new());
     for (at, line) in text.lines().enumerate().take(LINES_MAX) {
@@ -48,8 +48,8 @@ fn entry(line: &str) -> Result<(u64, Name), &'static str> {
     Ok((guid, Name { name, rack }))
 }
 
-/// Returns the text between the quotes at the beginning of `text`, and what follows them. None if it begins
-/// with no quotes.
+/// Returns the text between quotes with which `text` begins, and the rest behind it. Returns None if `text`
+/// does not begin with a quote.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let (text, rest) = text.trim_start().strip_prefix('"')?.split_once('"')?;
     Some((text.chars().filter(|char| !char.is_control()).take(NAME_CHARS_MAX).collect(), rest))

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Routes through the fabric: the ports that carry what the nodes of a job send to each other.
+//! Routes through the fabric: the ports through which the nodes of a job send to each other.
 //!
-//! The routes follow from the switches' forwarding tables. Adaptive routing may take others, and a port that
-//! has several LIDs (LMC) is followed by its first.
+//! The routes follow from the switches' forwarding tables. Adaptive routing may take other routes. If a port
+//! has several LIDs (LMC), only the route to its first LID is followed.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -10,11 +10,11 @@ use super::discover::Fabric;
 use super::mad::NodeKind;
 use super::topology::{Topology, TopologyNode};
 
-/// A port that sends: the GUID of its node, and its number.
+/// A port that sends, as the GUID of its node and its number there.
 pub type PortId = (u64, u8);
 
-/// Returns the GUIDs of the hosts that have the names of a job's nodes. A host's description has its name
-/// before the adapter's (`n01 mlx5_0`). Either name may have a domain.
+/// Returns the GUIDs of the hosts whose names are in `nodes`, a job's list. A host's description begins with
+/// its name, before the adapter's (`n01 mlx5_0`). Either name may have a domain.
 pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let wanted: HashSet<String> =
@@ -24,7 +24,7 @@ pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     hosts.map(TopologyNode::number).collect()
 }
 
-/// Returns the ports that send what these hosts send to each other, including the ports of the hosts.
+/// Returns the ports through which messages between these hosts are sent, including the ports of the hosts.
 pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     let mut used = BTreeSet::new();
     let nodes = || hosts.iter().filter_map(|guid| fabric.nodes.get(guid));
@@ -50,8 +50,8 @@ pub fn routes(fabric: &Fabric, hosts: &BTreeSet<u64>) -> BTreeSet<PortId> {
     used
 }
 
-/// Adds to `used` the ports on the route from the switch `first` to the port that has `lid`, and to `passed`
-/// the switches. It ends at a switch that was passed before.
+/// Follows the route from the switch `first` to the port that has `lid`. Adds its ports to `used` and its
+/// switches to `passed`. Stops at a switch that is in `passed` already.
 fn follow(fabric: &Fabric, first: u64, lid: u16, passed: &mut HashSet<u64>, used: &mut BTreeSet<PortId>) {
     let mut at = first;
     while let Some(node) = fabric.nodes.get(&at).filter(|node| node.kind == NodeKind::Switch)

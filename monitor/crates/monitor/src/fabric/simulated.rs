@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A fabric in memory, for tests. It answers MADs, loses some, falls silent, and gives false answers.
+//! A simulated fabric in memory, for tests. It answers MADs (management datagrams), loses some, falls silent,
+//! and gives false answers.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
@@ -8,24 +9,26 @@ use umad::{Class, Mad, MadAddress, Received};
 
 use super::exchange::Wire;
 
-/// Two switches with two links between them, and two hosts below each. The switches have the GUIDs 1 and 2,
-/// the hosts 11, 12, 21 and 22. A switch has its hosts at ports 1 and 2, and the other switch at ports 3 and
-/// 4. A node's LID is its GUID. Port 3 leads to the first host of the other switch, port 4 to the second.
+/// A fabric of two switches with two links between them, and two hosts below each switch. The switches have
+/// the GUIDs 1 and 2, the hosts 11, 12, 21 and 22. A switch has its hosts at ports 1 and 2, and the other
+/// switch at ports 3 and 4. A node's LID is its GUID. Port 3 leads to the first host of the other switch,
+/// port 4 to the second.
 #[derive(Default)]
 pub struct Simulated {
     answers: VecDeque<Received>,
     pub silent: HashSet<u64>,
-    /// One MAD in so many is lost; with 0 none is lost.
+    /// The number N for which one MAD in N is lost. With 0 no MAD is lost.
     pub lose: u32,
     sent: u32,
-    /// Fields of PortCountersExtended by (node, port, first byte).
+    /// Fields of the attribute PortCountersExtended, by (node, port, the field's first byte).
     pub counters: HashMap<(u64, u8, usize), u64>,
-    /// Fields of PortCounters by (node, port, first byte, bytes).
+    /// Fields of the attribute PortCounters, by (node, port, the field's first byte, its number of bytes).
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
-    /// A MAD that is received before each answer, with the same number. None if there is no such MAD.
+    /// A MAD that the tests receive before each answer, with the answer's number. None if there is no such
+    /// MAD.
     pub strange: Option<Box<Mad>>,
-    /// The port through which a switch sends to all hosts of the other switch. None if it takes the right
-    /// ports.
+    /// The port through which each switch sends to all hosts of the other switch. With None each host has the
+    /// port that leads to it.
     pub onward: Option<u8>,
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the page draws: nodes with a tier and a position, and links in a fixed order.
+//! The picture that the page draws of the fabric: nodes with a tier and a position, and links in a fixed
+//! order.
 //!
 //! The tiers follow from the links alone: hosts have tier 0, and a switch is one tier above its lowest
 //! neighbour. Within a tier nodes are in the order of their names, hosts below their switch. So the same
@@ -16,7 +17,7 @@ use super::names::Name;
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Topology {
-    /// A number that differs for each picture: a hash of its nodes and links.
+    /// A number that differs for each picture of the fabric. It is a hash of the picture's nodes and links.
     pub version: u64,
     pub nodes: Vec<TopologyNode>,
     pub links: Vec<TopologyLink>,
@@ -24,7 +25,7 @@ pub struct Topology {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TopologyNode {
-    /// The GUID in hexadecimal, because a number of JavaScript has fewer than 64 bits.
+    /// The GUID of the node in hexadecimal, because a number in JavaScript has fewer than 64 bits.
     pub guid: String,
     pub name: String,
     pub rack: String,
@@ -37,8 +38,8 @@ pub struct TopologyNode {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct TopologyLink {
-    /// The node at the lower end of the link, as an index into `nodes`. If both nodes are in one tier, it is
-    /// the one with the lower index.
+    /// The node at the lower end of the link, as an index into `nodes`. If both nodes are in one tier, this
+    /// is the lower index.
     pub from: usize,
     pub from_port: u8,
     /// The node at the other end of the link, as an index into `nodes`.
@@ -50,7 +51,7 @@ pub struct TopologyLink {
 }
 
 impl TopologyNode {
-    /// Returns the GUID as a number.
+    /// Returns the GUID of the node as a number.
     pub fn number(&self) -> u64 {
         u64::from_str_radix(&self.guid, 16).unwrap_or(0)
     }
@@ -105,8 +106,8 @@ impl Topology {
     }
 }
 
-/// Returns the tier of each node, by GUID: its distance from the nearest host. Nodes that reach no host are
-/// treated like switches beside hosts.
+/// Returns the tier of each node, by GUID: the number of links between it and the nearest host. A node that
+/// reaches no host gets tier 1.
 fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     let mut tiers: HashMap<u64, usize> = HashMap::new();
     let mut next: VecDeque<u64> = VecDeque::new();
@@ -129,7 +130,7 @@ fn tiers(fabric: &Fabric) -> HashMap<u64, usize> {
     tiers
 }
 
-/// Returns all links, each once, in the order of their lower ends.
+/// Returns each link once. The links are in the order of the nodes at their lower ends.
 fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNode)]) -> Vec<TopologyLink> {
     let mut links = Vec::new();
     for node in fabric.nodes.values() {
@@ -154,7 +155,7 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNo
     links
 }
 
-/// Returns the key by which a name is sorted: digits count as numbers, so leaf-2 comes before leaf-10.
+/// Returns a key for sorting names, in which digits count as numbers: leaf-2 comes before leaf-10.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0u64, String::new())];
     for char in name.chars() {
@@ -170,7 +171,8 @@ fn natural(name: &str) -> Vec<(u64, String)> {
     parts
 }
 
-/// Sets `x` and `y` of all nodes: switches in a row for each tier, hosts in a block below their first switch.
+/// Sets `x` and `y`, the position in the picture, of all nodes. Switches stand in a row for each tier, hosts
+/// in a block below their first switch.
 fn place(topology: &mut Topology) {
     const BLOCK: usize = 8;
     let mut leaf: HashMap<usize, usize> = HashMap::new();

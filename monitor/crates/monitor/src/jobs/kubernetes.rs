@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! MPIJobs of Kubernetes (kubeflow's MPI operator, v2beta1), by `kubectl get` with the kubeconfig that the
-//! configuration names. Kubernetes knows no users, so the namespace is shown as the project. It was tried on
-//! a recorded text only.
+//! configuration names. Kubernetes knows no users, so the namespace is shown as the project. This file was
+//! tested on a recorded output only, with no running Kubernetes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::text::{JOBS_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// The label with which the operator marks the pods of a job.
+/// The label with which kubeflow's MPI operator marks the pods of a job.
 const LABEL: &str = "training.kubeflow.org/job-name";
 
 pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
@@ -29,7 +29,8 @@ pub fn jobs(kubeconfig: &Path) -> Result<Vec<Job>, String> {
     read(&get(&["mpijobs.kubeflow.org"])?, &get(&["pods", "-l", LABEL])?)
 }
 
-/// Reads two lists that `kubectl` printed: MPIJobs, and their pods, which say on which nodes a job runs.
+/// Reads two lists that `kubectl` printed: the MPIJobs, and the jobs' pods, which say on which nodes a job
+/// runs.
 fn read(jobs: &[u8], pods: &[u8]) -> Result<Vec<Job>, String> {
     let items = |text: &[u8]| -> Result<Vec<Value>, String> {
         let mut list: Value = serde_json::from_slice(text)
@@ -77,8 +78,8 @@ fn described(job: &Value, nodes: &BTreeMap<(String, String), BTreeSet<String>>) 
     }
 }
 
-/// Reads a time such as `2023-11-14T10:00:01Z`. Returns milliseconds since 1970, or None if it is no such
-/// time.
+/// Reads a time such as `2023-11-14T10:00:01Z`. Returns milliseconds since 1970, or None for a text of
+/// another form.
 fn moment(text: &str) -> Option<u64> {
     let (date, clock) = text.strip_suffix('Z')?.split_once('T')?;
     let parts: Vec<u64> = date.split('-').map(|part| part.parse().ok()).collect::<Option<_>>()?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Jobs that hosts report (this host and those with an agent), and jobs of batch systems (`slurm.rs`,
-//! `pbs.rs`, `kubernetes.rs`). Ranks that a host reports and that run inside a batch system's job are shown
-//! with that job.
+//! Jobs that hosts report (this host, and hosts with an agent), and jobs of batch systems (`slurm.rs`,
+//! `pbs.rs`, `kubernetes.rs`). If ranks that a host reports run inside a batch system's job, they are shown
+//! with the batch job.
 
 mod kubernetes;
 mod pbs;
@@ -33,14 +33,14 @@ pub struct Collector {
     pub store: Arc<Store>,
     pub live: Arc<Live>,
     pub writer: Writer,
-    /// What this host reports of itself, like the agents of other hosts.
+    /// The sources (links, energy, jobs, ...) from which this monitor makes the reports of its own host.
     pub sources: Sources,
 }
 
-/// How long jobs are shown after their end, in milliseconds.
+/// For how many milliseconds after its end a job is still shown.
 const SHOWN_AFTER_END_MS: u64 = 3_600_000;
 const ENDED_MAX: usize = 1000;
-/// The state that a rank gets when its host no longer reports it.
+/// The state that the monitor gives to a rank that its host no longer reports.
 const ENDED: &str = "Ended";
 
 impl Collector {
@@ -57,7 +57,8 @@ impl Collector {
         }
     }
 
-    /// Returns the stored jobs that an earlier monitor saw lately, or did not see end.
+    /// Returns the jobs from the store that an earlier run of the monitor saw lately, or that it did not see
+    /// end.
     fn known(&self) -> Result<Vec<Job>, String> {
         let sql = format!(
             "{ROWS} WHERE seen > now() - INTERVAL 1 HOUR OR end IS NULL ORDER BY start DESC LIMIT 10000"
@@ -104,8 +105,8 @@ impl Collector {
         }
     }
 
-    /// Adds to `jobs`, which Slurm lists now, the known jobs that it no longer lists and that have ended
-    /// according to its accounting.
+    /// Adds ended jobs to `jobs`, the list that Slurm gives now. They are jobs that the monitor knows, that
+    /// Slurm no longer lists, and whose end Slurm's accounting has.
     fn account(&self, jobs: &mut Vec<Job>) {
         let there: HashSet<_> = jobs.iter().map(|job| job.id.clone()).collect();
         let is_gone = |job: &&Job| job.source == "slurm" && job.end.is_none() && !there.contains(&job.id);
@@ -127,8 +128,8 @@ impl Collector {
         }));
     }
 
-    /// Replaces the known jobs of a source by the running ones, keeps those that have ended for a while, and
-    /// writes what has changed into the store.
+    /// Takes the `running` jobs of a source as its jobs now. Jobs that are no longer among them are kept for
+    /// a while as ended. Writes every job that has changed into the store.
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();
@@ -141,7 +142,8 @@ impl Collector {
     }
 }
 
-/// Returns the jobs that hosts report, each once with its ranks of all hosts.
+/// Returns the jobs that hosts report. A job on several hosts is returned once, with its ranks on all of
+/// them.
 fn reported(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     let mut all: BTreeMap<(&'static str, String), Job> = BTreeMap::new();
     for host in hosts.values_mut() {
@@ -166,8 +168,8 @@ fn reported(hosts: &mut BTreeMap<String, Host>) -> Vec<Job> {
     all.into_values().collect()
 }
 
-/// Joins the known jobs of all sources with the jobs that one source reports as running. Returns all jobs,
-/// and those of this source that are new, changed or over.
+/// Joins the known jobs of all sources with the jobs that `source` reports as `running`. Returns all jobs,
+/// and the jobs of `source` that are new, changed or over.
 fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec<Job>, Vec<Job>) {
     let mut changed = Vec::new();
     let (ours, mut jobs): (Vec<Job>, Vec<Job>) = known.into_iter().partition(|job| job.source == source);
@@ -206,15 +208,15 @@ fn joined(known: Vec<Job>, source: &str, mut running: Vec<Job>, at: u64) -> (Vec
     (jobs, changed)
 }
 
-/// Whether the store has this job as it is now. Once a day each job counts as changed, so that it is written
-/// again and the store keeps it as long as it runs.
+/// Whether the store already has this job in its present form. Once a day the answer is false, so that a
+/// running job is written again before the store drops it.
 fn is_as(new: &Job, old: &Job, at: u64) -> bool {
     let row = |job: &Job| row(&Job { ranks: Vec::new(), ..job.clone() }, 0);
     old.stored + 86_400_000 > at && row(new) == row(old)
 }
 
-/// Adds to a job its ranks that are no longer reported. They have ended, but what they did still belongs to
-/// the job. A rank without a process had not started and is left out.
+/// Adds to the job `new` the ranks of `old` that are no longer reported. They have ended, but their counters
+/// still belong to the job. A rank without a process never started and is left out.
 fn keep_ranks(new: &mut Job, old: Job) {
     let known: HashSet<_> = new.ranks.iter().map(|rank| (rank.rank, rank.pid, rank.host.clone())).collect();
     let over = old
@@ -225,8 +227,8 @@ fn keep_ranks(new: &mut Job, old: Job) {
     new.ranks.sort_by_key(|rank| rank.rank);
 }
 
-/// Moves the ranks of each job in `found` that runs inside a batch system's job to the latter, and removes it
-/// from `found`.
+/// Looks for jobs in `found` that run inside a job of `batch` (a batch system's jobs). Moves their ranks into
+/// the batch job, and removes these jobs from `found`.
 fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     found.retain_mut(|job| {
         let Some(whole) = batch.iter_mut().find(|whole| is_inside(job, whole)) else {
@@ -243,18 +245,18 @@ fn adopt(found: &mut Vec<Job>, batch: &mut [Job]) {
     });
 }
 
-/// Whether a job says that it runs inside `whole`, a job of a batch system.
+/// Whether `job` says that it runs inside `whole`, which is a batch system's job.
 fn is_inside(job: &Job, whole: &Job) -> bool {
     let place = job.inside.as_deref().and_then(|inside| inside.split_once('/'));
     place == Some((whole.source, whole.id.as_str()))
 }
 
-/// Whether a job runs inside a batch system's job that has ended and that the batch system has forgotten.
+/// Whether a job runs inside a batch system's job that has ended.
 fn is_of_ended(job: &Job, known: &[Job]) -> bool {
     known.iter().any(|whole| whole.end.is_some() && whole.user == job.user && is_inside(job, whole))
 }
 
-/// The SELECT of jobs, without conditions, whose rows `of_row` reads.
+/// The SELECT statement for jobs, without conditions. `of_row` reads the rows that it returns.
 const ROWS: &str = "SELECT id, source, user, name, nodes, ranks, state, toUnixTimestamp64Milli(start), \
                     toUnixTimestamp64Milli(end), project FROM jobs FINAL";
 
@@ -265,13 +267,13 @@ pub fn find(store: &Store, source: &str, id: &str) -> Result<Option<Job>, String
     Ok(of_row(&rows[0]))
 }
 
-/// Returns the name of a job in the table `job_samples`. It contains the source, because two sources may use
+/// Returns the key of a job in the table `job_samples`. It contains the source, because two sources may use
 /// the same number.
 pub fn key(source: &str, id: &str) -> String {
     format!("{source}/{id}")
 }
 
-/// Reads a job from a row that `ROWS` selects. Returns None for a row that is no job.
+/// Makes a job of a row that `ROWS` has selected. Returns None if the row is no job.
 fn of_row(row: &Value) -> Option<Job> {
     let text = |at: usize| row[at].as_str().map(String::from);
     let nodes = row[4].as_array()?.iter().filter_map(|node| node.as_str().map(String::from));
@@ -290,7 +292,7 @@ fn of_row(row: &Value) -> Option<Job> {
     })
 }
 
-/// Returns a job's ranks from the store, as they were last seen.
+/// Returns a job's ranks from the store, as the monitor last saw them.
 pub fn ranks_of(store: &Store, source: &str, id: &str) -> Result<Vec<JobRank>, String> {
     let sql = "SELECT rank, host, argMax(counters, ts), pid FROM job_samples WHERE job = {job:String} \
                GROUP BY rank, host, pid ORDER BY rank LIMIT 100000";
@@ -323,8 +325,8 @@ fn row(job: &Job, at: u64) -> String {
     format!("{id}\t{source}\t{user}\t{name}\t{nodes}\t{ranks}\t{state}\t{start}\t{end}\t{seen}\t{project}\n")
 }
 
-/// Returns the counters of a job's ranks as rows of the table `job_samples`. A rank without a process, or one
-/// that has ended, has no row.
+/// Returns the counters of a job's ranks as rows of the table `job_samples`. A rank that has no process, or
+/// has ended, gets no row.
 fn samples(job: &Job, at: u64) -> String {
     let mut lines = String::new();
     for rank in job.ranks.iter().filter(|rank| rank.pid != 0 && rank.state != ENDED) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). It was tried on a recorded text only.
+//! PBS's jobs, by `qstat -f -F json` (OpenPBS and PBS Professional). This file was tested on a recorded
+//! output only, with no running PBS.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -10,8 +11,8 @@ use super::text::{JOBS_MAX, NODES_MAX, civil, words};
 use crate::command::output_of;
 use crate::job::Job;
 
-/// Returns PBS's jobs, or none if there is no `qstat`. It prints times in the zone of its environment, here
-/// UTC.
+/// Returns PBS's jobs, or none if there is no `qstat`. `qstat` prints times in the time zone of its
+/// environment, which is set to UTC here.
 pub fn jobs() -> Result<Vec<Job>, String> {
     match output_of(Command::new("qstat").args(["-f", "-F", "json"]).env("TZ", "UTC"), b"") {
         Some(text) => read(&text?),
@@ -58,15 +59,15 @@ fn described(id: &str, job: &Value) -> Job {
     }
 }
 
-/// Returns the nodes of a list such as `n01/0*8+n02/0*8`, each once, in order.
+/// Returns the names of the nodes in a list such as `n01/0*8+n02/0*8`, each once, in order.
 fn nodes(list: &str) -> Vec<String> {
     let mut known = HashSet::new();
     let names = list.split('+').take(NODES_MAX).filter_map(|part| part.split('/').next());
     names.filter(|name| !name.is_empty() && known.insert(*name)).map(String::from).collect()
 }
 
-/// Reads a time such as `Tue Nov 14 10:00:00 2023`. Returns milliseconds since 1970, or None if it is no such
-/// time.
+/// Reads a time such as `Tue Nov 14 10:00:00 2023`. Returns milliseconds since 1970, or None for a text of
+/// another form.
 fn began(text: &str) -> Option<u64> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`. Or both by
-//! slurmrestd, whose answers have the same form. The form differs between versions: a number may be a record
-//! of `set`, `infinite` and `number`, and a state may be a word or a list of words.
+//! Slurm's jobs, by `squeue --json` (Slurm 21.08 or newer), and how they ended, by `sacct --json`. In place
+//! of these commands slurmrestd may be asked, whose answers have the same form. The form differs between
+//! versions: a number may be a record of `set`, `infinite` and `number`, and a state may be a word or a list
+//! of words.
 
 use std::fmt::Formatter;
 use std::io::Read;
@@ -16,13 +17,13 @@ use crate::command::{output_of, read_of};
 use crate::config::{self, Slurmrestd};
 use crate::job::Job;
 
-/// The most jobs that accounting is asked for at once.
+/// The most jobs for which Slurm's accounting is asked at once.
 const GONE_MAX: usize = 500;
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
-/// The longest time that `squeue --json` may take, which is slow on a large site.
+/// The longest time that `squeue --json` may take. It is slow on a large site.
 const SQUEUE_TIME: Duration = Duration::from_secs(60);
 
-/// The states of jobs that are over ("JOB STATE CODES" of squeue's manual).
+/// The states in which a job is over ("JOB STATE CODES" in the manual of squeue).
 const OVER: [&str; 9] = [
     "BOOT_FAIL",
     "CANCELLED",
@@ -35,13 +36,13 @@ const OVER: [&str; 9] = [
     "TIMEOUT",
 ];
 
-/// How Slurm is asked: through slurmrestd, or by its commands if `rest` is None.
+/// How Slurm is asked: through slurmrestd, or with None in `rest` by its commands.
 pub struct Slurm {
     rest: Option<Rest>,
     has_accounting: bool,
 }
 
-/// When and in which state a job ended, by Slurm's accounting.
+/// When a job ended and in which state, as Slurm's accounting reports it.
 #[derive(Debug, PartialEq)]
 pub struct JobEnd {
     pub id: String,
@@ -67,8 +68,8 @@ impl Slurm {
         }
     }
 
-    /// Asks accounting how jobs ended that Slurm's controller no longer has. Jobs that accounting does not
-    /// know are missing in the result.
+    /// Asks Slurm's accounting how the jobs `ids` ended, which Slurm's controller no longer lists. The result
+    /// lacks jobs that accounting does not know.
     pub fn ends(&self, ids: &[&str]) -> Result<Vec<JobEnd>, String> {
         let ids = &ids[..ids.len().min(GONE_MAX)];
         if ids.is_empty() || !self.has_accounting {
@@ -84,7 +85,7 @@ impl Slurm {
     }
 }
 
-/// The client of a slurmrestd.
+/// A client of slurmrestd, Slurm's REST daemon.
 struct Rest {
     config: Slurmrestd,
     http: ureq::Agent,
@@ -97,7 +98,8 @@ impl Rest {
         Rest { config, http: builder.build().new_agent() }
     }
 
-    /// Asks a part of slurmrestd (`slurm` or `slurmdb`) for `what`, such as `jobs`, and returns its JSON.
+    /// Requests `what`, such as `jobs`, from a part of slurmrestd (`slurm` or `slurmdb`). Returns the JSON of
+    /// the answer.
     fn get(&self, part: &str, what: &str) -> Result<Vec<u8>, String> {
         let Slurmrestd { url, version, user, token_file } = &self.config;
         let place = format!("{}/{part}/{version}/{what}", url.trim_end_matches('/'));
@@ -152,10 +154,10 @@ fn each(text: &mut dyn Read, take: &mut dyn FnMut(Value)) -> Result<(), String> 
     }
 }
 
-/// Reads the object that has the list `jobs`, and calls the function with each job. Returns whether there is
-/// a list.
+/// Reads a JSON object that has the list `jobs`, and calls the function with each job in it. Returns whether
+/// the object has such a list.
 struct Listed<'a>(&'a mut dyn FnMut(Value));
-/// Reads the list `jobs`, and calls the function with each job.
+/// Reads the JSON list `jobs`, and calls the function with each job in it.
 struct Each<'a>(&'a mut dyn FnMut(Value));
 
 impl<'de> DeserializeSeed<'de> for Listed<'_> {
@@ -210,7 +212,7 @@ impl<'de> Visitor<'de> for Each<'_> {
     }
 }
 
-/// Reads a job as accounting describes it. Returns None if the job is not over.
+/// Reads a job as Slurm's accounting describes it. Returns None if the job is not over.
 fn end(value: &Value) -> Option<JobEnd> {
     let time = &value["time"];
     let state = word(&value["state"]["current"])?;
@@ -222,7 +224,7 @@ fn end(value: &Value) -> Option<JobEnd> {
     })
 }
 
-/// Returns a word, or the first of a list of words.
+/// Returns the text in `value`, or the first text if `value` is a list of texts.
 fn word(value: &Value) -> Option<&str> {
     match value {
         Value::Array(words) => words.first()?.as_str(),
@@ -284,7 +286,7 @@ fn expand(list: &str) -> Vec<String> {
     names
 }
 
-/// Returns the position of the first comma outside brackets, or the end of the list.
+/// Returns the position of the first comma outside brackets in `list`, or the length of `list`.
 fn top_comma(list: &str) -> usize {
     let mut is_inside = false;
     for (at, char) in list.char_indices() {
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(over.end, Some(1_764_003_600_000));
     }
 
-    /// Reads what Slurm 22.05 printed on the test hosts.
+    /// Reads recorded output of Slurm 22.05, from the hosts on which the project is tested.
     #[test]
     fn what_slurm_printed_is_read() {
         let jobs = read(&mut &include_bytes!("recorded/squeue-22.05.json")[..]).unwrap();
@@ -352,7 +354,7 @@ mod tests {
         assert_eq!(read(&mut &br#"{"jobs": [], "errors": [7]}"#[..]), Ok(Vec::new()));
     }
 
-    /// Reads a list of 10,000 jobs, which is made while it is read.
+    /// Reads a list of 10,000 jobs, which is generated while it is read, so that it is never whole in memory.
     #[test]
     fn a_text_of_many_jobs_is_read_as_it_comes() {
         let pad = "x".repeat(20_000);
@@ -378,7 +380,8 @@ mod tests {
         assert_eq!((jobs.len(), jobs[9999].id.as_str()), (10_000, "10000"));
     }
 
-    /// Lets a slurmrestd of the test give one answer. Returns how the answer was read, and the request.
+    /// Plays a slurmrestd that gives one answer. Returns how the monitor read the answer, and the request
+    /// that it had sent.
     fn answered(status: &str, body: &str) -> (Result<Vec<u8>, String>, String) {
         use std::io::{Read, Write};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What the formats of batch systems have in common.
+//! What the readers of several batch systems share: limits, and the reading of texts and times.
 
 use serde_json::Value;
 
-/// The most jobs of a batch system that are read.
+/// The most jobs that are read of one batch system.
 pub const JOBS_MAX: usize = 100_000;
 /// The most nodes that a node list may name.
 pub const NODES_MAX: usize = 65_536;
 
-/// Returns the text in a value without control characters, or an empty text if the value is no text.
+/// Returns the text in a JSON value without control characters, or an empty text if the value is no text.
 pub fn words(value: &Value) -> String {
     value.as_str().unwrap_or_default().chars().filter(|char| !char.is_control()).take(4096).collect()
 }
 
-/// Returns a time of UTC in milliseconds since 1970, or None for an impossible time or one before 1970. The
-/// `clock` is written `10:00:01`.
+/// Returns a time in UTC as milliseconds since 1970. `clock` is written `10:00:01`. Returns None for an
+/// impossible time or a time before 1970.
 pub fn civil(year: u64, month: u64, day: u64, clock: &str) -> Option<u64> {
     let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let [hour, minute, second] = parts[..] else { return None };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! chDB: ClickHouse's engine as a Python wheel, for machines without a ClickHouse server. It is installed
-//! into an environment of its own at the first start. `adapter.py` gives it ClickHouse's interface over HTTP.
+//! chDB, which is ClickHouse's engine as a Python wheel, for machines without a ClickHouse server. At the
+//! monitor's first start it is installed into a Python environment of its own. `adapter.py` serves it by
+//! ClickHouse's HTTP interface.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -9,23 +10,24 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The tested version of chDB, as a requirements file for pip, with the hashes of the wheels. chDB's own
-/// dependencies (pandas, pyarrow) are left out: only Python programs need them.
+/// The tested version of chDB, as a requirements file for pip, with the hashes of the wheels. The packages
+/// that chDB needs for Python programs only (pandas, pyarrow) are left out.
 pub const WHEELS: &str = "\
 chdb==4.4.0 --hash=sha256:b9d1159b19a101a650e72e085631dcc3a0879c31faf7c098bff3ea51dbba2daf
 chdb-core==26.9.0 --hash=sha256:0d24d78969f7ab41d5303c148b7cf64880fa017507bbed9c9b8799b29c26723f --hash=sha256:46148d3fc1edd6d6f701922be0f18e2aa6e60349e418b430e69bbb87ab6b95a9 --hash=sha256:707e2ec3fe0f7953bac97942eaeb7a1ed1d66b1e56ecef3f0aa2130f61f6e735 --hash=sha256:bc2d2baedc038ba04be59d97d9ded4f87a3fbe05c3820f93d90e508b1e541ad0
 ";
 
-/// chDB's process. It is started again when it ends. It ends together with this process, whose end closes its
-/// standard input.
+/// The process in which chDB runs. It is started again when it ends. It ends when this process ends, because
+/// then its standard input is closed.
 pub struct Chdb {
     venv: PathBuf,
     folder: PathBuf,
-    /// The URL of the present process and the key that it asks for; each new process has others.
+    /// The URL of chDB's present process, and the key that the process asks for. Each new process has another
+    /// URL and key.
     place: Mutex<(String, String)>,
 }
 
-/// The shortest time between two starts of chDB's process.
+/// The shortest time between two starts of the process in which chDB runs.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl Chdb {
@@ -56,8 +58,8 @@ impl Chdb {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts chDB's first process. It tries several times, because the chDB of a monitor that was just
-    /// killed may still hold the folder.
+    /// Starts chDB's first process. It tries several times, because the chDB of a monitor that was killed a
+    /// moment ago may still hold the data folder.
     fn first(&self) -> Result<(Child, ChildStdin), String> {
         let mut found = self.spawn();
         for _ in 0..3 {
@@ -69,8 +71,8 @@ impl Chdb {
         found
     }
 
-    /// Starts a process of chDB. Returns it and its standard input: the process runs until this input is
-    /// closed.
+    /// Starts a process in which chDB runs. Returns the process and its standard input; the process ends when
+    /// this input is closed.
     fn spawn(&self) -> Result<(Child, ChildStdin), String> {
         let key = crate::secret::random();
         let mut child = Command::new(self.venv.join("bin/python"))
@@ -104,7 +106,7 @@ impl Chdb {
     }
 }
 
-/// Makes chDB's Python environment, unless it exists.
+/// Makes the Python environment of chDB, unless it exists.
 fn install(venv: &Path) -> Result<(), String> {
     let done = venv.join("outboard-monitor-done");
     if std::fs::read_to_string(&done).is_ok_and(|text| text == WHEELS) {
@@ -136,7 +138,8 @@ fn install(venv: &Path) -> Result<(), String> {
     std::fs::write(&done, WHEELS).map_err(named)
 }
 
-/// Returns the last error that pip has printed, with all of its lines, or else the last line.
+/// Returns the last error in pip's output `words`, with all of its lines. Returns the last line if there is
+/// no error.
 fn error_of(words: &str) -> String {
     let from = words.rfind("ERROR:").or_else(|| words.trim_end().rfind('\n')).unwrap_or_default();
     words[from..].split_whitespace().collect::<Vec<_>>().join(" ")

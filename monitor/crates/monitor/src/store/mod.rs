@@ -2,7 +2,7 @@
 //! The store: ClickHouse's SQL over its HTTP interface, from a server or from chDB behind an adapter.
 //!
 //! `Store` asks and writes, and blocks, so threads of their own call it. All rows go in through `Writer`
-//! (`writer.rs`): what the store does not take now waits on disk, within a bound (`spool.rs`).
+//! (`writer.rs`): rows that the store does not accept now wait on disk, within a bound (`spool.rs`).
 
 mod chdb;
 mod schema;
@@ -19,17 +19,17 @@ pub use writer::{Writer, Written};
 
 use crate::config::MonitorConfig;
 
-/// The oldest ClickHouse that was tried (as chDB).
+/// The oldest version of ClickHouse with which the monitor was tried (as chDB).
 const OLDEST: (u32, u32) = (24, 8);
-/// The most bytes of an answer of the store that are read.
+/// The most bytes that are read of one answer of the store.
 const ANSWER_BYTES_MAX: u64 = 256 << 20;
 
 pub struct Store {
     agent: ureq::Agent,
     place: StoreAddress,
     user: String,
-    /// The sizes of the tables when `measure` last found them, and why it has failed since (empty if it has
-    /// not).
+    /// What `measure` found last: the sizes of the tables, and why the latest measurement failed (empty if it
+    /// did not).
     sizes: Mutex<(Value, String)>,
 }
 
@@ -39,24 +39,25 @@ enum StoreAddress {
         url: String,
         key: String,
     },
-    /// A process of chDB on this host. It may end and be started again; then it has another address.
+    /// A process on this host in which chDB runs. It may end and be started again; then it has another
+    /// address.
     Chdb(Arc<chdb::Chdb>),
 }
 
-/// Why the store did not take rows.
+/// The reason why the store did not take rows.
 #[derive(Debug)]
 pub struct InsertRefusal {
-    /// Whether the rows themselves are wrong, so that the store will never take them.
+    /// Whether a value in the rows is wrong, so that the store will never take these rows.
     pub is_of_rows: bool,
     pub why: String,
 }
 
-/// ClickHouse's error codes for wrong rows: a value cannot be read as the column's type. The causes of all
-/// other errors (a full disk, too little memory, too many parts, no such table) may be gone at the next try.
+/// ClickHouse's error codes for wrong rows: a value cannot be read as the column's type. Other errors (a full
+/// disk, too little memory, too many parts, no such table) may not occur at the next try.
 const OF_ROWS: [u32; 18] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 128, 130, 131, 321, 349, 563, 676];
 
 impl Store {
-    /// Opens the store, starts chDB if no server is named, and brings the tables up to date.
+    /// Opens the store, and brings its tables up to date. Starts chDB if the configuration names no server.
     pub fn open(config: &MonitorConfig) -> Result<Store, String> {
         let place = match &config.store.url {
             Some(url) => {
@@ -90,7 +91,7 @@ impl Store {
         Ok(store)
     }
 
-    /// Refuses an older ClickHouse, which would take rows twice.
+    /// Refuses a ClickHouse that is older than `OLDEST`, because it would store repeated rows twice.
     fn check_version(&self) -> Result<(), String> {
         let found = self.select("SELECT version()", &[])?;
         let version = found[0][0].as_str().unwrap_or_default();
@@ -102,7 +103,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the names of the tables, with the statements that made them.
+    /// Returns the names of the store's tables, each with the SQL statement that made it.
     fn definitions(&self) -> Result<Vec<(String, String)>, String> {
         let sql = "SELECT name, create_table_query FROM system.tables WHERE database = currentDatabase()";
         let rows = self.select(sql, &[])?;
@@ -115,7 +116,7 @@ impl Store {
             .collect())
     }
 
-    /// Asks the store for the sizes of its tables, and keeps them for `sizes`.
+    /// Asks the store for the sizes of its tables, and keeps the answer for calls of `sizes`.
     pub fn measure(&self) {
         // Parts that a merge has replaced stay for some minutes; their rows do not count.
         let sql = "SELECT table, sumIf(rows, active), sumIf(bytes_on_disk, active), sumIf(bytes_on_disk, NOT active) \
@@ -128,7 +129,7 @@ impl Store {
         }
     }
 
-    /// Returns what `measure` has found: for each table its rows, its bytes and the bytes of merged parts;
+    /// Returns what `measure` found last: for each table its rows, its bytes and the bytes of merged parts;
     /// and why the last measurement failed (empty if it did not). Never waits for the store.
     pub fn sizes(&self) -> (Value, String) {
         self.sizes.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -158,8 +159,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the rows of a SELECT, each an array. `{name:Type}` in the SQL stands for a parameter, so no
-    /// value becomes SQL.
+    /// Returns the rows that a SELECT finds, each as an array. `{name:Type}` in the SQL stands for a
+    /// parameter, so that no value is read as SQL.
     pub fn select(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Value, String> {
         let settings = "SETTINGS output_format_json_quote_64bit_integers = 0";
         let text = self.ask(&format!("{sql} FORMAT JSONCompact {settings}"), parameters)?;
@@ -173,7 +174,8 @@ impl Store {
         self.ask(&format!("{sql} FORMAT {format}"), parameters)
     }
 
-    /// Sends SQL to the store and returns the answer. The store reads parameters as fields of TabSeparated.
+    /// Sends SQL to the store and returns the answer. Parameters are sent as fields of ClickHouse's
+    /// TabSeparated format.
     fn ask(&self, sql: &str, parameters: &[(&str, String)]) -> Result<Vec<u8>, String> {
         let named: Vec<_> =
             parameters.iter().map(|(name, value)| (format!("param_{name}"), field(value))).collect();
@@ -181,9 +183,9 @@ impl Store {
         self.post(&pairs, sql).map_err(|refusal| refusal.why)
     }
 
-    /// Adds rows, one a line, in ClickHouse's TabSeparated. The token stands for these rows: if the store has
-    /// seen it lately, it has them already, and adds them neither here nor to the views that follow from
-    /// them.
+    /// Adds rows to a table, one a line, in ClickHouse's TabSeparated. The token stands for these rows: a
+    /// store that has seen the token lately has the rows already, and adds them neither to the table nor to
+    /// the views on it.
     fn insert(&self, table: &str, token: &str, lines: &str) -> Result<(), InsertRefusal> {
         let sql = format!(
             "INSERT INTO {table} SETTINGS insert_deduplication_token = '{token}', \
@@ -226,12 +228,12 @@ impl Store {
     }
 }
 
-/// Returns the text as a literal inside an array or a map.
+/// Returns the text as a quoted literal of SQL inside an array or a map.
 pub fn literal(text: &str) -> String {
     format!("'{}'", field(text).replace('\'', "\\'"))
 }
 
-/// Returns the text as a field of TabSeparated, in which a row is one line.
+/// Returns the text as a field in ClickHouse's TabSeparated format, where a row is one line.
 pub fn field(text: &str) -> String {
     text.replace('\\', "\\\\")
         .replace('\t', "\\t")
@@ -247,8 +249,8 @@ mod tests {
     use super::*;
 
     impl Store {
-        /// Makes a store whose server answers each request (head and body) with an error's code (0 for none)
-        /// and a text.
+        /// Makes a store for tests. `answer` gets the head and body of each request, and returns an error's
+        /// code (0 for none) and a text.
         pub fn answered_by(answer: impl Fn(&str) -> (u32, String) + Send + 'static) -> Store {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let url = format!("http://{}/", listener.local_addr().unwrap());

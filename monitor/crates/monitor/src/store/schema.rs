@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The tables, as a list of steps. A store of an older version gets the steps that it lacks.
+//! The tables of the store, as a list of steps from version to version. A store of an older version gets the
+//! steps that it lacks.
 //!
-//! There is one wide row for each port and sweep; views make rollups of 1 and 10 minutes; jobs are stored by
-//! (job, rank, time). The configuration says how long each table keeps its rows.
+//! The store has one wide row for each port and sweep. Views make rollups of 1 and 10 minutes. Jobs are
+//! stored by (job, rank, time). The configuration says how long each table keeps its rows.
 
 use crate::config::Keep;
 use crate::fabric::counters::COUNTERS;
 
-/// Returns the SQL statements that lead to each version from the one before; the first version is 1.
+/// Returns for each version of the tables the SQL statements that lead to it from the version before. The
+/// first version is 1.
 pub fn versions() -> Vec<Vec<String>> {
     vec![
         ports(),
@@ -19,20 +21,19 @@ pub fn versions() -> Vec<Vec<String>> {
     ]
 }
 
-/// Tables in which a repeated INSERT would add rows twice. In `jobs` and `nodes` a repeated row replaces the
-/// first.
+/// The tables to which a repeated INSERT would add its rows twice. In the other two, `jobs` and `nodes`, a
+/// repeated row replaces the first.
 const REPEATS_KNOWN: [&str; 6] =
     ["port_samples", "port_minutes", "port_tens", "host_samples", "host_minutes", "job_samples"];
 
-/// Returns the statement that makes a table remember the tokens of its last 10,000 INSERTs. A repeated INSERT
-/// is at most the last of its table, or, if a disk lost the monitor's latest changes, one of the minutes
-/// before.
+/// Returns the SQL statement that makes a table remember the tokens of its last 10,000 INSERTs. The monitor
+/// repeats only the last INSERT of a table or, after a disk has lost data, INSERTs of the last minutes.
 fn known_repeats(table: &str) -> String {
     format!("ALTER TABLE {table} MODIFY SETTING non_replicated_deduplication_window = 10000")
 }
 
-/// Returns statements that make the tables keep their rows for the configured days, if they do not.
-/// `definitions` are the statements that made the tables.
+/// Returns the SQL statements that set how many days each table keeps its rows, for tables where this has
+/// changed. `definitions` are the statements that made the tables.
 pub fn kept(keep: &Keep, definitions: &[(String, String)]) -> Vec<String> {
     let Keep { samples_days, minutes_days, tens_days, jobs_days } = *keep;
     let times = [
@@ -90,8 +91,8 @@ fn ports() -> Vec<String> {
     all
 }
 
-/// Returns the statements that make `host_samples`, where a row has all numbers of a host by their names:
-/// gauges, and the growth of counters in a second.
+/// Returns the SQL statements that make the table `host_samples`. A row of it has all numbers of a host by
+/// their names: gauges, and the growth of counters in a second.
 fn hosts() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_samples (ts DateTime64(3, 'UTC') CODEC(Delta, ZSTD(1)), \
@@ -103,8 +104,8 @@ fn hosts() -> Vec<String> {
     ]
 }
 
-/// Returns the statements that make `host_minutes`: the sum, count and maximum of each number of a host in a
-/// minute.
+/// Returns the SQL statements that make the table `host_minutes`: the sum, count and maximum of each number
+/// of a host in a minute.
 fn host_minutes() -> Vec<String> {
     vec![
         "CREATE TABLE IF NOT EXISTS host_minutes (ts DateTime('UTC') CODEC(Delta, ZSTD(1)), host LowCardinality(String), \

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Blocks of rows that the store has not taken yet, oldest first: files named by a number, within a bound.
+//! The spool: blocks of rows that the store has not taken yet, oldest first. They are files named by a
+//! number, and all of them together have a bound.
 //!
-//! A block is on disk before the store is asked to take it, and stays until the store has it. So it outlives
-//! the end of either. Its token makes a repeat harmless, because the store knows the token. A block that the
-//! disk does not take waits in memory, within a bound of its own.
+//! A block is on disk before the store is asked to take it, and stays until the store has it. So it survives
+//! the end of the monitor or of the store. A block may be sent twice without harm, because the store
+//! remembers its token. A block for which the disk has no room waits in memory, within a bound of its own.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -12,13 +13,13 @@ use std::path::{Path, PathBuf};
 /// The most bytes of rows that wait in memory because the disk is full.
 pub const MEMORY_BYTES_MAX: u64 = 64 << 20;
 
-/// Rows of one table, which the store gets in one INSERT.
+/// Rows of one table, which the store gets in one INSERT. The spool keeps the block until the store has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Block {
     pub table: String,
-    /// The token by which the store recognises that the same block comes again.
+    /// A text that names this block. The store recognises by it that a block comes a second time.
     pub token: String,
-    /// The rows in ClickHouse's TabSeparated, one a line.
+    /// The rows in ClickHouse's TabSeparated format, one a line.
     pub lines: String,
 }
 
@@ -46,7 +47,7 @@ pub struct Spool {
     waiting: VecDeque<(SpooledBlock, u64)>,
     /// The bytes of all blocks that wait for the store.
     pub bytes: u64,
-    /// The bytes of the blocks that wait in memory.
+    /// The bytes of the blocks that wait in memory, because the disk is full.
     memory_bytes: u64,
     bytes_max: u64,
     next: u64,
@@ -81,7 +82,8 @@ impl Spool {
         self.waiting.len() as u64
     }
 
-    /// Adds a block behind the others. An error says why there is no room for it; then the block is lost.
+    /// Adds a block at the end of the spool. An error says why there is no room for it; then the block is
+    /// lost.
     pub fn keep(&mut self, block: Block) -> Result<(), String> {
         let bytes = block.bytes();
         if self.bytes + bytes > self.bytes_max {
@@ -102,7 +104,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Writes a block to disk, and returns its path. The file gets this name once it is complete.
+    /// Writes a block to disk, and returns its path. The file gets its final name only when it is complete.
     fn write(&mut self, block: &Block) -> std::io::Result<PathBuf> {
         let path = self.folder.join(self.next.to_string());
         let new = self.folder.join(format!("{}.new", self.next));
@@ -119,7 +121,8 @@ impl Spool {
         Ok(path)
     }
 
-    /// Returns the oldest block, or None if no block waits. An error says why its file cannot be read.
+    /// Returns the oldest block, or None if no block waits. An error says why the block's file cannot be
+    /// read.
     pub fn first(&self) -> Option<Result<Block, String>> {
         match &self.waiting.front()?.0 {
             SpooledBlock::Memory(block) => Some(Ok(block.clone())),
@@ -127,7 +130,7 @@ impl Spool {
         }
     }
 
-    /// Removes the oldest block: the store has it or will never take it.
+    /// Removes the oldest block. Called when the store has taken the block or will never take it.
     pub fn remove_first(&mut self) {
         let Some((place, bytes)) = self.waiting.pop_front() else { return };
         self.bytes -= bytes;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The route of rows into the store. The rows of one second make one block for each table. Blocks go into the
-//! spool, and from there into the store, in order. A row is lost only if the spool has no room or the store
-//! calls the row wrong; both are counted and reported.
+//! spool (the queue on disk), and from there into the store, in order. A row is lost only if the spool has no
+//! room or the store calls the row wrong; lost rows are counted and reported.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -13,24 +13,25 @@ use serde::Serialize;
 use super::spool::{Block, MEMORY_BYTES_MAX, Spool};
 use super::{InsertRefusal, Store};
 
-/// How long rows are gathered before they go into the spool; the monitor loses these rows if it is killed.
+/// How long rows are gathered in memory before they go into the spool, which is on disk. Gathered rows are
+/// lost if the monitor is killed.
 const GATHER: Duration = Duration::from_secs(1);
-/// How long the writer waits before it asks a store again that did not take rows.
+/// How long the writer waits before it offers rows again to a store that has not taken them.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long lost rows count for the alert `dropped_rows`.
+/// For how long after a loss of rows the alert `dropped_rows` counts them.
 const LATELY: Duration = Duration::from_secs(300);
 
-/// How many rows were written, how many wait, and how many were lost.
+/// How many rows were written into the store, how many wait for it, and how many were lost.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Written {
     pub rows: u64,
     pub spooled_blocks: u64,
     pub spooled_bytes: u64,
-    /// The rows that were lost since the monitor's start.
+    /// How many rows were lost since the monitor's start.
     pub dropped_rows: u64,
-    /// The rows that were lost in the last five minutes.
+    /// How many rows were lost in the last five minutes.
     pub dropped_lately: u64,
-    /// Why the store did not take the last block; empty if it did.
+    /// Why the store did not take the last block of rows; empty if it did.
     pub error: String,
 }
 
@@ -43,15 +44,15 @@ struct Gathered {
 #[derive(Default)]
 struct WriterState {
     gathered: Mutex<Gathered>,
-    /// Where rows wait for the store, or None if they are thrown away (in tests).
+    /// Where rows wait for the store. None if rows are thrown away (in tests).
     spool: Option<Mutex<Spool>>,
-    /// Wakes the thread that inserts when a block comes into the spool.
+    /// Wakes the thread that gives blocks to the store, when a block is added to the spool.
     more: Condvar,
     written: Mutex<Written>,
     lost: Mutex<VecDeque<(Instant, u64)>>,
 }
 
-/// The writer of rows; clones share its state.
+/// The way by which all threads of the monitor give rows to the store. Clones share one state.
 #[derive(Clone)]
 pub struct Writer(Arc<WriterState>);
 
@@ -77,13 +78,13 @@ impl Writer {
         Ok(writer)
     }
 
-    /// A writer that throws rows away.
+    /// Makes a writer that throws rows away, for tests.
     #[cfg(test)]
     pub fn idle() -> Writer {
         Writer(Arc::default())
     }
 
-    /// Takes rows for a table, one a line. Never waits.
+    /// Takes rows for a table of the store, one a line, and writes them later. Never waits.
     pub fn add(&self, table: &str, lines: String) {
         let mut gathered = lock(&self.0.gathered);
         // So many rows come together only while a disk hangs.
@@ -97,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// Puts the rows that were gathered into the spool, a block for each table.
+    /// Makes a block of the rows that were gathered for each table, and puts it into the spool.
     pub fn flush(&self) {
         let Some(spool) = &self.0.spool else { return };
         // The lock is held over both steps, so that two threads cannot change the order.
@@ -132,7 +133,7 @@ impl Writer {
         (written.spooled_blocks, written.spooled_bytes) = (spool.blocks(), spool.bytes);
     }
 
-    /// Gives blocks of the spool to the store for as long as the monitor runs.
+    /// Gives the blocks of the spool to the store, oldest first, for as long as the monitor runs.
     fn insert(&self, store: &Store) {
         let spool = self.0.spool.as_ref().expect("it was started with one");
         loop {
@@ -172,7 +173,7 @@ impl Writer {
         }
     }
 
-    /// Puts a block into the store. If the store calls rows wrong, the block is halved until the wrong rows
+    /// Gives one block to the store. If the store calls rows wrong, the block is halved until the wrong rows
     /// stand alone, so that no other row is lost.
     fn put(&self, store: &Store, block: &Block) -> Result<(), String> {
         match store.insert(&block.table, &block.token, &block.lines) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Answers to the page's questions, as JSON. Each function knows who asks, and shows nobody the jobs of
-//! others.
+//! Answers to the page's requests for data, as JSON. Each function knows who asks, and shows nobody the jobs
+//! of others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
@@ -22,8 +22,8 @@ use crate::time::{now_ms, seconds};
 pub type Answer = Result<Json<Value>, (StatusCode, String)>;
 pub type WebState = State<Arc<Web>>;
 
-/// Answers whether the monitor serves without losing rows, and nothing else: for a watcher without an
-/// account.
+/// Answers whether the monitor runs and has lost no rows lately, and nothing else. A watching program may ask
+/// this without an account.
 pub async fn health(State(web): WebState) -> (StatusCode, Json<Value>) {
     match web.writer.written().dropped_lately {
         0 => (StatusCode::OK, Json(json!({"status": "ok"}))),
@@ -66,12 +66,12 @@ pub fn guid(node: &str) -> Result<u64, (StatusCode, String)> {
     u64::from_str_radix(node, 16).map_err(|_| wrong("node: no GUID in hexadecimal"))
 }
 
-/// The most points of a series of values that a page draws.
+/// The most points that the page draws of a value over time.
 const POINTS_MAX: u64 = 1000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Answers with a port's past, step by step: the highest use, the mean rates, and the sums of waits and
-/// errors.
+/// Answers with a port's past, step by step: the highest use in the step, the mean rates, and the sums of
+/// waits and errors.
 pub async fn history(State(web): WebState, Query(asked): Query<PortQuery>) -> Answer {
     let guid = asked.guid()?;
     let (from, to, _) = span(asked.from, asked.to, 1)?;
@@ -95,8 +95,8 @@ pub async fn history(State(web): WebState, Query(asked): Query<PortQuery>) -> An
     Ok(Json(json!({"step": step, "rows": rows})))
 }
 
-/// Returns the table that is read for a span in milliseconds, the SQL of its rows' time in milliseconds, and
-/// the least distance of its rows.
+/// Chooses the table to read for a span of `span_ms` milliseconds. Returns the table's name, the SQL for the
+/// time of a row in milliseconds, and the least distance between its rows in milliseconds.
 pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     match span_ms {
         span if span <= 6 * HOUR_MS => ("port_samples", "toUnixTimestamp64Milli(ts)", 1000),
@@ -105,8 +105,8 @@ pub fn table_of(span_ms: u64) -> (&'static str, &'static str, u64) {
     }
 }
 
-/// Returns the beginning and the end of a span (by default the last hour), and the length of a step, which is
-/// at least `least`. All are in milliseconds.
+/// Returns the beginning and the end of a span of time (by default the last hour), and the length of a step
+/// in it, which is at least `least`. All are in milliseconds.
 pub fn span(from: Option<u64>, to: Option<u64>, least: u64) -> Result<(u64, u64, u64), (StatusCode, String)> {
     let to = to.unwrap_or_else(now_ms);
     let from = from.unwrap_or_else(|| to.saturating_sub(HOUR_MS));
@@ -132,7 +132,7 @@ fn an_hour() -> u32 {
     60
 }
 
-/// Answers with the ports that had the most errors in the last minutes (`since`).
+/// Answers with the ports that had the most errors in the last minutes. `since` has the number of minutes.
 pub async fn errors(State(web): WebState, Query(since): Query<Since>) -> Answer {
     let each: Vec<_> = COUNTERS
         .iter()
@@ -173,8 +173,8 @@ pub struct JobQuery {
     pub id: String,
 }
 
-/// Returns a job that runs or ran lately, or one from the store. A job that the person may not see looks like
-/// one that never was.
+/// Returns a job that runs or ran lately, or a job from the store. A job that the person may not see is
+/// answered like a job that does not exist.
 pub async fn known_job(
     web: &Arc<Web>,
     who: &Who,
@@ -191,7 +191,8 @@ pub async fn known_job(
     seen.ok_or((StatusCode::NOT_FOUND, "there is no such job".to_string()))
 }
 
-/// Answers with a job: its ranks, verdicts on it, and what file servers did for it.
+/// Answers with a job: its ranks, sentences about what is striking in their counters, and what file servers
+/// did for the job.
 pub async fn job(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -205,8 +206,8 @@ pub async fn job(
     Ok(Json(json!({"job": job, "verdicts": job.verdicts(now_ms()), "storage": storage})))
 }
 
-/// Returns what the file system's servers did for a job, summed over the servers. They know Slurm's jobs by
-/// number.
+/// Returns what the servers of the file system did for a job, summed over the servers. The servers know
+/// Slurm's jobs by number.
 fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     let told = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
@@ -239,8 +240,8 @@ pub fn wrong(why: &str) -> (StatusCode, String) {
     (StatusCode::BAD_REQUEST, why.into())
 }
 
-/// Calls `work` with the store in a thread of its own, as soon as fewer than `QUESTIONS` others ask the
-/// store. Returns its result.
+/// Calls `work` with the store in a thread of its own, once fewer than `QUESTIONS` other requests use the
+/// store. Returns what `work` returns.
 pub async fn asking<T: Send + 'static>(
     web: &Arc<Web>,
     work: impl FnOnce(&Store) -> Result<T, String> + Send + 'static,
@@ -254,8 +255,8 @@ pub async fn asking<T: Send + 'static>(
     .await
 }
 
-/// Calls `work`, which may block, in a thread of its own. Returns its result, or the answer that tells of its
-/// failure.
+/// Calls `work`, which may block, in a thread of its own. Returns what `work` returns, or an answer that
+/// reports its failure.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, (StatusCode, String)> {

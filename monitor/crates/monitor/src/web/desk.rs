@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What people do in the page: alerts and criteria, tokens, accounts, and the log of who did what.
+//! Requests by which people change something in the page: alerts and criteria, tokens and accounts. Also
+//! shows the log of who did what.
 
 use std::sync::PoisonError;
 
@@ -18,8 +19,8 @@ fn at_least(who: &Who, role: Role) -> Result<(), (StatusCode, String)> {
     if who.role >= role { Ok(()) } else { Err((StatusCode::FORBIDDEN, format!("{words} do this"))) }
 }
 
-/// Returns the answer to a change: an empty object if it is done, otherwise the error `what`, because the
-/// thing to change does not exist.
+/// Returns the answer to a change. It is an empty object if the change was made. Otherwise it is the error
+/// `what`, because the thing to change does not exist.
 fn done(is_done: bool, what: &str) -> Answer {
     if is_done { Ok(Json(json!({}))) } else { Err((StatusCode::NOT_FOUND, what.into())) }
 }
@@ -45,7 +46,7 @@ pub async fn acknowledge(
     done(is_done, "no such alert is open")
 }
 
-/// Answers with the criteria, and with the metrics and channels of which they can be made.
+/// Answers with the criteria for alerts, and with the metrics and channels that a criterion can name.
 pub async fn criteria(State(web): WebState, Extension(who): Extension<Who>) -> Answer {
     at_least(&who, Role::Support)?;
     let channels: Vec<String> = web.channels.iter().map(|channel| channel.name.clone()).collect();
@@ -80,7 +81,7 @@ pub struct LinkQuery {
     key: String,
 }
 
-/// Forgets a link that an administrator has removed on purpose, so that it is not lost any more.
+/// Forgets a link that an administrator has removed on purpose, so that it no longer counts as lost.
 pub async fn forget_link(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -158,7 +159,7 @@ pub struct NewAccount {
     role: Role,
     #[serde(default)]
     projects: Vec<String>,
-    /// The account's password. Without one an existing account keeps its present password.
+    /// The account's password. With None an existing account keeps its present password.
     password: Option<String>,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Answers about the past: a picture of the fabric at some time, the jobs of that time, and the course of a
-//! job as a trace for Perfetto.
+//! Answers about the past: a picture of the fabric at a past time, the jobs of that time, and what a job did
+//! as a trace for Perfetto.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub struct At {
     at: u64,
 }
 
-/// Answers with the use of all links at a time of the past, in the format of the live frames, on the present
-/// topology.
+/// Answers with the use of all links at a past time. The format is that of the live frames, and the links are
+/// those of the present topology.
 pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
     // The longest distance from that time to the sweep that is shown. For older times the store has only
     // minutes or tens of minutes.
@@ -61,8 +61,8 @@ pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Resul
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// Reads a port's sample of the past from a row. The row has the sum of all errors only, which goes into the
-/// first kind.
+/// Makes a port's sample of a past time from a row of the store. The row has only the sum of all kinds of
+/// errors, which is put into the first kind.
 fn sample(row: &Value) -> Option<Sample> {
     let mut since = [0; COUNTERS.len()];
     since[COUNTERS.iter().position(|counter| counter.is_error)?] = row[5].as_u64()?;
@@ -94,8 +94,8 @@ pub async fn jobs_at(
     Ok(Json(json!({"jobs": rows})))
 }
 
-/// Answers with a job's course in Chrome's trace format, which ui.perfetto.dev opens: each rank's rates,
-/// second by second.
+/// Answers with what a job did, in Chrome's trace format, which ui.perfetto.dev opens: the rates of each
+/// rank's counters, second by second.
 pub async fn trace(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -120,7 +120,7 @@ pub async fn trace(
     Ok((head, body(trace).await?).into_response())
 }
 
-/// A job's trace, which is made page by page while it is sent.
+/// A job's trace (a file for ui.perfetto.dev). It is made page by page of the job's samples while it is sent.
 struct Trace {
     web: Arc<Web>,
     pages: Pages,
@@ -137,7 +137,8 @@ impl AnswerParts for Trace {
 }
 
 impl Trace {
-    /// Returns the events of the next page of samples, or the end of the file after the last.
+    /// Returns the trace's events for the next page of samples. After the last page returns the end of the
+    /// file.
     async fn next(&mut self) -> Result<Bytes, Refusal> {
         if !self.pages.turn(&self.web).await? {
             return Ok(self.course.end().into());
@@ -149,11 +150,11 @@ impl Trace {
     }
 }
 
-/// A sum of a rank's counters, whose growth a trace shows as a rate.
+/// A track of the trace: a sum of some of a rank's counters, whose growth is shown as a rate.
 struct Track {
     name: &'static str,
     is_meant: fn(&str) -> bool,
-    /// The number by which the sum is divided: with 1e9 nanoseconds become seconds.
+    /// The number by which the sum is divided, such as 1e9 to turn nanoseconds into seconds.
     unit: f64,
 }
 
@@ -169,28 +170,28 @@ const TRACKS: [Track; 5] = [
     track("CPU", |name| name == "cpu_ns", 1e9),
 ];
 
-/// Whether the name is that of a counter of sent bytes, kept by Outboard's library or by the watch library.
+/// Whether `name` is a counter of sent bytes, from Outboard's library or from the watch library.
 fn is_sent(name: &str) -> bool {
     name.ends_with("_bytes_sent")
         || name.ends_with("send_bytes")
         || (name.starts_with("sendrecv") && name.ends_with("_bytes"))
 }
 
-/// What a trace remembers from one page of samples to the next. In the trace each host is a process, with
-/// counters for each rank.
+/// What the writing of a trace remembers from one page of samples to the next. In the trace each host is a
+/// process that has counters for each rank.
 #[derive(Default)]
 struct Course {
     hosts: BTreeMap<String, usize>,
-    /// The rank whose samples come now.
+    /// The rank to which the samples that are read now belong.
     rank: u64,
-    /// For each process of this rank, by host and pid: the time of its last sample, and the sums of its
-    /// counters then.
+    /// For each process of the present rank, by host and pid: the time of the last sample that was read, and
+    /// the sums of the process's counters in it.
     last: HashMap<(String, u64), (f64, [f64; TRACKS.len()])>,
     has_started: bool,
 }
 
 impl Course {
-    /// Returns the next part of the trace's text, with the events that follow from these rows.
+    /// Returns the next part of the trace's text: the events that `rows` of samples give.
     fn text(&mut self, rows: &[Value]) -> String {
         let mut text = String::new();
         for event in self.events(rows) {
@@ -206,7 +207,7 @@ impl Course {
         format!("{}]}}", if self.has_started { "" } else { BEGIN })
     }
 
-    /// Returns the events that follow from the next rows of samples, which are ordered by rank and time.
+    /// Returns the events that the next rows of samples give. Rows are ordered by rank and time.
     fn events(&mut self, rows: &[Value]) -> Vec<Value> {
         let mut events = Vec::new();
         for row in rows {
@@ -238,10 +239,10 @@ impl Course {
     }
 }
 
-/// The text with which a trace begins.
+/// The text with which a trace file begins.
 const BEGIN: &str = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
-/// Returns the sums of a sample's counters, one for each track.
+/// Returns the sums of a sample's counters, one sum for each of `TRACKS`.
 fn sums(counters: &Value) -> [f64; TRACKS.len()] {
     let mut sums = [0.0; TRACKS.len()];
     for (name, value) in counters.as_object().into_iter().flatten() {

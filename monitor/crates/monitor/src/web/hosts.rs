@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Hosts: receives the reports of agents, and answers pages that ask what hosts do.
+//! Requests about hosts: receives the reports of agents, and answers pages that ask what hosts do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::people::{Role, Who};
 use crate::secret;
 use crate::time::{now_ms, seconds};
 
-/// Takes a report of an agent. Its signature, not a session, says which host sent it. Of a stranger's report
-/// only the head is read.
+/// Takes a report of an agent. The report's signature, not a session, says which host sent it. If the
+/// signature is wrong, only the head of the request is read.
 pub async fn report(State(web): WebState, request: Request) -> Result<StatusCode, Refusal> {
     let (head, body) = request.into_parts();
     let text = |name: &str| {
@@ -50,10 +50,10 @@ pub async fn report(State(web): WebState, request: Request) -> Result<StatusCode
 
 type Refusal = (StatusCode, String);
 
-/// The longest time until the body of a report has come.
+/// The longest time that the body of a report may take to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
-/// Checks that the head of a report comes from this host and was made now.
+/// Checks that the head of a report is signed by the host `host` and was made now.
 fn admitted(secret: &str, host: &str, begin: &str, length: usize, at: u64) -> Result<(), Refusal> {
     let forbidden = |why: String| (StatusCode::FORBIDDEN, why);
     let Some((time, signature)) = begin.split_once(' ') else {
@@ -74,8 +74,8 @@ fn received(web: &Arc<Web>, host: &str, signature: &str, body: &[u8]) -> Result<
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Whether a person may see a host. If hosts are private, a user sees only hosts on which a job runs that the
-/// user may see.
+/// Whether the person `who` may see a host. If the configuration has `private_hosts`, a user sees only hosts
+/// on which a job runs that the user may see.
 pub fn sees(web: &Web, now: &Now, who: &Who, host: &str) -> bool {
     let runs_there =
         |job: &Job| job.end.is_none() && who.sees(job) && job.nodes.iter().any(|node| node == host);
@@ -96,7 +96,7 @@ pub struct HostQuery {
     name: String,
 }
 
-/// Answers with the last report of a host, and with those of its jobs that this person may see.
+/// Answers with the last report of a host. The report has only jobs that the person who asks may see.
 pub async fn host(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -128,7 +128,7 @@ pub fn no_host() -> Refusal {
     (StatusCode::NOT_FOUND, "no such host tells".into())
 }
 
-/// Answers with a host's number over time: mean and maximum of each step.
+/// Answers with one number of a host over time: its mean and maximum in each step.
 pub async fn history(
     State(web): WebState,
     Extension(who): Extension<Who>,

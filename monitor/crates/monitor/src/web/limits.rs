@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Limits on what strangers may do at once (try passwords, send reports, ask the store), so that others do
-//! not wait.
+//! Limits on what strangers may do at once (try passwords, send reports, ask the store), so that other people
+//! need not wait.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv6Addr};
@@ -15,20 +15,21 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 type Refusal = (StatusCode, String);
 
 /// How many passwords are checked at once. Each check costs 19 MiB and many milliseconds of a core, or a
-/// question to the directory.
+/// request to the directory.
 const TRIALS: usize = 2;
-/// How many trials of passwords may wait; further ones are refused for now.
+/// How many requests may wait for their password to be checked. Further requests are refused for now.
 const WAITING_MAX: usize = 16;
-/// How many attempts to log in may come from one address, at once and then in each minute.
+/// How many attempts to log in may come from one address in a burst, and then in each minute.
 const OF_ADDRESS: u32 = 30;
-/// How many attempts to log in to one account may come from all addresses, at once and then in each minute.
+/// How many attempts to log in to one account may come from all addresses in a burst, and then in each
+/// minute.
 const OF_ACCOUNT: u32 = 60;
-/// How many KiB of hosts' reports are read at once.
+/// How many KiB of the reports of hosts may be read at once.
 const REPORTS_KIB: usize = 64 << 10;
-/// How many questions the store gets at once; each answer may have 256 MiB.
+/// How many requests the store answers at once. Each answer may have 256 MiB.
 const QUESTIONS: usize = 8;
-/// How many addresses or accounts are remembered with their attempts; beyond it those without recent attempts
-/// are removed.
+/// The most addresses or accounts whose attempts to log in are remembered. If there are more, those without
+/// recent attempts are removed.
 const KEYS_MAX: usize = 10_000;
 
 pub struct RequestLimits {
@@ -40,12 +41,12 @@ pub struct RequestLimits {
     questions: Arc<Semaphore>,
 }
 
-/// A permission to try a password. It counts against `TRIALS` until it is dropped.
+/// A permission to have a password checked. It counts against `TRIALS` until it is dropped.
 pub struct TrialPermit {
     _trial: OwnedSemaphorePermit,
 }
 
-/// The people who have an export under way; each may have one at a time.
+/// The names of the people for whom an export is being sent. Each person may have one export at a time.
 #[derive(Clone, Default)]
 pub struct Exports(Arc<Mutex<HashSet<String>>>);
 
@@ -84,7 +85,8 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Waits for a permission to try a password or to ask the issuer. Refuses it after too many attempts.
+    /// Waits for the permission to have a password checked, or to ask the issuer. Refuses it after too many
+    /// attempts from this address or to this account.
     pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<TrialPermit, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));
@@ -105,7 +107,8 @@ impl RequestLimits {
         Ok(TrialPermit { _trial: trial })
     }
 
-    /// Waits for room for the body of a report of this many bytes.
+    /// Waits until the body of a report of `bytes` bytes may be read, because the bodies that are read at
+    /// once have a bound.
     pub async fn report(&self, bytes: usize) -> Result<OwnedSemaphorePermit, Refusal> {
         let kib = (bytes / 1024 + 1).min(REPORTS_KIB) as u32;
         let wait =
@@ -115,7 +118,7 @@ impl RequestLimits {
         wait.await.map_err(|_| busy())?.map_err(|_| busy())
     }
 
-    /// Waits for a permission to ask the store.
+    /// Waits until this request may use the store, because only `QUESTIONS` requests may do so at once.
     pub async fn question(&self) -> Result<OwnedSemaphorePermit, Refusal> {
         let wait = tokio::time::timeout(Duration::from_secs(30), self.questions.clone().acquire_owned());
         let busy =
@@ -124,8 +127,8 @@ impl RequestLimits {
     }
 }
 
-/// Returns the network of an address, by which attempts are counted: with IPv6 every owner of an address has
-/// at least 64 bits.
+/// Returns the network of an address, by which attempts are counted. With IPv6 this is the first 64 bits,
+/// because the owner of an address may use all addresses that begin with them.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

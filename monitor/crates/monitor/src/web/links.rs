@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The links that a job uses, and the jobs that use a link.
+//! Answers which links a job uses, and which jobs use a link.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::job::Job;
 use crate::live::Live;
 use crate::people::Who;
 
-/// How many of a job's ports are named: those with the highest use.
+/// How many of a job's ports are named in the answer: the ports with the highest use.
 const HOTTEST: usize = 15;
 
-/// A copy of the fabric's state, with which routes are followed while others use `Live`.
+/// A copy of the fabric's state. Routes are followed in the copy, so that `Live` is not locked meanwhile.
 struct Seen {
     topology: Arc<Topology>,
     fabric: Arc<crate::fabric::discover::Fabric>,
@@ -31,12 +31,12 @@ impl Seen {
         Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
     }
 
-    /// Returns the ports that send what a job's nodes send to each other.
+    /// Returns the ports through which messages between the nodes of a job are sent.
     fn routes(&self, job: &Job) -> BTreeSet<PortId> {
         routes(&self.fabric, &hosts(&self.topology, &job.nodes))
     }
 
-    /// Returns the bytes that a job's nodes send into the fabric in a second.
+    /// Returns how many bytes a second the nodes of a job send into the fabric now.
     fn sends(&self, job: &Job) -> f64 {
         let hosts = hosts(&self.topology, &job.nodes);
         let samples =
@@ -45,8 +45,8 @@ impl Seen {
     }
 }
 
-/// Answers with the links that a job uses, by their number in the topology, and with its ports that have the
-/// highest use.
+/// Answers with the links that a job uses, by their number in the topology, and with the ports among them
+/// that have the highest use.
 pub async fn of_job(
     State(web): WebState,
     Extension(who): Extension<Who>,
@@ -88,8 +88,8 @@ pub async fn of_job(
     .await
 }
 
-/// Answers with the running jobs whose messages go through a port, and what the nodes of each send into the
-/// fabric.
+/// Answers with the running jobs whose messages go through a port. For each job it says how much the job's
+/// nodes send into the fabric.
 pub async fn of_port(
     State(web): WebState,
     Extension(who): Extension<Who>,

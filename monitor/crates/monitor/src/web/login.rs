@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How sessions begin and end: by a password, by the administrator's key, or through an OpenID issuer.
+//! Requests that begin and end sessions: by a password, by the administrator's key, or through an OpenID
+//! issuer.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use super::state::{COOKIE, Web, bearer, cookie, session};
 use crate::issuer::Attempt;
 use crate::people::{Elsewhere, Who, is_name};
 
-/// The name of the cookie that keeps an attempt to log in through the issuer. The browser comes back from
-/// another site, so this cookie is less strict than a session's.
+/// The name of the cookie that keeps an attempt to log in through the issuer. The browser comes back from the
+/// issuer's site, so this cookie is less strict than a session's.
 const ATTEMPT: &str = "outboard_oidc";
 const ATTEMPT_S: u32 = 600;
 
@@ -31,7 +32,7 @@ pub struct LogIn {
     key: String,
 }
 
-/// Returns the header that gives a browser the cookie of its session.
+/// Returns the HTTP header that gives a browser the cookie of its session.
 fn set_session(web: &Web, asker: &Asker, id: &str) -> [(header::HeaderName, String); 1] {
     let secure = if asker.is_encrypted { "; Secure" } else { "" };
     let path = format!("{}/", web.base_path);
@@ -101,7 +102,8 @@ pub struct NewPassword {
     new: String,
 }
 
-/// Changes the password of one's own account. All sessions of the account end, and a new one begins.
+/// Changes the password of the account that sends the request. Ends all sessions of the account, and begins a
+/// new one.
 pub async fn password(
     State(web): WebState,
     Extension(asker): Extension<Asker>,
@@ -125,7 +127,7 @@ pub async fn password(
     Ok((set_session(&web, &asker, &id), Json(who)).into_response())
 }
 
-/// Refuses a request that has a token in place of a session, since whoever has found a token must not make
+/// Refuses a request that has a token in place of a session. Somebody who has found a token must not make
 /// accounts with it.
 pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     match bearer(headers) {
@@ -134,7 +136,7 @@ pub fn no_token(headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     }
 }
 
-/// Answers with the ways to log in here.
+/// Answers with the ways to log in that the configuration allows.
 pub async fn ways(State(web): WebState) -> Json<Value> {
     Json(json!({"password": true, "oidc": web.issuer.is_some()}))
 }
@@ -143,7 +145,7 @@ fn no_issuer() -> (StatusCode, String) {
     (StatusCode::NOT_FOUND, "the configuration has no [oidc]".into())
 }
 
-/// Begins an attempt to log in, and sends the browser to the issuer.
+/// Begins an attempt to log in through the OpenID issuer, and sends the browser to the issuer.
 pub async fn to_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,
@@ -166,7 +168,8 @@ fn set_attempt(web: &Web, asker: &Asker, text: &str, seconds: u32) -> [(header::
     [(header::SET_COOKIE, words)]
 }
 
-/// The parameters that an issuer adds to the URL when it sends the browser back; other ones are ignored.
+/// The parameters that an issuer adds to the URL when it sends the browser back. Other parameters are
+/// ignored.
 #[derive(Deserialize)]
 pub struct Back {
     #[serde(default)]
@@ -179,7 +182,7 @@ pub struct Back {
     error_description: String,
 }
 
-/// Ends an attempt to log in when the browser comes back from the issuer.
+/// Ends an attempt to log in through the OpenID issuer, when the browser comes back from there.
 pub async fn from_issuer(
     State(web): WebState,
     Extension(asker): Extension<Asker>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! OpenMetrics of the fabric and the collectors. The number of labels is bounded: they are nodes and ports,
-//! never jobs.
+//! Metrics of the fabric and of the collectors in the OpenMetrics format. The number of labels is bounded,
+//! because labels name nodes and ports, never jobs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub async fn metrics(State(web): State<Arc<Web>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
 }
 
-/// Adds a family of gauges to `text`: its name, a sentence about it, and the labels and values of its
+/// Adds a metric of type gauge to `text`: its name, a sentence about it, and the labels and values of its
 /// samples.
 fn family(text: &mut String, name: &str, help: &str, samples: impl Iterator<Item = (String, f64)>) {
     let mut lines = format!("# TYPE outboard_{name} gauge\n# HELP outboard_{name} {help}\n");

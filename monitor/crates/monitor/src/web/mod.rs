@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page and its requests. All requests but those for the page's own files need a session. `api.rs`, where
-//! the data is read, decides what a session may see.
+//! The page and its requests. Every request needs a session, except requests for the page's own files.
+//! `api.rs`, where the data is read, decides what a session may see.
 
 mod api;
 mod desk;
@@ -37,15 +37,14 @@ pub use state::{Files, Web};
 
 use crate::people::Who;
 
-/// The longest time for an answer. After it the request fails, because its body does not come or the store
-/// hangs.
+/// The longest time for an answer. After it the request fails: its body has not arrived, or the store hangs.
 const ANSWER_TIME: Duration = Duration::from_secs(120);
-/// The most bytes of the body of a POST, which has a few fields.
+/// The most bytes in the body of a POST request, which has only a few fields.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// How often a page that gets frames is checked for a session or token that is still valid.
+/// How often the session or token of a page that gets frames (messages with the links' use) is checked.
 const STILL_EVERY: Duration = Duration::from_secs(10);
 
-/// Returns all routes of the page, with the checks before them.
+/// Returns all routes of the page. Each request passes the checks of session and origin first.
 pub fn router(web: Arc<Web>) -> Router {
     let inside = Router::new()
         .route("/api/me", get(login::me))
@@ -95,7 +94,7 @@ pub fn router(web: Arc<Web>) -> Router {
     router.layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).layer(protect).with_state(web)
 }
 
-/// Answers with the description of all routes (OpenAPI), from which programs can be generated.
+/// Answers with the description of all routes (OpenAPI), from which client programs can be generated.
 async fn openapi() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI)
 }
@@ -111,7 +110,8 @@ async fn file(State(web): State<Arc<Web>>, request: Request) -> Response {
     }
 }
 
-/// Admits a request that has a session or a token, and attaches its person (`Who`) to it.
+/// Admits a request that has a session or a token. Attaches to the request the person (`Who`) to whom the
+/// session or token belongs.
 async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     match who(&web, request.headers()) {
         Some(who) => {
@@ -122,7 +122,8 @@ async fn admit(State(web): State<Arc<Web>>, mut request: Request, next: Next) ->
     }
 }
 
-/// Returns the person whose session or token a request has, or None if it has no valid one.
+/// Returns the person whose session or token is in the headers of a request, or None if they have no valid
+/// one.
 fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     match bearer(headers) {
         Some(token) => web.people.bearer(token),
@@ -130,7 +131,7 @@ fn who(web: &Web, headers: &HeaderMap) -> Option<Who> {
     }
 }
 
-/// Refuses requests from pages of other sites, and adds the headers that forbid such pages to show this one.
+/// Refuses requests from pages of other sites. Adds the headers that forbid other sites to embed this page.
 async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
     let asker = request.extensions().get::<Asker>().cloned();
     let host = asker.map(|asker| asker.host).unwrap_or_default();
@@ -157,7 +158,8 @@ async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> R
     response
 }
 
-/// Sends frames of the links' use, one after each sweep, as long as the session or token lasts.
+/// Sends frames (binary messages with the use of all links), one after each sweep, as long as the session or
+/// token lasts.
 async fn live(
     State(web): State<Arc<Web>>,
     Extension(counted): Extension<Arc<CountedConnection>>,
@@ -199,7 +201,7 @@ async fn feed(web: Arc<Web>, headers: HeaderMap, mut socket: WebSocket) {
 mod tests {
     use super::*;
 
-    /// Returns path and method of each route that this file defines.
+    /// Returns the path and the method of each route that this file defines.
     fn routes() -> Vec<(String, &'static str)> {
         let source = include_str!("mod.rs");
         let mut found = Vec::new();

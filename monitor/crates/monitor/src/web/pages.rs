@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reads a table of the store of any length, page after page, in the order in which the store keeps it; and
-//! makes answers that are sent while they are made.
+//! Reads a table of the store of any length, page after page, in the order in which the store keeps it. Makes
+//! answers that are sent while later parts of them are still made.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use super::state::Web;
 pub type Refusal = (StatusCode, String);
 pub type Parameters = Vec<(&'static str, String)>;
 
-/// An answer in parts, which are made one after the other while it is sent.
+/// An answer in parts. Each part is made while the part before it is sent.
 pub trait AnswerParts: Send + 'static {
-    /// Returns the next bytes, or None after the last.
+    /// Returns the next bytes of the answer, or None after the last.
     fn part(&mut self) -> impl Future<Output = Option<Result<Bytes, Refusal>>> + Send;
 }
 
@@ -35,46 +35,49 @@ pub async fn body(mut parts: impl AnswerParts) -> Result<Body, Refusal> {
     Ok(Body::from_stream(stream::once(async { Ok(first) }).chain(rest)))
 }
 
-/// The most rows of one page of a table, apart from rows that have the same key as the last one.
+/// The most rows in one page of a table. A page may have more if they have the same key as its last row.
 pub const ROWS_MAX: u32 = 100_000;
-/// The most stored rows of one page of a table, if each of their cells is a row of the file.
+/// The most stored rows in one page of a table, if each cell of a stored row's map becomes a row of the
+/// answer.
 pub const STORED_MAX: u32 = 2_000;
-/// The most stored rows of one page of a table, if the page has sums of them.
+/// The most stored rows that one page of a table covers, if the page has only sums of them.
 pub const SUMMED_MAX: u32 = 2_000_000;
 
-/// A column by which the store orders a table: its name and type.
+/// A column by which the store orders a table: the column's name and type.
 pub type Column = (&'static str, &'static str);
 
-/// A question to one table of the store (`s` in the SQL), whose answer is read page by page.
+/// A query of one table of the store (`s` in the SQL), whose answer is read page by page.
 #[derive(Default)]
 pub struct Pages {
-    /// The table, with FINAL if it may hold rows in parts.
+    /// The table's name in the SQL, with FINAL if the table may hold several versions of a row.
     pub table: String,
     pub key: Vec<Column>,
-    /// The most stored rows that one page covers.
+    /// The most stored rows that one page of the answer covers.
     pub stored_max: u32,
-    /// The column, a map, each of whose cells is a row of the file. None if each stored row is one.
+    /// The name of a column of maps, if each cell of such a map becomes a row of the answer. None if each
+    /// stored row becomes one row.
     pub cells: Option<&'static str>,
-    /// The SQL of a page is `select` FROM `table` `join` WHERE `condition`, the bounds of the page, and
-    /// `rest`.
+    /// The word SELECT and the columns. The SQL of a page is `select` FROM `table` `join` WHERE `condition`,
+    /// the bounds of the page, and `rest`.
     pub select: String,
     pub join: String,
     pub condition: String,
     pub rest: String,
     pub parameters: Parameters,
-    /// The key after which the page begins, or None for the first page.
+    /// The key after which the present page begins, or None for the first page.
     pub after: Option<Vec<String>>,
-    /// The key with which the page ends, or None before the first page and after the last.
+    /// The key with which the present page ends, or None before the first page and after the last.
     pub upto: Option<Vec<String>>,
 }
 
-/// The names of the parameters that hold the key `after`.
+/// The names of the SQL parameters that hold the columns of the key `after`.
 const AFTER: [&str; 3] = ["after0", "after1", "after2"];
-/// The names of the parameters that hold the key `upto`.
+/// The names of the SQL parameters that hold the columns of the key `upto`.
 const UPTO: [&str; 3] = ["upto0", "upto1", "upto2"];
 
 /// Returns the SQL condition that a row's key comes before or after another key, in a form with which the
-/// store finds such rows fast. It compares the last column by `is_last` and the others by `is_than`.
+/// store finds such rows fast. `is_last` compares the last column of the key, and `is_than` the other
+/// columns.
 fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String {
     let ((column, kind), name) = (key[0], names[0]);
     if key.len() == 1 {
@@ -85,14 +88,15 @@ fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String
 }
 
 impl Pages {
-    /// Returns the SQL condition for the beginning of the page, and adds its parameters.
+    /// Returns the SQL condition that rows come after the key `after`, where the page begins. Adds the
+    /// condition's parameters.
     fn begin(&self, parameters: &mut Parameters) -> String {
         let Some(after) = &self.after else { return String::new() };
         parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
         format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
     }
 
-    /// Returns the SQL that asks for the key with which the next page ends, and its parameters.
+    /// Returns the SQL that asks for the key with which the next page ends, and the parameters of this SQL.
     pub fn edge(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
@@ -121,7 +125,8 @@ impl Pages {
         (sql, parameters)
     }
 
-    /// Turns to the next page, by asking the store where it ends. Returns false if there is none.
+    /// Turns to the next page, by asking the store where that page ends. Returns false if there is no next
+    /// page.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
         let (sql, parameters) = self.edge();
@@ -131,7 +136,7 @@ impl Pages {
         Ok(self.upto.is_some())
     }
 
-    /// Returns the SQL that asks for the rows of the page, and its parameters.
+    /// Returns the SQL that asks for the rows of the present page, and the parameters of this SQL.
     pub fn question(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Joins several files of Parquet with the same columns into one. Their encoded row groups follow one
-//! another, and one footer has their new positions. So a file is sent while its parts are still made.
+//! Joins several Parquet files with the same columns into one. The encoded row groups of the files follow one
+//! another, and one footer has their new positions. So a file can be sent while later parts of it are still
+//! made.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ fn read(file: &Bytes) -> Result<ParquetMetaData> {
 }
 
 impl Joined {
-    /// Begins a file without rows that has the columns of another.
+    /// Begins a joined file that has the columns of `file` and no rows yet.
     pub fn like(file: &Bytes) -> std::result::Result<Joined, String> {
         Joined::empty(file).map_err(words)
     }
@@ -31,7 +32,7 @@ impl Joined {
         Ok(Joined { writer })
     }
 
-    /// Adds the rows of a file. Returns the bytes of the joined file that follow those returned before.
+    /// Adds the rows of a file. Returns the next bytes of the joined file.
     pub fn add(&mut self, file: &Bytes) -> std::result::Result<Vec<u8>, String> {
         self.add_groups(file).map_err(words)?;
         Ok(std::mem::take(self.writer.inner_mut()))
@@ -56,7 +57,7 @@ impl Joined {
         Ok(())
     }
 
-    /// Ends the joined file, and returns its last bytes.
+    /// Ends the joined Parquet file, and returns its last bytes.
     pub fn end(self) -> std::result::Result<Vec<u8>, String> {
         self.writer.into_inner().map_err(words)
     }
@@ -74,7 +75,7 @@ mod tests {
     use parquet::record::RowAccessor;
     use parquet::schema::parser::parse_message_type;
 
-    /// Makes a file with these numbers, with a row group for each list.
+    /// Makes a Parquet file with these numbers for a test. Each list becomes a row group.
     fn file(column: &str, groups: &[&[i64]]) -> Bytes {
         let columns =
             Arc::new(parse_message_type(&format!("message m {{ REQUIRED INT64 {column}; }}")).unwrap());

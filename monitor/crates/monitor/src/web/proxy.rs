@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Who sends a request, and for which host. The connection says so, or the headers of a proxy that the
-//! configuration trusts.
+//! Who sends a request, and for which host. The connection shows this, or the headers of a reverse proxy that
+//! the configuration trusts.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, header};
 
-/// The other end of a connection.
+/// The client's end of a connection to the page.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionPeer {
     pub address: IpAddr,
     pub is_encrypted: bool,
 }
 
-/// Who sends a request, for which host, and whether it was encrypted on its way.
+/// The client that sends a request, the host that the request names, and whether the request was encrypted on
+/// its way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asker {
     pub address: IpAddr,
-    /// The host (and port) that the browser has in its URL.
+    /// The host (and port) in the URL that the browser shows.
     pub host: String,
     pub is_encrypted: bool,
 }
 
 impl Asker {
-    /// Returns the origin of a request; the headers of `proxies` are trusted.
+    /// Returns who sends a request. The headers count only if `peer` is one of the trusted `proxies`.
     pub fn of(peer: ConnectionPeer, headers: &HeaderMap, proxies: &[IpAddr]) -> Asker {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
         let host = text(header::HOST.as_str()).unwrap_or_default().to_string();

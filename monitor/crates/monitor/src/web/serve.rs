@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Connections: how many there may be, from which addresses, and for how long they may be silent.
+//! Connections to the page: how many there may be, from which addresses, and for how long they may be silent.
 //!
-//! Pages get at most half of this process's descriptors, so that fabric and store have the rest. The head of
-//! a request must come within a time, also that of the next request on an open connection. If all connections
-//! are taken, the one that has been idle for longest is closed for a new one.
+//! The page gets at most half of this process's file descriptors, so that fabric and store have the rest. The
+//! head of each request on a connection must arrive within a time limit. If all connections are taken, a new
+//! connection closes the one that has been idle for longest.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -27,26 +27,26 @@ use super::proxy::{Asker, ConnectionPeer};
 use super::state::Web;
 use crate::tls::Tls;
 
-/// A connection that is silent for this time is closed. Agents send every 10 s.
+/// The time after which a connection on which nothing arrives is closed. Agents send a report every 10 s.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
-/// A client that takes no byte of an answer for this time, in milliseconds, is gone.
+/// The time in milliseconds after which a client that accepts no byte of an answer counts as gone.
 const UNTAKEN_MS: u32 = 60_000;
 
 const TOO_MANY: &str = "so many requests of your address are being answered already";
 
 struct OpenConnection {
     address: IpAddr,
-    /// Since when the connection has been idle, or None while it is being answered.
+    /// Since when the connection has been idle. None while a request on it is being answered.
     idle: Option<Instant>,
     end: Arc<Notify>,
 }
 
-/// The open connections, by numbers that only grow.
+/// The open connections to the page, each with a number. Numbers only grow.
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<BTreeMap<u64, OpenConnection>>>);
 
-/// An open connection, which counts against the limits until it is dropped.
+/// An open connection to the page. It counts against the limits until it is dropped.
 pub struct CountedConnection {
     all: Connections,
     number: u64,
@@ -58,8 +58,8 @@ impl Connections {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection; if there are too many, one that is idle is closed for it. Returns None if all
-    /// of them are being answered.
+    /// Counts a new connection. If there are too many, closes an idle one. Returns None if there are too many
+    /// and none of them is idle.
     fn one_more(&self, address: IpAddr, each_max: usize, all_max: usize) -> Option<CountedConnection> {
         let mut all = self.lock();
         let is_of_this = |one: &OpenConnection| one.address == address;
@@ -77,8 +77,8 @@ impl Connections {
 }
 
 impl CountedConnection {
-    /// Counts the connection for another address, for which a proxy asks. Returns false if too many of that
-    /// address are being answered.
+    /// Counts the connection for another address, on whose behalf a reverse proxy sends the request. Returns
+    /// false if too many requests of that address are being answered.
     fn count_for(&self, address: IpAddr, each_max: usize) -> bool {
         let mut all = self.all.lock();
         let others = all.iter().filter(|(number, one)| **number != self.number && one.address == address);
@@ -102,7 +102,7 @@ impl Drop for CountedConnection {
     }
 }
 
-/// The most connections, of all addresses and of each.
+/// The most connections that all addresses together, and each address alone, may have open.
 #[derive(Clone, Copy)]
 pub struct ConnectionLimits {
     pub all: usize,
@@ -110,16 +110,17 @@ pub struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Returns the limits: `each` connections for an address, and for all of them half of the descriptors
-    /// that this process may have.
+    /// Returns the limits. Each address may have `each` connections; all addresses together may have half of
+    /// the file descriptors that this process may open.
     pub fn of(each: usize) -> ConnectionLimits {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         ConnectionLimits { all: (limit.unwrap_or(1 << 16) / 2).clamp(16, 1 << 16) as usize, each }
     }
 }
 
-/// Serves for as long as the monitor runs. A trusted proxy speaks for many clients: only the bound on all
-/// connections limits it, and its requests for an address count for that address.
+/// Serves the page for as long as the monitor runs. A trusted reverse proxy sends the requests of many
+/// clients: its connections are limited only by the bound on all, and each request counts for the client's
+/// address.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -210,8 +211,8 @@ async fn talk(
         .await;
 }
 
-/// Removes the base path from the URL, if a proxy has left it there. Returns false for the base path without
-/// a slash.
+/// Removes the base path from the URL, if a reverse proxy has left it there. Returns false if the URL is the
+/// base path without the slash at its end.
 fn strip(uri: &mut Uri, base: &str) -> bool {
     let Some(below) = uri.path_and_query().and_then(|path| path.as_str().strip_prefix(base)) else {
         return true;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What every request needs: the parts of the monitor, the page's files, and the session.
+//! What every request to the page needs: the parts of the monitor, the page's files, and the session.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,18 +30,18 @@ pub struct Web {
     pub links: Arc<Mutex<Links>>,
     pub channels: Vec<Notify>,
     pub delivered: Arc<Mutex<Delivered>>,
-    /// The secret from which the keys of hosts are made.
+    /// The secret from which the keys of hosts are made. Hosts sign their reports with these keys.
     pub agent_secret: String,
     pub limits: RequestLimits,
-    /// The people who have an export under way.
+    /// The people to whom an export is being sent.
     pub exports: Exports,
     pub proxies: Vec<IpAddr>,
     pub base_path: String,
-    /// Whether users see only the hosts on which jobs run that they may see.
+    /// Whether a user sees only the hosts on which a job runs that the user may see.
     pub private_hosts: bool,
 }
 
-/// The page's own files: by the path in the URL, the media type and the content.
+/// The page's own files. For each path in the URL: the file's media type and content.
 pub struct Files(pub HashMap<&'static str, (&'static str, Vec<u8>)>);
 
 pub const FILES: [(&str, &str, &str); 5] = [
@@ -67,17 +67,17 @@ impl Files {
 
 pub const COOKIE: &str = "outboard";
 
-/// Returns the token that a program sends, or None if the request has none.
+/// Returns the token (of an account) that a program sends in the headers, or None if there is none.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     headers.get(header::AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
 }
 
-/// Returns the id of a browser's session, or None if the request has none.
+/// Returns the id of the browser's session from a cookie in the headers, or None if there is none.
 pub fn session(headers: &HeaderMap) -> Option<&str> {
     cookie(headers, COOKIE)
 }
 
-/// Returns the value of one of a request's cookies, or None if the request does not have it.
+/// Returns the value of the cookie `name` of a request, or None if the request does not have it.
 pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     cookies

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Tables of any length for other programs: CSV, or one file of Parquet. The SQL also asks whose job it is.
+//! Tables of any length for other programs: CSV, or one Parquet file. The SQL itself selects only rows that
+//! the person who asks may see.
 
 use std::sync::Arc;
 
@@ -32,14 +33,14 @@ enum Format {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum View {
-    /// Samples of all ports, or of one.
+    /// Samples of all ports, or of one port.
     Ports,
-    /// The sums of each port's errors.
+    /// For each port, the sums of its errors.
     Errors,
-    /// Figures of all hosts, or of one.
+    /// Figures of all hosts, or of one host.
     Hosts,
     Jobs,
-    /// Counters of one job's ranks.
+    /// The counters of the ranks of one job.
     Job,
 }
 
@@ -51,15 +52,15 @@ pub struct TableQuery {
     format: Format,
     from: Option<u64>,
     to: Option<u64>,
-    /// The GUID of the node whose ports are asked for, or None for all nodes.
+    /// The GUID of the node whose ports are requested, or None for all nodes.
     node: Option<String>,
-    /// The number of the port that is asked for, or None for all ports.
+    /// The number of the port that is requested, or None for all ports.
     port: Option<u8>,
-    /// The name of the host that is asked for, or None for all hosts.
+    /// The name of the host that is requested, or None for all hosts.
     host: Option<String>,
-    /// The source of the job that is asked for.
+    /// The source of the job that is requested, such as `slurm`. None for views without a job.
     source: Option<String>,
-    /// The id of the job that is asked for.
+    /// The id of the job that is requested. None for views without a job.
     id: Option<String>,
 }
 
@@ -99,7 +100,7 @@ pub async fn export(
         .into_response())
 }
 
-/// How much of a file has been made.
+/// How much of an exported file has been made.
 #[derive(Clone, Copy, PartialEq)]
 enum FileProgress {
     Begins,
@@ -107,7 +108,7 @@ enum FileProgress {
     IsWhole,
 }
 
-/// A table as a file, which is made page by page while it is sent.
+/// An export of a table as one file. It is made page by page of the table while it is sent.
 struct TableFile {
     web: Arc<Web>,
     pages: Pages,
@@ -154,7 +155,7 @@ impl TableFile {
         }
     }
 
-    /// Adds a page, which is a file of Parquet itself, to the whole file. Returns the bytes to send next.
+    /// Adds a page, which is a Parquet file itself, to the file that is sent. Returns the bytes to send next.
     fn join(&mut self, page: Bytes, is_last: bool) -> Result<Bytes, String> {
         let mut joined = match self.joined.take() {
             Some(joined) => joined,
@@ -170,7 +171,7 @@ impl TableFile {
     }
 }
 
-/// Returns the question that asks for a view of what happened between two times.
+/// Returns the query of the store for a view (such as `Ports`) of what happened between two times.
 fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, Refusal> {
     let mut pages = match asked.view {
         View::Ports => of_ports(asked, to - from),
@@ -186,7 +187,7 @@ fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, 
     Ok(pages)
 }
 
-/// Restricts the question to the node and the port that are asked for, if any are.
+/// Restricts the query to the node and the port that `asked` names, if it names any.
 fn one_port(pages: &mut Pages, asked: &TableQuery) -> Result<(), Refusal> {
     if let Some(node) = &asked.node {
         pages.condition += " AND s.node = {node:UInt64}";
@@ -206,8 +207,8 @@ const GUID: &str = "leftPad(lower(hex(s.node)), 16, '0') AS guid";
 const SAMPLED: &str = "DateTime64(3, 'UTC')";
 const ROLLED: &str = "DateTime('UTC')";
 
-/// Returns the SQL of a column's text. In CSV a quote is put before a text that a spreadsheet would take for
-/// a formula.
+/// Returns the SQL for the text in a column. In CSV it puts a quote before a text that a spreadsheet would
+/// take for a formula.
 fn plain(format: Format, column: &str) -> String {
     match format {
         Format::Csv => {
@@ -217,7 +218,8 @@ fn plain(format: Format, column: &str) -> String {
     }
 }
 
-/// Returns what follows FROM for a table of samples or of sums of samples, and the type of its times.
+/// Returns what follows FROM in the SQL for a table of samples or of sums of samples, and the SQL type of its
+/// times.
 fn timed(table: &str) -> (String, &'static str) {
     match table.ends_with("_samples") {
         true => (format!("{table} AS s"), SAMPLED),
@@ -326,8 +328,8 @@ fn of_job(asked: &TableQuery) -> Pages {
     }
 }
 
-/// The SQL condition for the rows of `jobs`, called `s`, that a person may see, as `Who::sees` says. `sight`
-/// returns the parameters of the condition.
+/// The SQL condition that a person may see a row of `jobs` (which the SQL calls `s`), as `Who::sees` decides.
+/// `sight` returns the parameters of the condition.
 pub const SEEN: &str = "({all:UInt8} OR s.user = {user:String} OR has(JSONExtract({projects:String}, 'Array(String)'), s.project))";
 
 pub fn sight(who: &Who) -> Parameters {
