@@ -109,7 +109,8 @@ pub fn session_call_errhandler(guard: &mut Guard, session: Handle, errorcode: i3
     call(guard, "MPI_Session_call_errhandler", On::Session(session), errorcode)
 }
 
-/// MPI_File_set_errhandler: for MPI_FILE_NULL, sets the handler that new files get (MPI 5.0, section 14.7).
+/// MPI_File_set_errhandler: for MPI_FILE_NULL, sets the error handler that newly opened files get (MPI 5.0,
+/// section 14.7).
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
     file_errhandler(guard, file)?;
     retain(&mut guard.objects.errhandlers, errhandler, HandleKind::File)?;

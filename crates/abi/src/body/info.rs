@@ -17,7 +17,8 @@ pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Res
     info.set(guard.objects.infos.insert(new)?)
 }
 
-/// MPI_Info_create_env: returns what MPI_INFO_ENV holds after MPI_Init. All arguments come from /proc.
+/// MPI_Info_create_env: stores an info with the keys that MPI_INFO_ENV has after MPI_Init. The program's
+/// arguments are read from /proc, not from `argc` and `argv`.
 pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
     let _ = (argc, argv);
     enter_info(guard, environment(1), info)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Blocking collectives over a comm's slots (`coll/src/flat.rs`), and how a comm gets them.
+//! Blocking collectives by slots (flat collectives, `coll/src/flat.rs`), and how a comm gets its slots. A
+//! slot is the place in shared memory into which a member writes its bytes, for the other members to read.
 //!
-//! Invariants: whether a call counts towards attaching slots follows from what all members know alike, so all
-//! attach them at the same call.
+//! Invariant: all members attach the comm's slots at the same call, because they count calls by what all of
+//! them know.
 
 use crate::args::Handle;
 use crate::process::{Guard, JobState, Process};
@@ -15,7 +16,7 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::Counter;
 
-/// This rank as a member of a comm that may have slots.
+/// This rank's index and the number of ranks in a comm, and the state of the comm's slots.
 #[derive(Clone, Copy)]
 pub(super) struct FlatMember {
     flat: FlatState,
@@ -29,8 +30,8 @@ impl FlatMember {
         FlatMember { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
     }
 
-    /// Returns the state of the comm's slots, and, if they are attached, how they would move the data of a
-    /// call.
+    /// Returns the state of the comm's slots. If they are attached, also says how they would move the data of
+    /// a call.
     #[inline(always)]
     pub(super) fn slots(&self, coll: &Coll, call_facts: &CallFacts) -> Slots {
         match self.flat {
@@ -41,8 +42,8 @@ impl FlatMember {
     }
 }
 
-/// Leaves what a comm that is freed uses: its slots, its queue, its communicator of a collective library, and
-/// its streams.
+/// Gives up what a comm that is being freed holds: its slots, its queue, its communicator in a collective
+/// library, and its device streams.
 pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
     if let FlatState::Attached(set) = comm.flat {
         job.coll.leave(set);
@@ -55,8 +56,8 @@ pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
 }
 
 impl Guard {
-    /// Carries out a blocking collective by slots. Returns false if a schedule must carry it out, because the
-    /// slots are not attached yet, or the counts are too long for them.
+    /// Carries out a blocking collective by slots. Returns false if the call needs a schedule instead,
+    /// because the slots are not attached yet, or some member's count is too long for them.
     #[inline(always)]
     pub(super) fn by_slots(
         &mut self,
@@ -94,8 +95,8 @@ impl Guard {
         Ok(true)
     }
 
-    /// Carries out a collective that has a count for each member by slots. Returns false if a schedule must
-    /// carry it out. A block that is too long for slots goes by a schedule of its own.
+    /// Carries out a collective with a count for each member by slots. A block that is too long for a slot
+    /// goes by a schedule of its own. Returns false if the whole call needs a schedule.
     fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
         let outcome = self.flat_round(set, &mut vector);
@@ -122,8 +123,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Carries out one round of a collective over slots, or the rest of the round that the fast path has
-    /// started.
+    /// Carries out one round of a collective over slots, or the rest of a round that the fast path has
+    /// started. In a round each member writes its slot and reads the slots that it needs.
     #[inline]
     fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
         let mut active = self.job().coll.start_round(set, call);
@@ -140,8 +141,8 @@ impl Guard {
         outcome
     }
 
-    /// Counts a collective that slots would have carried out. Attaches the comm's slots at call number
-    /// `CALLS_BEFORE`.
+    /// Counts a collective that slots would have carried out if they were attached. At call number
+    /// `CALLS_BEFORE` attaches the comm's slots.
     #[cold]
     fn count_call(&mut self, comm: Handle, member: FlatMember) -> Result<()> {
         let FlatState::Counted(calls) = member.flat else { return Ok(()) };
