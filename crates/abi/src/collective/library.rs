@@ -54,9 +54,8 @@ impl Guard {
     }
 
     /// Returns the steps of a persistent collective that goes by the collective library. Each request gets
-    /// its own communicator in the library, since members may start requests in any order. Waits until the
-    /// other members make it, too (MPI 5.0, section 6.13). Fails if a buffer is refused, or if no
-    /// communicator can be made.
+    /// its own communicator there, since members may start requests in any order. Waits until the other
+    /// members make it, too (MPI 5.0, section 6.13). Fails if it cannot be made, or if a buffer is refused.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {
         let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed collectives for OUTBOARD_STATS and OUTBOARD_TRACE: by function, comm, and number of the call.
-//! `message.rs` has the messages.
+//! Records of collectives for OUTBOARD_STATS and OUTBOARD_TRACE, by function, comm, and the call's number.
+//! `message.rs` has the records of messages.
 
 use super::{Guard, Process};
 use crate::request::TracedCollective;
@@ -8,30 +8,31 @@ use objects::Comm;
 use std::collections::{BTreeSet, HashMap};
 use telemetry::{Carried, Choice, Event, Needs, TimedOperation};
 
-/// The most pairs of function and comm that are counted.
+/// The most pairs of function and comm whose calls are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// The calls of each function on each comm, by context and function.
+/// The counts of calls, by the comm's context id and the function's name.
 #[derive(Default)]
 pub struct CallCounts {
     calls: HashMap<(u64, &'static str), CountedCalls>,
-    /// How many lists of neighbours (`Event::Source`) this process has written into the trace.
+    /// How many lists of neighbours this process has written into the trace, as `Event::Source` events.
     lists: u32,
 }
 
-/// How often a function was called on a comm, and how the calls are named in records.
+/// How often a function was called on a comm, and the name and the row that records of its calls get.
 pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
-    /// The number of the trace's list of the neighbours from which this rank needs data. 0 while the trace
-    /// has no list.
+    /// The number of the list in the trace that names the neighbours from which this rank needs data. 0 if
+    /// the trace has no such list.
     sources: u32,
 }
 
 impl CallCounts {
-    /// Returns the counts for a function on the comm with a context, or None if too many pairs of function
-    /// and comm are counted. `comm` is called once, for the comm's name.
+    /// Returns the counts of a function on the comm with the context id `context`. Returns None if there are
+    /// too many pairs of function and comm. `comm` returns the comm's name, and is called for a new pair
+    /// only.
     pub(super) fn calls(
         &mut self,
         context: u64,
@@ -49,7 +50,8 @@ impl CallCounts {
     }
 }
 
-/// Records in the trace, as the list `list`, the neighbours on the comm from which this rank needs data.
+/// Writes into the trace, under the number `list`, the neighbours in the comm from which this rank needs
+/// data.
 fn trace_sources(list: u32, comm: &Comm) {
     let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
     let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
@@ -106,7 +108,7 @@ impl Guard {
     }
 }
 
-/// Ends the record of a collective that its call has completed.
+/// Ends the record of a collective that is complete when its call returns.
 #[inline]
 pub(crate) fn end(operation: Option<Box<TimedOperation>>, choice: Choice) {
     if let Some(mut operation) = operation {
