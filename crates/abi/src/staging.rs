@@ -192,9 +192,8 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
 }
 
 /// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or a stand-in if
-/// a part of it is device memory. Returns an address, the number of elements, and their layout.
-///
-/// Errors: `device::holds` or `device::copy` fails.
+/// a part of it is device memory. The result is an address, how many elements are there, and their layout.
+/// Fails if `device::holds` or `device::copy` fails.
 #[cold]
 #[inline(never)]
 pub(crate) fn stand_in(
