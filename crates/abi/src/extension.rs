@@ -56,7 +56,7 @@ functions! {
         })
     }
 
-    /// Allocates memory of the current device.
+    /// Allocates memory of the current device, and stores its address at `memory`.
     MPIX_Device_alloc PMPIX_Device_alloc(bytes: usize, memory: *mut *mut c_void) {
         anytime("MPIX_Device_alloc", || {
             let out = Address(memory.expose_provenance());
@@ -101,7 +101,7 @@ functions! {
         })
     }
 
-    /// Waits until a stream's work is over. Other threads may use MPI meanwhile.
+    /// Waits until the work on a stream is over. Other threads may call MPI meanwhile.
     MPIX_Device_stream_synchronize PMPIX_Device_stream_synchronize(stream: *mut c_void) {
         anytime("MPIX_Device_stream_synchronize", || device::created_stream(stream.addr())?.synchronize())
     }

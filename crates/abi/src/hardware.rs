@@ -10,7 +10,7 @@ use sys::topology::{KINDS, Locality, locality};
 /// The prefix of the names of kinds of hardware that hwloc defines.
 const SCHEME: &str = "hwloc://";
 
-/// Returns the names of all kinds of hardware, the coarsest first.
+/// Returns the names of all kinds of hardware, such as a package or a core, the coarsest kind first.
 pub fn kinds() -> impl Iterator<Item = String> {
     KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
 }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// A kind of argument that Outboard accepts although the standard does not.
 #[derive(Clone, Copy)]
 pub(crate) enum Accepted {
-    /// A predefined operator that is applied to characters.
+    /// The use of a predefined operator, such as MPI_SUM, on characters.
     Characters,
-    /// MPI_DATATYPE_NULL where no element is moved.
+    /// MPI_DATATYPE_NULL as the datatype where no element is moved.
     NullDatatype,
     /// Bits in the access mode (amode) of MPI_File_open that the standard does not define.
     AccessMode,
-    /// A number that is not an error code, passed to a function that calls an error handler.
+    /// A number that is not an error code, where the program calls an error handler by
+    /// MPI_Comm_call_errhandler or the like.
     ErrorCode,
 }
 

@@ -99,7 +99,8 @@ fn is_mpi(path: &str) -> bool {
     ["libmpi.so", "libmpi_abi.so", "libmpich.so"].iter().any(|start| name.starts_with(start))
 }
 
-/// Adds the path of one loaded object to a `Vec<String>`. Called by dl_iterate_phdr.
+/// Adds the path of one loaded library to a `Vec<String>`, to which `paths` points. dl_iterate_phdr calls
+/// this.
 unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
     // SAFETY: the loader passes a description that is valid during this call.
     let name = unsafe { (*object).dlpi_name };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Lets operations use device memory of the program. While an operation runs, a *stand-in* takes the place of
-//! the device memory: a block of host memory with the packed bytes. So all crates below see host memory only. A
-//! language binding may pass a copy of the program's memory, and move the bytes itself (`AttachedCopy`).
+//! Lets operations use device memory of the program. While an operation runs, a *stand-in* takes the place
+//! of the device memory: a block of host memory with the packed bytes. So all crates below see host memory
+//! only. A language binding may pass a copy of that memory, and move the bytes itself (`AttachedCopy`).
 //! Read next: `device/src/lib.rs`.
 //!
 //! | state of a stand-in | who moves it there |
@@ -29,7 +29,7 @@ use telemetry::Counter;
 pub struct Staged {
     user: Buffer,
     block: StandInMemory,
-    /// Whether the operation may write the stand-in.
+    /// Whether the operation may write the stand-in. If not, the stand-in is not copied back.
     is_written: bool,
     /// Whether the stand-in needs no bytes of the program any more: it has been filled, or only receives.
     is_filled: bool,

@@ -37,7 +37,7 @@ procedures! {
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// MPI_SIZEOF: stores the size of a variable's element in bytes.
+    /// MPI_SIZEOF: stores the size in bytes of a variable, or of one element of an array.
     sizeof(variable: &Descriptor, size: &mut i32, ierror: *mut i32)
     as MPI_Sizeof_fts MPI_Sizeof_f08ts {
         *size = variable.element_bytes as i32;

@@ -5,8 +5,8 @@
 //! of comms that the parent has made. The hashes of two comms may be equal, so:
 //! - a process refuses a context that it already uses (`Contexts`). Two comms disturb each other only in a
 //!   process that is a member of both, so this finds every such pair;
-//! - members compare a second hash when they exchange words anyway. If they are making different comms, the second
-//!   hashes differ.
+//! - members compare a second hash when they exchange words anyway. If they are making different comms, the
+//!   second hashes differ.
 
 use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};

@@ -11,7 +11,7 @@ pub enum Op {
     Predefined(PredefinedOp),
     /// An operator that the program has made by MPI_Op_create or MPI_Op_create_c.
     User {
-        /// The address of the program's function.
+        /// The address of the program's function that combines elements.
         function: usize,
         /// Whether the function is an MPI_User_function_c, whose count is an MPI_Count.
         large: bool,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Virtual topologies as data (MPI 5.0, chapter 8): the neighbours of each rank.
+//! Virtual topologies as data (MPI 5.0, chapter 8): grids and graphs that say which ranks are neighbours.
 
 use error::{Class, Result, fail};
 

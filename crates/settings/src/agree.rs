@@ -13,7 +13,7 @@ pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 /// A setting that has different values in two processes.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The setting that differs.
+    /// The setting that has different values.
     pub setting: &'static Setting,
     /// The value in the other process, as error sentences show it.
     pub theirs: String,

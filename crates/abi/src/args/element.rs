@@ -114,7 +114,7 @@ impl<T: Copy> Out<T> {
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
         Out(Pointer { address, name, form: Some(form) })
     }
-    /// Whether the pointer is null, which a few parameters may be.
+    /// Whether the pointer is null. A few parameters may be null.
     pub fn is_null(self) -> bool {
         self.is(0)
     }

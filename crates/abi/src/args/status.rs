@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Status, and the parameters that point to statuses.
+//! MPI_Status as the library holds it, and wrappers of parameters that point to statuses: `StatusIn`,
+//! `StatusOut` and `Statuses`.
 
 use super::{Array, In, Out, ShimForm};
 use error::{Class, Result, fail};
@@ -33,11 +34,11 @@ impl Status {
     /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Returns how many bytes of data the operation moved.
+    /// Returns how many bytes of data the operation moved that the status describes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
     }
-    /// Sets how many bytes of data the operation moved.
+    /// Sets how many bytes of data the operation moved that the status describes.
     pub fn set_bytes(&mut self, bytes: u64) {
         self.hidden[0] = bytes as u32 as i32;
         self.hidden[1] = (bytes >> 32) as u32 as i32;

@@ -260,8 +260,9 @@ pub fn comm_split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm
     split(guard, comm, color, key, newcomm)
 }
 
-/// MPI_Comm_split_type (MPI 5.0, section 7.4.2): splits by shared memory, by the kind of hardware or the
-/// process set that `info` names, or by the coarsest kind of hardware that separates the processes.
+/// MPI_Comm_split_type (MPI 5.0, section 7.4.2). Splits by shared memory, or by the kind of hardware or the
+/// process set that `info` names. Without a name, splits by the coarsest kind of hardware that separates the
+/// processes.
 pub fn comm_split_type(
     guard: &mut Guard,
     comm: Handle,

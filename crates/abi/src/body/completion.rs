@@ -32,7 +32,7 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 }
 
 impl Completion {
-    /// Stores the operation's status for the program, and returns its error.
+    /// Stores the operation's status for the program, and returns the operation's error.
     pub(crate) fn store(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
@@ -44,7 +44,7 @@ pub(super) struct Retired {
     /// The comm or file of the request. Its error handler receives the operation's error.
     comm: Handle,
     completion: Completion,
-    /// Whether the program's variable keeps the handle, because the request is persistent or null.
+    /// Whether the program's request variable keeps its value, because the request is persistent or null.
     stays: bool,
 }
 

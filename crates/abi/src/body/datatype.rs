@@ -228,7 +228,7 @@ pub fn type_create_resized_c(
     make(guard, oldtype, newtype, |old| datatype::resized(Width::Count, lb, extent, old))
 }
 
-/// MPI_Type_dup: copies the attributes whose callbacks allow it.
+/// MPI_Type_dup: copies the attributes for which the copy callback allows this.
 pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);

@@ -142,7 +142,7 @@ pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>)
     resultlen.set(version.set(&text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
 }
 
-/// MPI_Get_processor_name: the host's name.
+/// MPI_Get_processor_name: stores the name of the host.
 pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer lives in this frame and has the length that is passed.
@@ -152,7 +152,8 @@ pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> 
     resultlen.set(name.set(&host, c::MAX_PROCESSOR_NAME as usize)? as i32)
 }
 
-/// MPI_Wtime: seconds of the machine's monotonic clock, so all ranks of a node agree (MPI_WTIME_IS_GLOBAL).
+/// MPI_Wtime: returns seconds of the machine's monotonic clock, which all ranks of a host share
+/// (MPI_WTIME_IS_GLOBAL).
 pub fn wtime() -> f64 {
     sys::clock::now() as f64 * 1e-9
 }
@@ -280,7 +281,7 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_version: stores -1 if the shim is not the standard's (MPI 5.0, section 20.2).
+/// MPI_Abi_get_version: stores -1 if the program does not use the standard ABI (MPI 5.0, section 20.2).
 pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
     let (major, minor) = crate::shim::get().version;
     abi_major.set(major)?;

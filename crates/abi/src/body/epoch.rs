@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Epochs of windows: fences, post and start, locks, flushes (MPI 5.0, section 12.5).
+//! The calls that open and close epochs of RMA windows: fences, post and start, locks, flushes (MPI 5.0,
+//! section 12.5).
 
 use super::coll;
 use crate::args::{Handle, Out};
@@ -211,8 +212,8 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
 }
 
 /// MPI_Win_sync: orders memory accesses, which suffices because a window has only one copy. Also makes
-/// progress: a program that polls memory with this call may wait for a rank that needs it (MPI 5.0, section
-/// 12.7.3).
+/// progress: a program that polls memory by this call may wait for a rank that waits for this rank (MPI 5.0,
+/// section 12.7.3).
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

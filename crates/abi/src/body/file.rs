@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and
-//! 14.6).
+//! The calls that open and close files, and that deal with sizes, hints, views and file pointers (MPI 5.0,
+//! sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and 14.6).
 
 use super::comm::intracomm;
 use super::info::enter_info;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Infos (MPI 5.0, chapter 10).
+//! The calls that make, change, read and free infos (MPI 5.0, chapter 10).
 
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, environment};
@@ -11,7 +11,7 @@ pub fn info_create(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, Info::default(), info)
 }
 
-/// Makes the handle of a new info and stores it for the program.
+/// Stores a handle of the new info `new` for the program.
 pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Result<()> {
     info.check()?;
     info.set(guard.objects.infos.insert(new)?)
@@ -46,7 +46,7 @@ pub fn info_delete(guard: &mut Guard, info: Handle, key: Text) -> Result<()> {
     guard.objects.infos.get_mut(info)?.delete(&key.read()?)
 }
 
-/// MPI_Info_get: `valuelen` does not count the final zero.
+/// MPI_Info_get: the length `valuelen` does not count the final zero.
 pub fn info_get(
     guard: &mut Guard,
     info: Handle,
@@ -62,7 +62,8 @@ pub fn info_get(
     }
 }
 
-/// MPI_Info_get_string: `buflen` counts the final zero, and is set to the length that the value needs.
+/// MPI_Info_get_string: the length `buflen` counts the final zero. The call sets it to the length that the
+/// value needs.
 pub fn info_get_string(
     guard: &mut Guard,
     info: Handle,

@@ -131,7 +131,7 @@ pub fn rget_accumulate(
     finish(guard, win, target_rank, request)
 }
 
-/// MPI_Fetch_and_op: MPI_Get_accumulate of one predefined element.
+/// MPI_Fetch_and_op: does what MPI_Get_accumulate does, for one element of a predefined datatype.
 #[inline(always)]
 #[rustfmt::skip]
 pub fn fetch_and_op(

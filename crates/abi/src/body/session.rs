@@ -35,8 +35,8 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     session.set(handle)
 }
 
-/// MPI_Session_finalize: if MPI_COMM_WORLD and all other sessions have ended, waits until this process's
-/// messages have left.
+/// MPI_Session_finalize: if this is the last open session, and MPI_COMM_WORLD does not exist, waits until all
+/// messages of this process have left.
 pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));

@@ -37,8 +37,8 @@ pub fn cart_create(
     enter_ordered(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
 }
 
-/// MPI_Cart_map: stores the calling process's own rank. The call is local, so it cannot learn where the
-/// processes run.
+/// MPI_Cart_map: stores the calling process's own rank, or MPI_UNDEFINED if the grid is smaller. The call is
+/// local, so it cannot learn where the processes run.
 #[rustfmt::skip]
 pub fn cart_map(
     guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
@@ -143,7 +143,7 @@ pub fn graph_create(
     enter_ordered(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
 }
 
-/// MPI_Graph_map: stores the calling process's own rank, like MPI_Cart_map.
+/// MPI_Graph_map: stores the calling process's own rank, or MPI_UNDEFINED if the graph is smaller.
 #[rustfmt::skip]
 pub fn graph_map(
     guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
@@ -475,7 +475,7 @@ fn ints(ranks: &[u32]) -> Vec<i32> {
     ranks.iter().map(|rank| *rank as i32).collect()
 }
 
-/// MPI_Dims_create: fills in the dimensions that are 0.
+/// MPI_Dims_create: fills in the elements of `dims` that are 0.
 pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> Result<()> {
     if nnodes < 1 {
         fail!(Class::Arg, "nnodes is {nnodes}, which is not positive");

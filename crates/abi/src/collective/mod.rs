@@ -60,7 +60,7 @@ struct Position {
 
 /// What a rank does in a collective with a root (MPI 5.0, section 6.2.3).
 struct RootRole {
-    /// The root's index in `Members::peers`.
+    /// The index of the root in `Members::peers`, the list of all processes of the comm.
     root: u32,
     is_root: bool,
     /// Whether this rank exchanges data with the root. On an intracommunicator this holds for all ranks, also

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Plans reductions. *In buffers* means that the schedule works on the program's memory. *In images* means
-//! that it works on copies in memory of the library, which are filled when the reduction starts and copied back
-//! when it ends. A *shape* says how the elements lie in an image.
+//! that it works on copies in the library's memory, which are filled when the reduction starts and copied
+//! back when it ends. A *shape* says how the elements lie in an image.
 //!
 //! | operator | datatype | the schedule works |
 //! |---|---|---|

@@ -16,8 +16,8 @@ pub struct Handoffs {
     /// The length in bytes from which a message may be offloaded to a proxy. `u64::MAX` if none may be.
     pub(crate) bytes_min: u64,
     under_way: Vec<UnderWay>,
-    /// Receives that wait to be started: an earlier receive with the same key was withdrawn, but has not
-    /// ended yet.
+    /// Receives to be started later: a withdrawn receive with the same key has not ended yet, or the start
+    /// has failed.
     later: Vec<Handoff>,
 }
 

@@ -42,7 +42,7 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     }
 }
 
-/// Ends the job because the library cannot continue.
+/// Ends the job because the library cannot continue. `doing` says what failed with the error.
 #[cold]
 pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     let sentence = format!("{doing}: {}", error.message);
@@ -57,7 +57,7 @@ pub fn is_leaving() -> bool {
     IS_LEAVING.load(Ordering::Relaxed)
 }
 
-/// Ends this process at once, because the job is being ended.
+/// Ends this process at once with the exit code `code`, because the job is being ended.
 pub fn leave(code: u8) -> ! {
     IS_LEAVING.store(true, Ordering::Relaxed);
     std::process::exit(code.into())

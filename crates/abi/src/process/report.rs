@@ -83,7 +83,7 @@ impl Process {
     }
 }
 
-/// Returns a report of everything that is under way: receives, sends, messages, collectives.
+/// Returns a report of all operations that are under way: receives, sends, arrived messages, collectives.
 pub(crate) fn report(process: &Process) -> String {
     let Some(job) = process.job.as_deref() else { return String::new() };
     let mut text = String::new();

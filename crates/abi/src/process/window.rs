@@ -84,7 +84,7 @@ impl JobState {
     }
 }
 
-/// How often a wait looks at its window before it makes progress. So many looks take some microseconds.
+/// How many times a wait looks at its window before it makes progress. So many looks take some microseconds.
 const LOOKS: u32 = 1000;
 
 impl Guard {

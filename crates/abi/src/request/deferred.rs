@@ -17,7 +17,8 @@ pub struct DeferredReceives([DeferredReceive; p2p::DEFERRED_MAX]);
 // Handles and tickets have the same range of numbers.
 const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 
-/// A deferred receive. Its source is one rank of a comm.
+/// A receive that has started, but is not in the queue of posted receives yet. Its source is one rank of a
+/// comm.
 #[derive(Clone, Copy)]
 pub struct DeferredReceive {
     handle: Handle,
@@ -82,7 +83,7 @@ impl DeferredReceives {
         self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
     }
 
-    /// Returns the handles of all requests in the table.
+    /// Returns the handles of the requests of all deferred receives.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
     }

@@ -24,11 +24,11 @@ pub struct ImageShape {
 /// How the elements in images differ from those in the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageForm {
-    /// The datatype has no gaps, so there are no images.
+    /// There are no images, because the datatype has no gaps.
     Contiguous,
-    /// Images lack the padding of predefined pairs, as `datatype::reduce` needs.
+    /// Images lack the padding that predefined pairs have, because `datatype::reduce` needs packed pairs.
     Packed,
-    /// Images have all gaps, as the program's operators need.
+    /// Images have the same gaps as the program's buffers, because the program's operator expects them.
     Gaps,
 }
 

@@ -79,9 +79,9 @@ pub(crate) struct Statement {
     library: &'static Library,
     /// The allgather that exchanges the members' statements. None before it starts and when it is over.
     pub ticket: Option<CollTicket>,
-    /// The statement of this rank, which the allgather sends.
+    /// What this rank sends in the allgather: the version of its library, and rank 0's id.
     pub mine: Block,
-    /// The statements of all ranks, which the allgather receives.
+    /// What all ranks send, as the allgather receives it.
     pub all: Block,
 }
 

@@ -211,7 +211,7 @@ pub struct Checked {
     /// This rank's statement (the call's arguments as words), which the allgather sends.
     #[allow(dead_code)]
     pub mine: Block,
-    /// The statements of all ranks, which the allgather receives.
+    /// The statements of all ranks (their calls' arguments as words), which the allgather receives.
     pub all: Block,
     pub members: Members,
     pub call: Call,
