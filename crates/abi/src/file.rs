@@ -136,8 +136,8 @@ impl Guard {
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
 
-    /// Counts one more blocking access to a file. Returns the number of the queue by which its members
-    /// exchange data, or None if there have been too few accesses to open a queue.
+    /// Counts one more blocking access to a file. Returns the number of the queue of collectives by which its
+    /// members exchange data, or None if there have been too few accesses to open a queue.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
         let JobState { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;

@@ -18,14 +18,15 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
 use transport::shm::{Allocator, Arena};
 
-/// The allocator that divides the pool of memory. None until `offer` has offered a pool.
+/// The allocator that divides the pool, memory for the program's allocations. None until `offer` has offered
+/// a pool.
 static ALLOCATOR: Mutex<Option<Allocator>> = Mutex::new(None);
 static POOL: OnceLock<Pool> = OnceLock::new();
 /// Whether this process is a child that a rank has forked, so that it is not a rank itself.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Offers a pool of up to `bytes_max` bytes of the arena to the malloc library, if OUTBOARD_MALLOC is set to
-/// "arena". Returns how many bytes the pool may take. If no pool can be offered, prints the reason and
+/// Offers up to `bytes_max` bytes of the rank's arena (its shared memory) to the malloc library as a pool, if
+/// OUTBOARD_MALLOC is "arena". Returns how many bytes the pool may take. If that fails, prints why and
 /// returns 0.
 pub(crate) fn offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> u64 {
     if settings.malloc != Malloc::Arena {
@@ -77,9 +78,9 @@ fn lock() -> PoolGuard {
 }
 
 thread_local! {
-    /// The lock of `ALLOCATOR`, which this thread holds from before a fork to after it. Is borrowed while
-    /// this thread divides the pool. Has no destructor, because the last destructor of a thread may free
-    /// memory.
+    /// The lock of `ALLOCATOR`, which this thread holds from before a fork to after it. The cell is borrowed
+    /// while this thread allocates from the pool. It has no destructor, because a thread's last destructor
+    /// may free memory.
     static HELD: RefCell<Option<ManuallyDrop<PoolGuard>>> = const { RefCell::new(None) };
 }
 
@@ -92,7 +93,8 @@ fn with_allocator<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     })
 }
 
-/// Allocates `bytes` bytes of the pool. Returns null if that is impossible, and always in a forked child.
+/// Allocates `bytes` bytes of the pool, shared memory for the program's allocations. Returns null if that is
+/// impossible, and always in a forked child.
 extern "C" fn alloc(bytes: usize) -> *mut c_void {
     if IS_CHILD.load(Ordering::Relaxed) {
         return std::ptr::null_mut();

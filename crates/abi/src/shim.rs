@@ -47,7 +47,7 @@ pub struct Shim {
     pub status: Option<&'static ShimForm<Status>>,
 }
 
-/// The shim of the standard ABI, whose numbers Outboard itself uses.
+/// The description of the standard ABI. Outboard's own numbers are the same.
 static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
@@ -64,13 +64,13 @@ static STANDARD: Shim = Shim {
 
 static CHOSEN: OnceLock<&'static Shim> = OnceLock::new();
 
-/// Makes `shim` the shim of this library. A shim's crate calls this when the library is loaded, before
-/// anything else.
+/// Sets the ABI of the programs that use this library. The library of another ABI calls this when it is
+/// loaded, before anything else.
 pub fn choose(shim: &'static Shim) {
     let _ = CHOSEN.set(shim);
 }
 
-/// Returns the shim of this library.
+/// Returns the description of the ABI that the program uses.
 pub fn get() -> &'static Shim {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
 }

@@ -67,8 +67,7 @@ pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
 }
 
 /// Starts the record of an OpenSHMEM call. The call moves bytes to or from the process `pe`, or waits if `pe`
-/// is negative. Returns a value to pass to `MPIX_Shmem_leave`. Ends the record that `MPIX_Shmem_enter`
-/// started when it returned `started`.
+/// is negative. Returns a value to pass to `MPIX_Shmem_leave`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     match u32::try_from(pe) {

@@ -24,26 +24,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// A buffer of the program in device memory, and its stand-in, a block with the buffer's packed bytes.
+/// A buffer of the program in device memory, and its stand-in, a block of host memory with the buffer's
+/// packed bytes.
 #[derive(Debug)]
 pub struct Staged {
     user: Buffer,
     block: StandInMemory,
-    /// Whether the operation may write the stand-in. If not, the stand-in is not copied back.
+    /// Whether the operation may write the stand-in (host memory in place of device memory). If not, it is
+    /// not copied back.
     is_written: bool,
-    /// Whether the stand-in needs no bytes of the program any more: it has been filled, or only receives.
+    /// Whether the stand-in (host memory in place of device memory) needs no bytes of the program any more:
+    /// it has been filled, or only receives.
     is_filled: bool,
     /// The offset and length of each part that a partitioned receive has copied to the program's memory
     /// already.
     delivered: Mutex<Vec<(usize, usize)>>,
     /// How many bytes are to be copied back to the program's memory when the running call ends.
     arrived: usize,
-    /// Whether `device::export` has an entry for the stand-in. Then peers read the device memory itself, or
-    /// write received bytes to it.
+    /// Whether `device::export` has an entry for the stand-in (host memory in place of device memory). Then
+    /// peers read the device memory itself, or write received bytes to it.
     is_entered: bool,
 }
 
-/// The block of memory of a stand-in: host memory, or device memory for a collective library.
+/// The block of memory that takes the place of the program's: host memory, or device memory for a collective
+/// library.
 #[derive(Debug)]
 pub(crate) enum StandInMemory {
     Host(Block),
@@ -81,10 +85,10 @@ impl Drop for StandInMemory {
 /// launch a kernel takes about as long as a few copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
-/// When a stand-in is filled with the program's bytes.
+/// When the host memory that stands in for device memory is filled with the program's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// When the stand-in is made.
+    /// When this host memory is made.
     Now,
     /// Later, by the function `fill`, once it is known what carries out the operation.
     Later,
@@ -127,7 +131,8 @@ pub enum StandIns {
 }
 
 impl StandIns {
-    /// Copies the program's bytes to the stand-ins again, before a persistent operation starts once more.
+    /// Copies the program's bytes to the stand-ins (host memory in place of device memory) again, before a
+    /// persistent operation starts once more.
     pub(crate) fn fetch(&self) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes())),
@@ -138,8 +143,8 @@ impl StandIns {
         }
     }
 
-    /// Copies the stand-ins back to the program's memory when their operation is over. `received` is how many
-    /// bytes a receive got, and None for other operations.
+    /// Copies the stand-ins (host memory in place of device memory) back to the program's memory when the
+    /// operation is over. `received` is how many bytes a receive got, and None for other operations.
     pub(crate) fn deliver(&self, received: Option<u64>) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| {
@@ -153,8 +158,8 @@ impl StandIns {
         }
     }
 
-    /// Returns the stand-ins for device memory, which may be copied back in parts. An `AttachedCopy` has
-    /// none.
+    /// Returns the blocks of host memory that stand in for device memory, and may be copied back in parts. An
+    /// `AttachedCopy` has none.
     pub(crate) fn of_device(&self) -> &[Staged] {
         match self {
             StandIns::Device(all) => all,
@@ -191,9 +196,9 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or a stand-in if
-/// a part of it is device memory. The result is an address, how many elements are there, and their layout.
-/// Fails if `device::holds` or `device::copy` fails.
+/// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or host memory
+/// that stands in for it if a part of it is device memory. The result is an address, how many elements are
+/// there, and their layout. Fails if `device::holds` or `device::copy` fails.
 #[cold]
 #[inline(never)]
 pub(crate) fn stand_in(
@@ -224,19 +229,21 @@ pub(crate) fn stand_in(
 }
 
 impl Staged {
-    /// Makes a stand-in for a buffer of the program, in host or device memory. Does not fill it.
+    /// Makes a stand-in for a buffer of the program: a block of host memory or of device memory. Does not
+    /// fill it.
     pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
         let block = StandInMemory::new(user.bytes(), on_device)?;
         let (arrived, delivered) = (user.bytes(), Mutex::default());
         Ok(Staged { user, block, is_written: true, is_filled: false, delivered, arrived, is_entered: false })
     }
 
-    /// Returns the address of the stand-in's block.
+    /// Returns the address of the block that stands in for the program's memory.
     pub(crate) fn address(&self) -> usize {
         self.block.span().address()
     }
 
-    /// Copies all bytes of the program's buffer to the stand-in, unless the stand-in needs none any more.
+    /// Copies all bytes of the program's buffer to the block that stands in for it, unless the block needs
+    /// none any more.
     pub(crate) fn fill(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.is_filled, true) {
             self.fetch(0, self.user.bytes())?;
@@ -244,16 +251,16 @@ impl Staged {
         Ok(())
     }
 
-    /// Sets whether the operation that starts now reads and writes the stand-in. Fills the stand-in if it is
-    /// read.
+    /// Sets whether the operation that starts now reads and writes the block that stands in for the program's
+    /// buffer. Fills the block if it is read.
     pub(crate) fn set_use(&mut self, is_read: bool, is_written: bool) -> Result<()> {
         self.is_written = is_written;
         self.is_filled = !is_read;
         self.fill()
     }
 
-    /// Copies the bytes `[offset, offset + bytes)` of the program's buffer, as they are packed, to the
-    /// stand-in.
+    /// Copies the bytes `[offset, offset + bytes)` of the program's buffer, as they are packed, to the block
+    /// that stands in for it.
     pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
         if self.move_strips(offset, bytes, true)? {
             return Ok(());
@@ -261,8 +268,8 @@ impl Staged {
         self.each(offset, bytes, |user, ours| device::copy(ours, user))
     }
 
-    /// Copies `bytes` packed bytes of the stand-in from `offset` on to the program's buffer. Does nothing if
-    /// the operation does not write the stand-in.
+    /// Copies `bytes` packed bytes from `offset` on to the program's buffer, from the block that stands in
+    /// for it. Does nothing if the operation does not write the block.
     pub(crate) fn deliver(&self, offset: usize, bytes: usize) -> Result<()> {
         if !self.is_written || !self.is_filled {
             return Ok(());
@@ -273,8 +280,9 @@ impl Staged {
         self.each(offset, bytes, device::copy)
     }
 
-    /// Moves the packed bytes `[offset, offset + bytes)` between the program's buffer and the stand-in by a
-    /// kernel. Returns false if the buffer has few pieces of memory, or if no kernel can move them.
+    /// Moves the packed bytes `[offset, offset + bytes)` between the program's buffer and the block that
+    /// stands in for it, by a kernel. Returns false if the buffer has few pieces of memory, or if no kernel
+    /// can move them.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
         if matches!(self.block, StandInMemory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
@@ -340,13 +348,13 @@ impl Drop for Staged {
     }
 }
 
-/// Fills the stand-ins in this thread's list, those of the running call, with the program's bytes.
+/// Fills the host memory that stands in for device memory in the running call with the program's bytes.
 pub(crate) fn fill() -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().try_for_each(Staged::fill))
 }
 
-/// Takes the stand-ins of the running call out of this thread's list: for a request, or while a function of
-/// the program runs.
+/// Takes the stand-ins (host memory in place of device memory) of the running call out of this thread's list:
+/// for a request, or while a function of the program runs.
 pub(crate) fn take() -> Vec<Staged> {
     LIST.take()
 }
@@ -356,18 +364,20 @@ pub(crate) fn put_back(list: Vec<Staged>) {
     LIST.set(list);
 }
 
-/// Takes the stand-ins of the running call for a request. Returns None if the call has none.
+/// Takes the stand-ins (host memory in place of device memory) of the running call for a request. Returns
+/// None if the call has none.
 pub(crate) fn taken() -> Option<Arc<StandIns>> {
     let list = take();
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
 }
 
-/// Whether the running call has stand-ins. It has some if it was passed device memory.
+/// Whether host memory stands in for device memory in the running call, because it was passed device memory.
 pub(crate) fn any() -> bool {
     LIST.with_borrow(|list| !list.is_empty())
 }
 
-/// Records that the running call only reads `buffer`, if it is a stand-in. Then it is not copied back.
+/// Records that the running call only reads `buffer`. If `buffer` stands in for device memory, it is not
+/// copied back.
 pub(crate) fn reads(buffer: &Buffer) {
     LIST.with_borrow_mut(|list| {
         list.iter_mut()
@@ -376,8 +386,8 @@ pub(crate) fn reads(buffer: &Buffer) {
     });
 }
 
-/// Records that the running call receives into `buffer`, if it is a stand-in. So it need not be filled, and a
-/// sender on this host may write from device to device, past the stand-in.
+/// Records that the running call receives into `buffer`. If `buffer` stands in for device memory, it need not
+/// be filled, and a sender on this host may write directly to the device memory.
 #[cold]
 pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
@@ -400,8 +410,8 @@ pub(crate) fn received(bytes: usize) {
     });
 }
 
-/// The buffer of a send. It may be a stand-in for device memory that is not filled yet. The functions that
-/// return the buffer fill it first, or let peers read the device memory itself.
+/// The buffer of a send. It may be host memory that stands in for device memory and is not filled yet. The
+/// functions that return the buffer fill it first, or let peers read the device memory itself.
 #[derive(Clone, Debug)]
 pub struct Unfilled(Buffer);
 
@@ -422,14 +432,14 @@ impl Unfilled {
         LIST.with_borrow(|list| list.iter().any(|staged| staged.stands_for(&self.0)))
     }
 
-    /// Returns the buffer. If it is a stand-in, fills it with the program's bytes first.
+    /// Returns the buffer. If it stands in for device memory, fills it with the program's bytes first.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {
         self.filled_or_exported(|| Ok(false))
     }
 
-    /// Returns the buffer. If it is a stand-in, fills it with the program's bytes first. If `exports` returns
-    /// true, exports the device memory instead, so that peers read that.
+    /// Returns the buffer. If it stands in for device memory, fills it with the program's bytes first. If
+    /// `exports` returns true, lets peers read the device memory instead.
     #[inline(always)]
     pub(crate) fn filled_or_exported(self, exports: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
         if device::on() {
@@ -439,8 +449,8 @@ impl Unfilled {
     }
 }
 
-/// Fills `buffer` with the program's bytes if it is a stand-in. If `exports` is true, exports the device
-/// memory instead, where this is possible.
+/// Fills `buffer` with the program's bytes if it stands in for device memory. If `exports` is true, lets
+/// peers read the device memory instead, where this is possible.
 #[cold]
 fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     with(buffer, |staged| {
@@ -451,7 +461,7 @@ fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     })
 }
 
-/// Computes `into = left op into` by a kernel, if both are stand-ins for device memory and there is a kernel.
+/// Computes `into = left op into` by a kernel, if both stand in for device memory and there is a kernel.
 /// `stride` is the distance in bytes between elements. Returns whether a kernel has done it.
 pub(crate) fn reduce(
     op: PredefinedOp,
@@ -469,12 +479,12 @@ pub(crate) fn reduce(
     Ok(reduced)
 }
 
-/// Calls `each` with the stand-in whose block is `buffer`. Does nothing if there is none.
+/// Calls `each` with the `Staged` whose block is `buffer`. Does nothing if there is none.
 fn with(buffer: &Buffer, each: impl FnOnce(&mut Staged) -> Result<()>) -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().find(|staged| staged.stands_for(buffer)).map_or(Ok(()), each))
 }
 
-/// Returns the program's buffer for which `buffer` stands in, or `buffer` itself if it is not a stand-in.
+/// Returns the program's buffer if `buffer` stands in for device memory, and otherwise `buffer` itself.
 pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     LIST.with_borrow(|list| {
         let staged = list.iter().find(|staged| staged.stands_for(buffer));
@@ -482,7 +492,8 @@ pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     })
 }
 
-/// Ends a call with the result `result`: copies back the stand-ins that no request has taken.
+/// Ends a call with the result `result`: copies the stand-ins (host memory in place of device memory) that no
+/// request has taken back to the program's memory.
 pub(crate) fn end(result: Result<()>) -> Result<()> {
     let list = take();
     let delivered = list.iter().try_for_each(|staged| staged.deliver_rest(staged.arrived));

@@ -170,9 +170,9 @@ pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)
 }
 
-/// Enqueues the MPI function `name` on the stream of a stream comm. `uses` is its datatype and its operator.
-/// Fails if the comm has several streams, or no device's stream, or if an operation that was enqueued before
-/// has failed.
+/// Enqueues the MPI function `name` on the device stream of a comm that was made with one. `uses` is the
+/// function's datatype and its operator. Fails if the comm has no device stream, or several, or if an earlier
+/// operation failed.
 pub fn enqueue(
     name: &'static str,
     comm: Handle,

@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sys::pool::Pool;
 
-/// The pool of the rank's arena that the MPI library has offered. Null until then.
+/// The pool, shared memory of the rank that the MPI library has offered for allocations. Null until then.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {
@@ -38,13 +38,14 @@ fn pool() -> Option<&'static Pool> {
     unsafe { POOL.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the pool if the allocation at `memory` came from it, or None if the allocation came from glibc.
+/// Returns the pool (the rank's shared memory) if the allocation at `memory` came from it, or None if it came
+/// from glibc.
 fn owner(memory: *mut c_void) -> Option<&'static Pool> {
     pool().filter(|pool| pool.holds(memory.addr()))
 }
 
-/// Allocates memory of the pool, aligned to `Pool::ALIGN`. Returns null if there is no pool, if `bytes` is
-/// too short for the pool, or if the pool is full.
+/// Allocates memory of the pool (the rank's shared memory), aligned to `Pool::ALIGN`. Returns null if there
+/// is no pool, if `bytes` is too short for the pool, or if the pool is full.
 fn of_pool(bytes: usize) -> *mut c_void {
     match pool() {
         Some(pool) if bytes >= pool.bytes_min => (pool.alloc)(bytes),

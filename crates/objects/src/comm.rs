@@ -67,20 +67,20 @@ pub struct Comm {
 /// `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatState {
-    /// The slots are not attached yet. Holds how many calls so far could have used them.
+    /// The comm has no slots yet. Holds how many calls so far could have used them.
     Counted(u32),
-    /// The slots are never attached, because some member has no memory for them.
+    /// The comm never gets slots (shared memory for collectives), because some member has no memory for them.
     Refused,
-    /// The slots are attached. Holds the number by which `coll` knows them.
+    /// The comm has slots. Holds the number by which `coll` knows them.
     Attached(usize),
 }
 
 /// Whether a comm has opened its queue, by which short nonblocking collectives go (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueState {
-    /// The queue is not open yet. Holds how many calls so far could have used it.
+    /// The comm has no queue yet. Holds how many calls so far could have used it.
     Counted(u32),
-    /// The queue is open. Holds the number by which `coll` knows it.
+    /// The comm has a queue. Holds the number by which `coll` knows it.
     Open(usize),
 }
 

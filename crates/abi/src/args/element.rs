@@ -10,7 +10,7 @@ use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
 use objects::constants;
 
-/// The form in which the programs of an ABI shim other than the standard's hold a `T` in memory.
+/// The form in which programs that use another ABI than the standard's hold a `T` in memory.
 #[derive(Debug)]
 pub struct ShimForm<T> {
     /// The distance in bytes from one element of an array to the next.
@@ -76,8 +76,8 @@ impl<T: Copy> Pointer<T> {
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (form.load)(self.address.wrapping_add(at * form.bytes)) }
     }
-    /// Returns a reference to element `at`, which the caller uses at once. Returns None if the elements are
-    /// in another shim's form. The caller has made sure by `check` that this pointer is not null.
+    /// Returns a reference to element `at`, which the caller uses at once. Returns None if the program uses
+    /// another ABI than the standard's. The caller has made sure by `check` that this pointer is not null.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
@@ -109,7 +109,7 @@ impl<T: Copy> Out<T> {
     pub fn new(address: usize, name: &'static str) -> Out<T> {
         Out(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to a result in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to one result in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
         Out(Pointer { address, name, form: Some(form) })
@@ -150,7 +150,7 @@ impl<T: Copy> In<T> {
     pub fn new(address: usize, name: &'static str) -> In<T> {
         In(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to an array in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to an array in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> In<T> {
         In(Pointer { address, name, form: Some(form) })
@@ -184,7 +184,7 @@ impl<T: Copy> Array<T> {
     pub fn new(address: usize, name: &'static str) -> Array<T> {
         Array(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to an array in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to an array in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Array<T> {
         Array(Pointer { address, name, form: Some(form) })

@@ -70,7 +70,8 @@ macro_rules! ignored {
     };
 }
 
-/// The status to which the exported pointer variables (`ignored!`) point while no Fortran library is loaded.
+/// The status to which the pointer variables that `ignored!` exports point while no Fortran library is
+/// loaded.
 static NO_STATUS: Status = Status::EMPTY;
 
 ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
@@ -94,7 +95,7 @@ impl StatusIn {
     pub fn new(address: usize, name: &'static str) -> StatusIn {
         StatusIn(In::new(address, name))
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to a status in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to a status in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusIn {
         StatusIn(In::in_form(address, name, form))
@@ -115,7 +116,7 @@ impl StatusOut {
     pub fn new(address: usize, name: &'static str) -> StatusOut {
         StatusOut(Out::new(address, name))
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to a status in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to a status in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusOut {
         StatusOut(Out::in_form(address, name, form))
@@ -156,7 +157,7 @@ impl Statuses {
     pub fn new(address: usize, name: &'static str) -> Statuses {
         Statuses(Array::new(address, name))
     }
-    /// Wraps the parameter `name`, a pointer from another shim's program to statuses in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to statuses in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> Statuses {
         Statuses(Array::in_form(address, name, form))

@@ -61,7 +61,7 @@ impl TextOut {
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// Wraps the parameter `name` of a shim whose programs provide a buffer of only `bytes_max` bytes.
+    /// Wraps the parameter `name`, for an ABI whose programs provide a buffer of only `bytes_max` bytes.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }

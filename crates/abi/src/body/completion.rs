@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! How MPI's wait and test calls end requests: one request, one of many, or many in one call (MPI 5.0,
-//! section 3.7.5). To retire a complete request is to free it, or to make it inactive if it is persistent.
-//! Read next: `request.rs`.
+//! section 3.7.5). A function with "retire" in its name frees a complete request, or makes it inactive if it
+//! is persistent. Read next: `request.rs`.
 
 use crate::args::{Array, Handle, Out, Status, StatusOut, Statuses};
 use crate::process::{Guard, JobState, On, Process};
@@ -39,7 +39,7 @@ impl Completion {
     }
 }
 
-/// How a request ended that a wait or test call has retired.
+/// How a request ended that a wait or test call has freed, or made inactive.
 pub(super) struct Retired {
     /// The comm or file of the request. Its error handler receives the operation's error.
     comm: Handle,
@@ -101,7 +101,8 @@ pub(super) fn finish_some(
     finish_many(guard, requests, done.into_iter(), statuses)
 }
 
-/// Retires the requests with the indices `done`, which are all complete, and stores their statuses.
+/// Frees the requests with the indices `done`, which are all complete (or makes them inactive if they are
+/// persistent), and stores their statuses.
 #[rustfmt::skip]
 pub(super) fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
@@ -114,16 +115,16 @@ pub(super) fn finish_many(
     ended.conclude(guard)
 }
 
-/// The requests of a call that retires many, one after the other. If an operation has failed, the call
+/// The state of a call that ends many requests, one after the other. If an operation has failed, the call
 /// returns MPI_ERR_IN_STATUS, and each status holds the error of its operation (MPI 5.0, section 3.7.5).
 pub(super) struct EndedRequests {
     requests: Array<Handle>,
     statuses: Statuses,
-    /// How many requests have been retired. The next one's status is stored at this index.
+    /// How many requests the call has ended so far. The status of the next one is stored at this index.
     count: usize,
     failed: Vec<(usize, Handle, Error)>,
-    /// The generalized requests among them: index of the status, comm, and outcome. At the end of the call
-    /// the library calls their query and free functions, without the lock.
+    /// The generalized requests that have ended: index of the status, comm, and outcome. At the end of the
+    /// call the library calls their query and free functions, without the lock.
     generalized: Vec<(usize, Handle, Completion)>,
 }
 
@@ -132,8 +133,8 @@ impl EndedRequests {
         EndedRequests { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
-    /// Retires the requests in order, from the first that is not yet retired up to index `end`. Returns None
-    /// at the first request that is not complete.
+    /// Frees complete requests in order, up to index `end`, or makes them inactive if they are persistent.
+    /// Goes on where the last call ended. Returns None at the first request that is not complete.
     #[inline(never)] // A wait calls it in several places.
     pub(super) fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
         while self.count < end {
@@ -146,7 +147,8 @@ impl EndedRequests {
         Some(Ok(()))
     }
 
-    /// Retires the request at `index` if it is complete. Returns whether it was.
+    /// Frees the request at `index` if it is complete, or makes it inactive if it is persistent. Returns
+    /// whether it was complete.
     #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
@@ -197,7 +199,7 @@ impl EndedRequests {
 }
 
 impl Process {
-    /// Returns how a request ended, or None if it is not complete. Does not retire the request.
+    /// Returns how a request ended, or None if it is not complete. Leaves the request as it is.
     pub(super) fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
@@ -254,7 +256,7 @@ impl Process {
         Ok(Some(Retired { comm, completion, stays }))
     }
 
-    /// Retires a complete request of the most frequent kinds: a send that was complete when it started, or a
+    /// Frees a complete request of the most frequent kinds: a send that was complete when it started, or a
     /// receive whose message arrived before the receive was posted. Returns the source, the tag and the bytes
     /// for the status, or None if the request is of another kind.
     #[inline(always)]
@@ -269,8 +271,8 @@ impl Process {
         Some((receive.rank, tag, bytes))
     }
 
-    /// Retires the first request that is active and complete. Returns None if no active request is complete,
-    /// and `Some(None)` if no request is active.
+    /// Frees the first request that is active and complete, or makes it inactive if it is persistent. Returns
+    /// None if no active request is complete, and `Some(None)` if no request is active.
     pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<FirstDone>> {
         self.first_active(handles, |process, handle| process.retire(handle))
     }

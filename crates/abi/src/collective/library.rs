@@ -20,8 +20,8 @@ use schedule::algorithm::Collective;
 use telemetry::Counter;
 
 impl Guard {
-    /// Returns what the choice of a carrier needs to know about the collective library, or None if no library
-    /// is loaded.
+    /// Returns what `coll` must know about the collective library to choose what carries a call out. Returns
+    /// None if no library is loaded.
     pub(super) fn library(
         &mut self,
         planned: &Planned,
@@ -65,8 +65,8 @@ impl Guard {
         steps.inspect_err(|_| self.job().communicators.leave(context))
     }
 
-    /// Returns the collective library's steps for a call. Puts the stand-ins for the call's buffers into the
-    /// list of stand-ins that the running MPI call keeps (`staging.rs`).
+    /// Returns the collective library's steps for a call. Adds the stand-ins for the call's buffers (memory
+    /// that the library accepts) to the list of stand-ins that the running MPI call keeps (`staging.rs`).
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<LibraryStep>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut buffers =
@@ -168,8 +168,8 @@ impl LibraryBuffers {
         self.stand_in_for(buffer, is_read, is_written)
     }
 
-    /// Makes a stand-in for `buffer`, even if the library accepts the program's memory. Returns the
-    /// stand-in's address.
+    /// Makes a stand-in for `buffer`, a block of memory that the library accepts, even if it also accepts the
+    /// program's memory. Returns the stand-in's address.
     fn stand_in_for(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {

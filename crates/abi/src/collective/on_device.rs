@@ -85,8 +85,8 @@ fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> O
     Some(DeviceShare { reduction, rank, pieces, input, sum, whole, aside: None })
 }
 
-/// Adds device memory to `share` if its reduction is in place: a copy of this rank's operand goes there.
-/// Returns None if the device has no memory for it.
+/// Adds device memory to `share` for a copy of this rank's operand, if the reduction is in place. Returns
+/// None if the device has no memory for it.
 fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     let (offset, bytes) = share.pieces[share.rank];
     let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();

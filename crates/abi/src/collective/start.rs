@@ -19,29 +19,31 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::{Counter, TimedOperation};
 
-/// The carrier (what carries a collective out) that was chosen for a call, and why.
+/// The carrier of a call and why it was chosen. A carrier is what carries a collective out: a library,
+/// devices, slots (shared memory of the members), a queue over slots, or a schedule (a plan of steps).
 struct Chosen {
     carrier: Carrier,
     why: Why,
     collective: Collective,
-    /// This rank in the comm, and the state of the comm's slots.
+    /// This rank's index in the comm, and whether the comm has slots, the shared memory of its members.
     member: FlatMember,
     slots: Slots,
 }
 
-/// What the chosen carrier has done with a call.
+/// What the carrier (library, devices, slots, queue or schedule) that was chosen has done with a call.
 enum StartedCall {
-    /// The carrier has completed the call.
+    /// The call is complete.
     Over,
-    /// The carrier has started the call, which goes on as this work.
+    /// The call has started. It goes on as this operation.
     UnderWay(Work),
-    /// The carrier has done nothing, and a schedule must carry out the call. Slots and queues also answer so
-    /// if they are not set up yet, or if a member's count is too long for them.
+    /// The call has not started, and goes by a schedule (a plan of steps). This is the answer, too, if slots
+    /// or a queue were chosen, but are not set up yet, or are too short for a member's count.
     NotTaken,
 }
 
 impl Guard {
-    /// Carries out a blocking collective by the carrier that `choose` selects.
+    /// Carries out a blocking collective: by a collective library, devices, slots or a schedule, as `choose`
+    /// decides.
     #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Blocking)?;
@@ -128,7 +130,8 @@ impl Guard {
         self.enter_persistent(comm, recipe, request)
     }
 
-    /// Starts a call by the carrier that was chosen. A blocking call by slots is complete afterwards.
+    /// Starts a call by the carrier (library, devices, slots, queue or schedule) that was chosen. A blocking
+    /// call by slots is complete afterwards.
     #[inline(always)]
     fn start_by_carrier(&mut self, chosen: &Chosen, planned: &Planned) -> Result<StartedCall> {
         Ok(match chosen.carrier {
@@ -150,9 +153,8 @@ impl Guard {
         })
     }
 
-    /// Chooses the carrier of a call: library, devices, slots, queue or schedule.
-    ///
-    /// Errors: `Planned::check` refuses the call.
+    /// Chooses what carries a call out: a collective library, devices, slots, the queue or a schedule. Fails
+    /// if `Planned::check` refuses the call.
     #[inline(always)]
     fn choose(&mut self, planned: &Planned, mode: CallMode) -> Result<Chosen> {
         let comm = self.objects.comm(planned.comm)?;
@@ -173,8 +175,8 @@ impl Guard {
         Ok(Chosen { carrier, why, collective: call_facts.collective, member, slots })
     }
 
-    /// Chooses the carrier where devices or a collective library may be chosen, too. If neither is, copies
-    /// device memory into the host memory that stands in for it.
+    /// Chooses what carries a call out where device memory or a collective library may take part. If neither
+    /// devices nor the library are chosen, copies device memory into the host memory that stands in for it.
     #[cold]
     #[inline(never)]
     fn choose_with_devices(
@@ -195,8 +197,8 @@ impl Guard {
     }
 }
 
-/// Returns whether a comm's queue is open. If it is, also says how the queue's slots would move the data of a
-/// call.
+/// Returns whether a comm's queue of nonblocking collectives is open. If it is, also says how the queue's
+/// slots (shared memory of the members) would move the data of a call.
 #[inline(always)]
 fn slots_of(queue: QueueState, coll: &Coll, call_facts: &CallFacts) -> Slots {
     match queue {
@@ -211,8 +213,8 @@ impl Planned {
         CallFacts::of(&self.call, members, one_group, mode, self.imaged.is_some())
     }
 
-    /// Starts a collective that the library itself makes, as the next collective of the comm. Puts it into
-    /// the comm's queue if it does not block and the queue takes it, otherwise starts a schedule.
+    /// Starts a collective that the library itself makes, as the next collective of the comm. It goes by the
+    /// comm's queue if it does not block and the queue takes it, otherwise by a schedule (a plan of steps).
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         if self.call.blocking {
             return self.by_schedule(process);
@@ -230,7 +232,7 @@ impl Planned {
         self.by_schedule(process)
     }
 
-    /// Starts the call by a schedule, as the next collective of the comm.
+    /// Starts the call by a schedule (a plan of steps), as the next collective of the comm.
     #[inline(never)]
     fn by_schedule(self, process: &mut Process) -> Result<Work> {
         // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
@@ -245,8 +247,8 @@ impl Planned {
         Ok(work)
     }
 
-    /// Puts the call into the comm's queue, as the next collective of the comm. Returns None if the queue is
-    /// not open yet, or if a member's count is too long for it.
+    /// Puts the call into the comm's queue of nonblocking collectives, as the next one. Returns None if the
+    /// queue is not open yet, or if a member's count is too long for it.
     fn by_queue(&self, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
@@ -279,7 +281,7 @@ impl Planned {
     }
 
     /// Starts the collective of a persistent request once more: by the request's queue if it takes the call,
-    /// otherwise by a schedule.
+    /// otherwise by a schedule (a plan of steps).
     pub(crate) fn start_again(
         &self,
         members: &mut Members,
@@ -332,8 +334,8 @@ impl Planned {
     }
 }
 
-/// Counts one more call. Returns the number of the queue that takes such calls, or None if there have been
-/// too few to open a queue. All members open it at the same call, by a collective among `members`.
+/// Counts one more call. Returns the number of the queue that carries such calls out, or None if there have
+/// been too few calls to open one. All members open it at the same call, by a collective among `members`.
 pub(crate) fn queue_when_due(
     queue: &mut QueueState,
     coll: &mut Coll,

@@ -256,7 +256,7 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     Ok((proposed.min(their_number), peer as u32))
 }
 
-/// Publishes, in this rank's page of the segment, the other worlds (sets of processes with their own
+/// Publishes, in this rank's page of shared memory, the other worlds (sets of processes with their own
 /// MPI_COMM_WORLD) to which processes in this rank's comms belong.
 pub(crate) fn publish(guard: &mut Guard) {
     let membership = guard.job().membership;

@@ -30,8 +30,9 @@ pub fn run_locked(name: &'static str, body: impl FnOnce(&mut Guard)) {
     body(&mut Guard::with(lock(), (name, On::Nothing)));
 }
 
-/// Ends a call in which host memory may stand in for device memory. The stand-ins end with the call, so this
-/// waits for the call's operations on a window that spans hosts. Then it copies the results to device memory.
+/// Ends a call in which host memory may stand in for device memory. The host memory is freed with the call,
+/// so this waits for the call's operations on a window that spans hosts. Then it copies the results to device
+/// memory.
 #[cold]
 #[inline(never)]
 fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {

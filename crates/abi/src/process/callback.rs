@@ -87,7 +87,7 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
     }
 }
 
-/// Calls the program's operator for a step of a schedule, and reports the end of the call to the schedule.
+/// Calls the program's operator for a step of a collective, and reports the end of the call to `coll`.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
     let mut done = 0;
     // A single block may be the whole output, which is not divided by the counts.

@@ -11,7 +11,7 @@ use error::Result;
 use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use std::sync::Arc;
 
-/// The messages under way whose bytes an executor (the rank's engine for schedules, or a proxy) moves.
+/// The long messages under way whose bytes an executor (the rank's engine for collectives, or a proxy) moves.
 pub struct Handoffs {
     /// The length in bytes from which a message may be offloaded to a proxy. `u64::MAX` if none may be.
     pub(crate) bytes_min: u64,
@@ -37,7 +37,8 @@ impl Handoffs {
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
-    /// Whether no message is under way or waits whose bytes an executor moves.
+    /// Whether no message is under way, or waits, whose bytes an executor (a proxy or the engine for
+    /// collectives) moves.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.later.is_empty()
@@ -51,8 +52,9 @@ impl JobState {
         bytes as u64 >= self.handoffs.bytes_min
     }
 
-    /// Starts the receives that `p2p` has handed to an executor, and reports to `p2p` the messages that have
-    /// ended. Returns whether any message started or ended. Fails if an executor has no memory.
+    /// Starts the receives that `p2p` leaves to an executor (the engine for collectives, or a proxy), and
+    /// reports to `p2p` the messages that have ended. Returns whether any message started or ended. Fails
+    /// without memory.
     pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
         let mut moved = self.start_handoffs()?;
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -74,8 +76,9 @@ impl JobState {
         Ok(moved)
     }
 
-    /// Starts the receives that `p2p` has handed to an executor, and abandons the sends that `p2p` abandons.
-    /// Returns whether any receive started. A receive whose start fails is started again at the next call.
+    /// Starts the receives that `p2p` leaves to an executor (the engine for collectives, or a proxy), and
+    /// abandons the sends that `p2p` abandons. Returns whether any receive started. Tries a failed start
+    /// again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -157,8 +160,8 @@ fn message(
 }
 
 impl Guard {
-    /// Starts and ends the messages that an executor moves, by `JobState::carry_handoffs`. Ends the job if
-    /// this fails. Returns whether any message started or ended.
+    /// Starts and ends the messages whose bytes an executor, such as a proxy, moves. Ends the job if this
+    /// fails. Returns whether any message started or ended.
     #[cold]
     pub(super) fn carry_messages(&mut self) -> bool {
         match self.job().carry_handoffs() {

@@ -6,8 +6,8 @@ use super::Process;
 use datatype::{Basic, PredefinedOp};
 use objects::Handle;
 
-/// The key of a memo: the arguments of a call, except its buffers. The result of the look-up depends on these
-/// only.
+/// The key under which a fast path stores what it has looked up: the arguments of a call, except its buffers.
+/// The result of the look-up depends on these only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoKey<W> {
     pub count: i64,
@@ -25,7 +25,7 @@ pub(crate) struct MemoKey<W> {
 pub(crate) struct Memo<W, F, const PLACES: usize>([(MemoKey<W>, F); PLACES]);
 
 impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
-    /// Makes a memo that has no results. All its keys have the handle 0 as the comm, which no comm has.
+    /// Makes a table without results. All its keys have the handle 0 as the comm, which no comm has.
     pub const fn new(with: W, found: F) -> Memo<W, F, PLACES> {
         let key = MemoKey { count: 0, datatype: Handle(0), with, comm: Handle(0), removals: 0 };
         Memo([(key, found); PLACES])
@@ -45,7 +45,8 @@ impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
     }
 }
 
-/// The memo for messages on the fast path. The other process's rank in the comm decides which entry is used.
+/// What the fast path of messages has looked up, in 8 entries. The other process's rank in the comm decides
+/// which entry is used.
 pub(crate) type MessageMemo = Memo<i32, FoundMessage, 8>;
 
 /// What the fast path has looked up for a message: the comm's context id, the other process, and the
@@ -57,11 +58,11 @@ pub(crate) struct FoundMessage {
     pub bytes: usize,
 }
 
-/// The memo for MPI_Allreduce on the fast path. It has one entry, for the latest arguments.
+/// What the fast path of MPI_Allreduce has looked up, in one entry for the latest arguments.
 pub(crate) type AllreduceMemo = Memo<Handle, FoundAllreduce, 1>;
 
-/// What the fast path has looked up for an MPI_Allreduce: the comm's set of slots, the operator with its
-/// type, and the vector's bytes.
+/// What the fast path has looked up for an MPI_Allreduce: the comm's set of slots (shared memory of the
+/// members), the operator with its type, and the vector's bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct FoundAllreduce {
     pub set: usize,

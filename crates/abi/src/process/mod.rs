@@ -147,8 +147,8 @@ pub struct JobState {
     pub handoffs: handoffs::Handoffs,
     /// Messages about windows that are under way to or from other hosts.
     pub mail: carry::WindowMail,
-    /// The operators of the program that reductions under way use. A schedule names an operator by its index
-    /// here.
+    /// The program's operators that reductions under way use. A schedule (the plan of a reduction) names an
+    /// operator by its index here.
     pub operators: slab::Slab<Operator>,
     /// The addresses that MPI_Alloc_mem has returned. For each, the memory that MPI_Free_mem is to free.
     pub memory: std::collections::HashMap<usize, Allocation>,
@@ -165,7 +165,7 @@ pub struct JobState {
 
 /// The memory of an address that MPI_Alloc_mem has returned.
 pub enum Allocation {
-    /// Memory in this rank's arena. Holds the offset there.
+    /// Memory in this rank's arena, its part of shared memory. Holds the offset there.
     Arena(u64),
     /// Memory on the heap. Holds the address that malloc returned.
     Heap(usize),

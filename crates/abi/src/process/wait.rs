@@ -157,8 +157,8 @@ impl Guard {
         None
     }
 
-    /// Looks for packets and for changed slots for a moment, unless a collective needs progress. This notices
-    /// them several times sooner than rounds of progress. Returns whether there are packets.
+    /// Looks for packets, and for changes in the slots (shared memory of collectives), for a moment. This
+    /// notices them several times sooner than rounds of progress. Returns whether there are packets.
     #[inline]
     fn look_for_packets(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };

@@ -30,7 +30,7 @@ pub struct DeferredReceive {
 }
 
 impl DeferredReceive {
-    /// Returns the ticket, by which `p2p` knows the receive.
+    /// Returns the receive's ticket, its number in `p2p`.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         Ticket::deferred(self.number().into())

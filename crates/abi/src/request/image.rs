@@ -13,7 +13,8 @@ use datatype::{Basic, Buffer, Datatype, Layout};
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// How a reduction's elements lie in an image, the memory on which its schedule works.
+/// How a reduction's elements lie in an image, memory on which the reduction works in place of the program's
+/// buffers.
 #[derive(Clone, Debug)]
 pub struct ImageShape {
     layout: Arc<Layout>,
@@ -21,7 +22,7 @@ pub struct ImageShape {
     form: ImageForm,
 }
 
-/// How the elements in images differ from those in the program's buffers.
+/// How the elements in images (copies on which a reduction works) differ from those in the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageForm {
     /// There are no images, because the datatype has no gaps.
@@ -33,13 +34,13 @@ enum ImageForm {
 }
 
 impl ImageShape {
-    /// Makes the shape of elements that the program's own operators combine.
+    /// Returns how elements lie in memory that the program's own operators combine.
     pub fn of(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Gaps };
         ImageShape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
     }
 
-    /// Makes the shape of elements of a predefined datatype, which predefined operators combine.
+    /// Returns how elements of a predefined datatype lie in memory that predefined operators combine.
     pub fn packed(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Packed };
         ImageShape { form, ..ImageShape::of(datatype) }
@@ -55,7 +56,8 @@ impl ImageShape {
         self.form == ImageForm::Contiguous
     }
 
-    /// Returns how many bytes an image of `count` elements has.
+    /// Returns how many bytes an image (a copy of elements on which a reduction works) of `count` elements
+    /// has.
     fn bytes(&self, count: i64) -> usize {
         match (count, self.form) {
             (0, _) => 0,
@@ -64,8 +66,8 @@ impl ImageShape {
         }
     }
 
-    /// Returns how many elements an image of `bytes` bytes has. This is the inverse function of
-    /// `ImageShape::bytes`.
+    /// Returns how many elements an image (a copy of elements) of `bytes` bytes has. This is the inverse
+    /// function of `ImageShape::bytes`.
     pub fn elements(&self, bytes: usize) -> usize {
         match (bytes, self.form) {
             (0, _) => 0,
@@ -75,8 +77,8 @@ impl ImageShape {
         }
     }
 
-    /// Returns the distance in bytes from the begin of an image of `bytes` bytes to the address that the
-    /// operator gets.
+    /// Returns the distance in bytes from the begin of an image (a copy of elements) of `bytes` bytes to the
+    /// address that the operator gets.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != ImageForm::Gaps || bytes == 0 {
             return 0;
@@ -85,14 +87,14 @@ impl ImageShape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// Returns how many bytes of an image of `bytes` bytes an algorithm must keep together: an element, or,
-    /// with gaps, all of them.
+    /// Returns how many bytes of an image (a copy of elements) of `bytes` bytes an algorithm must keep
+    /// together: one element, or, if the elements have gaps, all.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
-    /// Returns the offsets in bytes at which blocks begin and end whose images lie one after the other. Block
-    /// `i` has `counts[i]` elements.
+    /// Returns the offsets in bytes at which blocks begin and end whose images (copies of elements) lie one
+    /// after the other. Block `i` has `counts[i]` elements.
     pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
         let mut at = 0;
         let ends = counts.iter().map(|count| {
@@ -106,7 +108,7 @@ impl ImageShape {
         self.layout.extent.unsigned_abs() as usize
     }
 
-    /// Makes a buffer of the `count` elements that the memory `image` holds.
+    /// Makes a buffer of the `count` elements in the memory `image`, a copy on which a reduction works.
     fn buffer(&self, image: Span, count: i64) -> Buffer {
         if self.form != ImageForm::Gaps {
             return Buffer::from(image);
@@ -136,10 +138,10 @@ pub struct UserOp {
 pub struct Operator {
     /// The program's function, and the datatype of its elements.
     pub op: UserOp,
-    /// How the elements lie in the memory on which the schedule works.
+    /// How the elements lie in the memory on which the reduction works.
     pub shape: ImageShape,
-    /// How many elements each block has, if each block has an image of its own. Empty if the vector is one
-    /// image.
+    /// How many elements each block has, if each block has its own image (a copy of its elements). Empty if
+    /// the vector is one image.
     pub counts: Vec<i64>,
 }
 
@@ -158,21 +160,21 @@ impl Operator {
     }
 }
 
-/// The images and the operator that belong to a reduction until it is over.
+/// The images (copies of the program's buffers) and the operator that belong to a reduction until it is over.
 #[derive(Debug, Default)]
 pub struct Image {
     input: Option<Block>,
     output: Option<Block>,
-    /// The image of the result, and the program's buffer to which it is copied. None if this rank gets no
-    /// result.
+    /// The image of the result (memory with the same elements), and the program's buffer, to which it is
+    /// copied. None if this rank gets no result.
     result: Option<(Buffer, Buffer)>,
     /// The index of the program's operator in `JobState::operators`. None for a predefined operator.
     pub operator: Option<usize>,
 }
 
 impl Image {
-    /// Makes an image of each block of `input`, filled with its elements, and an image of a result of
-    /// `received` elements. Block `i` has `counts[i]` elements.
+    /// Makes an image (a copy of elements) of each block of `input`, and an image for a result of `received`
+    /// elements. Block `i` has `counts[i]` elements.
     pub fn new(
         shape: &ImageShape,
         counts: &[i64],
@@ -200,12 +202,12 @@ impl Image {
         image
     }
 
-    /// Returns the memory that the schedule reads in place of the program's input.
+    /// Returns the memory that the reduction reads in place of the program's input.
     pub fn input(&self) -> Buffer {
         Buffer::from(span(&self.input))
     }
 
-    /// Returns the memory that the schedule writes in place of the program's output.
+    /// Returns the memory that the reduction writes in place of the program's output.
     pub fn output(&self) -> Buffer {
         Buffer::from(span(&self.output))
     }

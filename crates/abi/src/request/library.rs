@@ -35,7 +35,8 @@ impl Communicators {
         self.by_context.insert(context, (communicator, Arc::new(Mutex::new(exchange))));
     }
 
-    /// Starts the steps of a collective on the communicator for the context id `context`.
+    /// Starts the steps of a collective on the collective library's communicator for the context id
+    /// `context`.
     pub(crate) fn start(&self, context: u64, steps: Vec<LibraryStep>) -> LibraryCollective {
         let (communicator, exchange) = &self.by_context[&context];
         LibraryCollective { exchange: exchange.clone(), ended: communicator.start(steps) }
@@ -77,7 +78,8 @@ pub struct LibraryCollective {
 /// the id that rank 0 has made, and the version of each rank's library.
 pub(crate) struct Statement {
     library: &'static Library,
-    /// The allgather that exchanges the members' statements. None before it starts and when it is over.
+    /// The allgather by which the members agree on the communicator's id. None before it starts and when it
+    /// is over.
     pub ticket: Option<CollTicket>,
     /// What this rank sends in the allgather: the version of its library, and rank 0's id.
     pub mine: Block,
@@ -86,7 +88,8 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Makes the statement of rank `rank` of `size` ranks. The caller then starts the allgather.
+    /// Makes what the rank `rank` of `size` ranks sends to agree on an id for a communicator. The caller then
+    /// starts the allgather.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
         let mut mine = to_bytes(&[i64::from(library.file_and_version().1), i64::from(id.is_some())]);
@@ -103,7 +106,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Once the statements of all ranks have arrived, gives the communicator its id, or the error.
+    /// When the members' allgather is over, gives the communicator of the collective library its id, or the
+    /// error.
     fn poll(&mut self, coll: &mut Coll) {
         if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
             self.statement.ticket = None;
@@ -143,7 +147,7 @@ impl LibraryCollective {
         Some(Completion { error, ..Completion::EMPTY })
     }
 
-    /// Whether the statements for the communicator's id are still being exchanged. Each wait must advance the
+    /// Whether the members are still agreeing on the communicator's id. Each wait must advance their
     /// exchange.
     pub(crate) fn is_driven(&self) -> bool {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner).statement.ticket.is_some()

@@ -145,12 +145,14 @@ pub enum Recipe {
 }
 
 impl Recipe {
-    /// Returns the recipe without the memory that stands in for its buffers.
+    /// Returns what a start of the persistent request needs, without the memory that stands in for its
+    /// buffers.
     pub(crate) fn inner(&self) -> &Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner() } else { self }
     }
 
-    /// Returns the recipe without the memory that stands in for its buffers, as a mutable reference.
+    /// Returns what a start of the persistent request needs, without the memory that stands in for its
+    /// buffers, as a mutable reference.
     pub(crate) fn inner_mut(&mut self) -> &mut Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner_mut() } else { self }
     }

@@ -29,7 +29,7 @@ type MemoryNote = [u64; NOTE_WORDS];
 pub(crate) struct DeviceShare {
     pub reduction: KernelReduction,
     pub rank: usize,
-    /// The offset and the length in bytes of the piece of the vector that each rank reduces.
+    /// For each rank, the offset and the length in bytes of the piece of the vector that it reduces.
     pub pieces: Vec<(usize, usize)>,
     pub input: Span,
     /// The memory into which this rank reduces its piece.
@@ -109,7 +109,7 @@ pub struct OnDevice {
     /// The call that goes through `coll` if some rank cannot reduce on a device, and the stand-ins (host
     /// memory) of its buffers. None once this call has started.
     usual: Option<(Call, Vec<Staged>)>,
-    /// The ticket of the exchange that is under way, an allgather.
+    /// The ticket (the number in `coll`) of the exchange that is under way, an allgather.
     ticket: CollTicket,
     /// The words that this rank sends in the exchange under way.
     mine: Block,
@@ -126,8 +126,8 @@ pub struct OnDevice {
     pub(crate) operation: Option<Box<TimedOperation>>,
 }
 
-/// How many words each rank sends in the first exchange: whether it can take part, a description of its
-/// exported input, and a description of the exported memory of its piece.
+/// How many words each rank sends in the first exchange: whether it can take part, a description of its input
+/// (device memory that it lets others read), and a description of the memory for its piece.
 const WORDS: usize = 1 + 2 * NOTE_WORDS;
 
 impl OnDevice {
@@ -232,8 +232,8 @@ impl Drop for OnDevice {
     }
 }
 
-/// Returns where the descriptions of a rank's exported memory lie in its words of the first exchange: the
-/// description of its input, and of the memory of its piece.
+/// Returns where, in a rank's words of the first exchange, the descriptions of two blocks of device memory
+/// lie: of its input, and of the memory for its piece.
 fn notes(words: &Block) -> [Span; 2] {
     [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
 }

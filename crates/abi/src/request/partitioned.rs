@@ -31,8 +31,8 @@ pub struct Partitioned {
     pub(crate) partitions: u32,
     /// The group whose rank for the sender goes into the status.
     pub(crate) group: Arc<Group>,
-    /// The heading, which the sender sends once. Empty until it has been sent (at the sender) or has arrived
-    /// (at the receiver).
+    /// The heading, the sender's first message, which describes its partitions. Empty until it has been sent
+    /// (at the sender) or has arrived (at the receiver).
     pub(crate) heading: OnceLock<Heading>,
     /// How many times the request has been started. The sender and the receiver count alike.
     pub(crate) starts: AtomicU32,
@@ -69,19 +69,21 @@ impl Heading {
 /// The state of one start of a partitioned request.
 pub struct PartitionedStart {
     made: Arc<Partitioned>,
-    /// The memory of the heading, if this start sends or receives it.
+    /// The memory of the heading, the sender's first message. None if this start neither sends nor receives
+    /// it.
     heading: Option<Block>,
-    /// The ticket of the send or receive of the heading. None once it is over, and if this start has none.
+    /// The ticket (the number in `p2p`) of the send or receive of the heading, the sender's first message.
+    /// None once it is over, and if this start has none.
     head: Option<Ticket>,
     /// The partitions that are under way, in order: the partition's number, and what moves it.
     open: Vec<(u32, Transfer)>,
     /// The number of this start, from 0 on.
     start: u32,
     /// For each partition of the sender, at the sender whether it is ready, at the receiver whether it has
-    /// arrived. The receiver's list is empty before the heading arrives.
+    /// arrived. The receiver's list is empty before the heading (the sender's first message) arrives.
     pub(crate) done: Vec<bool>,
     /// How many of the sender's partitions are not ready (at the sender), or have not arrived (at the
-    /// receiver). At the receiver 1 before the heading arrives.
+    /// receiver). At the receiver 1 before the heading (the sender's first message) arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
@@ -139,12 +141,12 @@ fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
     Some(Carried { bytes, cpu_ns, completed: all.completed.max(one.completed), ..one })
 }
 
-/// The tag of the message with the heading. No partition has this number.
+/// The tag of the heading, the sender's first message. No partition has this number.
 const HEADING: i32 = i32::MAX;
 
 impl Partitioned {
-    /// Starts the operation of the request. At the first start, the sender also sends the heading, and the
-    /// receiver posts a receive for it.
+    /// Starts the operation of a partitioned request. At the first start, the sender also sends the heading
+    /// (a message that describes its partitions), and the receiver posts a receive for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p, coll: &mut Coll) -> Result<Work> {
         let partitions = self.partitions as usize;
         let mut parts = Box::new(PartitionedStart {
@@ -182,8 +184,8 @@ impl Partitioned {
         Ok(Work::Partitioned(parts))
     }
 
-    /// Returns what is known of the message at its start, for its record. Returns None if the other end is
-    /// MPI_PROC_NULL.
+    /// Returns what is known of the message when it starts, for the statistics and the trace. Returns None if
+    /// the other end is MPI_PROC_NULL.
     pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
         let source = ReceiveSource::Peer { peer: self.peer?, rank: 0 };
@@ -297,7 +299,7 @@ impl PartitionedStart {
         }
     }
 
-    /// Returns how many bytes each partition of the sender has, or 0 before the heading has arrived.
+    /// Returns how many bytes each partition of the sender has. Returns 0 if the sender has not told it yet.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
@@ -361,7 +363,7 @@ impl PartitionedStart {
         )
     }
 
-    /// Whether this is a receive to which the sender's heading has not arrived yet.
+    /// Whether this is a receive to which the heading (the sender's first message) has not arrived yet.
     pub(crate) fn awaits_heading(&self) -> bool {
         self.head.is_some() && !self.made.sends
     }

@@ -92,8 +92,8 @@ impl Planned {
         Ok(false)
     }
 
-    /// Checks the program's buffers, which may be device memory, with host memory that stands in for it. Also
-    /// marks the stand-ins that the call only reads.
+    /// Checks the program's buffers, for which host memory may stand in. Also marks the host memory that the
+    /// call only reads, so that it is not copied back.
     #[cold]
     fn check_stand_ins(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -123,20 +123,20 @@ impl Planned {
         self.function
     }
 
-    /// Returns this plan, marked as a persistent request that the MPI function `function` makes.
+    /// Returns this collective, marked as a persistent request that the MPI function `function` makes.
     pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
         self.function = function;
         self
     }
 
-    /// Returns this plan, marked as a call whose caller waits for the end at once.
+    /// Returns this collective, marked as a call whose caller waits for the end at once.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
         self
     }
 
-    /// Returns the call as it can be started now. Adds its operator to `operators`, and copies the buffers
-    /// into images, where it needs these.
+    /// Returns the call as it can be started now. Adds its operator to `operators`. Copies buffers with gaps
+    /// into images, memory on which the reduction works.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
@@ -199,7 +199,7 @@ impl Imaged {
         image
     }
 }
-/// Makes a call's buffer from a vector whose elements have the shape `shape`. Algorithms divide it only
+/// Makes a call's buffer from a vector whose elements lie as `shape` says. Algorithms divide the buffer only
 /// between elements.
 pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
     CallBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
@@ -221,8 +221,8 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Starts the collective when the statements of all ranks have arrived. Returns None before. Fails if the
-    /// statements differ.
+    /// Starts the collective when the arguments of all ranks have arrived. Returns None before. Fails if the
+    /// arguments of two ranks do not fit together.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {
         if let Err(error) = coll.outcome(self.gather)? {
             return Some(Err(error));

@@ -18,7 +18,8 @@ pub const STREAM_NULL: i32 = 0x3c00_0000;
 #[derive(Default)]
 pub struct Streams {
     pub all: Slab<MpixStream>,
-    /// The numbers of the streams that a stream comm was made with, by the comm's context id.
+    /// The numbers of the MPIX streams of each stream comm (a comm that was made with streams), by the comm's
+    /// context id.
     pub of_comm: HashMap<u64, Vec<i32>>,
 }
 
@@ -118,7 +119,8 @@ impl Streams {
             .all(|(_, stream)| stream.thread.as_ref().is_none_or(|thread| thread.is_idle()))
     }
 
-    /// Removes a stream comm that is being freed: each of its streams then has one comm less.
+    /// Removes a stream comm (a comm that was made with MPIX streams), which is being freed. Each of its
+    /// streams then belongs to one comm less.
     pub(crate) fn leave(&mut self, context: u64) {
         for number in self.of_comm.remove(&context).unwrap_or_default() {
             if let Ok(stream) = self.get(number) {

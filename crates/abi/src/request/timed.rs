@@ -27,16 +27,17 @@ impl MessageEnd {
     }
 }
 
-/// A send or a receive under way with its record.
+/// A send or a receive under way, with its record for the statistics and the trace.
 pub struct Timed {
     pub(crate) work: Work,
     end: MessageEnd,
-    /// The record. None once the message is over, or if the message is not recorded.
+    /// The record for the statistics and the trace. None once the message is over, or if it is not recorded.
     operation: Option<Box<TimedOperation>>,
 }
 
 impl Timed {
-    /// Joins a send or receive under way with its record `operation`, which ends when `work` is over.
+    /// Joins a send or receive under way with its record for the statistics and the trace. The record ends
+    /// when `work` is over.
     pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<TimedOperation>>) -> Timed {
         Timed { work, end, operation }
     }

@@ -17,16 +17,16 @@ use telemetry::TimedOperation;
 pub enum Work {
     /// An operation that is over, with its outcome.
     Done(Completion),
-    /// A send, by its ticket in `p2p`.
+    /// A send, by its ticket (its number in `p2p`).
     Send(Ticket),
-    /// A receive, by its ticket in `p2p`, and its source.
+    /// A receive, by its ticket (its number in `p2p`), and its source.
     Recv(Ticket, ReceiveSource),
     /// A long send or receive, which a proxy may move.
     Long(Box<LongMessage>),
     /// The send and the receive of MPI_Isendrecv or MPI_Sendrecv_replace.
     SendReceive(Box<SendReceive>),
     /// A collective, with its images (copies of the program's buffers) where it has some, and with its record
-    /// if operations are timed.
+    /// for the statistics and the trace if operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::TimedOperation>>),
     /// An access to a file. The promise gets how many bytes of the program's memory were read or written.
     Io(io::Promise<Result<u64>>),
@@ -48,7 +48,7 @@ pub enum Work {
     Enqueued(Arc<Enqueued>),
     /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Work>, Arc<StandIns>),
-    /// A send or a receive with its record, if operations are timed.
+    /// A send or a receive with its record for the statistics and the trace, if operations are timed.
     Timed(Box<Timed>),
     /// The operation of a generalized request, which the program carries out.
     Generalized {
@@ -218,7 +218,7 @@ impl Work {
         }
     }
 
-    /// Returns the ticket, by which `p2p` knows a send or a receive. Returns None for another operation.
+    /// Returns the ticket of a send or a receive, its number in `p2p`. Returns None for another operation.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => Some(*ticket),
@@ -246,7 +246,7 @@ impl Work {
         *self = Work::Staged(Box::new(work), staged);
     }
 
-    /// Returns the operation without its stand-ins and without its record.
+    /// Returns the operation without the memory that stands in for its buffers, and without its record.
     pub(crate) fn inner(&self) -> &Work {
         match self {
             Work::Staged(work, _) => work.inner(),
@@ -255,7 +255,7 @@ impl Work {
         }
     }
 
-    /// Gives this operation the record `operation`, which ends when the operation is over.
+    /// Gives this operation a record for the statistics and the trace, which ends when the operation is over.
     pub(crate) fn follow(&mut self, operation: Option<Box<TimedOperation>>, coll: &Coll) {
         let Some(mut operation) = operation else { return };
         match self {
