@@ -66,8 +66,8 @@ pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     unsafe { words.write(found) };
 }
 
-/// Starts the record of an OpenSHMEM call. The call moves bytes to or from the process `pe`, or waits if `pe`
-/// is negative. Returns a value to pass to `MPIX_Shmem_leave`.
+/// Starts the record of an OpenSHMEM call for statistics and trace. The call moves bytes to or from the
+/// process `pe`, or waits if `pe` is negative. Returns a value to pass to `MPIX_Shmem_leave`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     match u32::try_from(pe) {
@@ -83,8 +83,8 @@ pub extern "C" fn MPIX_Shmem_leave(started: u64) {
 }
 
 /// Shows that this process has waited in the call `what` from the time `since` on, or from now on if `since`
-/// is 0. If `what` is -1, shows that the wait is over. Returns the time at which the wait began. A wait
-/// repeats this call, since it also answers `mpirun` when it asks for a report.
+/// is 0. If `what` is -1, shows that the wait is over. Returns the time at which the wait began. A wait calls
+/// this again and again, which also answers a request of `mpirun` for a report.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();

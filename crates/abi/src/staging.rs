@@ -268,8 +268,8 @@ impl Staged {
         self.each(offset, bytes, |user, ours| device::copy(ours, user))
     }
 
-    /// Copies `bytes` packed bytes from `offset` on to the program's buffer, from the block that stands in
-    /// for it. Does nothing if the operation does not write the block.
+    /// Copies `bytes` packed bytes, from `offset` on, of the block that stands in for the program's buffer
+    /// back to this buffer. Does nothing if the operation does not write the block.
     pub(crate) fn deliver(&self, offset: usize, bytes: usize) -> Result<()> {
         if !self.is_written || !self.is_filled {
             return Ok(());
@@ -371,7 +371,7 @@ pub(crate) fn taken() -> Option<Arc<StandIns>> {
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
 }
 
-/// Whether host memory stands in for device memory in the running call, because it was passed device memory.
+/// Whether the running call was passed device memory, for which host memory stands in.
 pub(crate) fn any() -> bool {
     LIST.with_borrow(|list| !list.is_empty())
 }

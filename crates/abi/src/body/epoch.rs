@@ -175,7 +175,7 @@ fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
 }
 
 impl JobState {
-    /// Does the part of MPI_Win_flush after all answers from other hosts have arrived.
+    /// Does what MPI_Win_flush does once all answers from other hosts have arrived.
     #[inline(always)]
     pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
         let (window, _) = self.window(win)?;

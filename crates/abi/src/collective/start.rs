@@ -307,9 +307,9 @@ impl Planned {
         self.clone().start_among(members, process)
     }
 
-    /// Starts the call by a schedule under the number `members.sequence`. With OUTBOARD_CHECK=1 the members
-    /// first compare their arguments in an exchange under this number. The call then gets the next number at
-    /// once, since other collectives may start before the exchange is over.
+    /// Starts the call by a schedule (a plan of steps) under the number `members.sequence`. With
+    /// OUTBOARD_CHECK=1 the members first compare their arguments in an exchange under this number. The call
+    /// then gets the next number at once, since other collectives may start before the exchange is over.
     fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {

@@ -13,11 +13,13 @@ type OpenRecord = Option<usize>;
 /// The epochs of a window that are open, and their records in the trace.
 #[derive(Default)]
 pub struct Epochs {
-    /// The record of the open epoch that a fence, MPI_Win_start or MPI_Win_lock_all has opened.
+    /// The record, in the trace, of the open epoch that a fence, MPI_Win_start or MPI_Win_lock_all has
+    /// opened.
     access: OpenRecord,
-    /// The record of the open epoch that MPI_Win_post has opened.
+    /// The record, in the trace, of the open epoch that MPI_Win_post has opened.
     exposure: OpenRecord,
-    /// The records of the open epochs that MPI_Win_lock has opened, each with the rank that is locked.
+    /// The records, in the trace, of the open epochs that MPI_Win_lock has opened, each with the rank that is
+    /// locked.
     locks: Vec<(i32, OpenRecord)>,
     /// The ranks in the group of the latest MPI_Win_start, until MPI_Win_complete.
     targets: Vec<usize>,

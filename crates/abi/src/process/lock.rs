@@ -49,15 +49,15 @@ pub struct Guard {
 /// The object whose error handler gets the error of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// A comm.
+    /// The comm with this handle.
     Comm(Handle),
-    /// A window.
+    /// The window with this handle.
     Win(Handle),
-    /// A file.
+    /// The file with this handle.
     File(Handle),
     /// MPI_FILE_NULL, in a call about files that has no file yet.
     AnyFile,
-    /// A session.
+    /// The session with this handle.
     Session(Handle),
     /// No object yet. Holds the error handler that is an argument of the call, and the null handle to pass to
     /// it.

@@ -12,14 +12,14 @@ use std::sync::Arc;
 use telemetry::{ANY_PEER, ANY_TAG, TimedOperation, TracedMessage};
 
 impl Process {
-    /// Starts the record of a message of the running MPI call. Returns None if there are too many pairs of
-    /// function and comm to count.
+    /// Starts the record of a message of the running MPI call, for statistics and trace. Returns None if
+    /// there are too many pairs of function and comm to count.
     pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<TimedOperation>> {
         self.message_of(end.context, end, peer)
     }
 
-    /// Starts the record of a message that belongs to the comm with the context id `of_comm`. A partitioned
-    /// message has a context of its own, in `end`.
+    /// Starts the record, for statistics and trace, of a message that belongs to the comm with the context id
+    /// `of_comm`. A partitioned message has a context of its own, in `end`.
     fn message_of(
         &mut self,
         of_comm: u64,

@@ -19,7 +19,8 @@ pub struct CallCounts {
     lists: u32,
 }
 
-/// How often a function was called on a comm, and the name and the row that records of its calls get.
+/// How often a function was called on a comm. Also the name and the row that its calls have in statistics and
+/// trace.
 pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,
@@ -61,7 +62,7 @@ fn trace_sources(list: u32, comm: &Comm) {
 }
 
 impl Process {
-    /// Starts the record of a collective. Returns None if operations are not timed.
+    /// Starts the record of a collective for statistics and trace. Returns None if operations are not timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
@@ -96,8 +97,8 @@ impl Process {
 }
 
 impl Guard {
-    /// Starts the record of a collective under the name of the running MPI function. Returns None if
-    /// operations are not timed.
+    /// Starts the record of a collective for statistics and trace, under the name of the running MPI
+    /// function. Returns None if operations are not timed.
     #[inline]
     pub(crate) fn record_collective(
         &mut self,
@@ -108,7 +109,7 @@ impl Guard {
     }
 }
 
-/// Ends the record of a collective that is complete when its call returns.
+/// Ends the record (for statistics and trace) of a collective that is complete when its call returns.
 #[inline]
 pub(crate) fn end(operation: Option<Box<TimedOperation>>, choice: Choice) {
     if let Some(mut operation) = operation {

@@ -11,10 +11,10 @@ use telemetry::Counter;
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailedPolls {
     polls: u32,
-    /// The time at which the clock was first read during these polls, in nanoseconds. 0 if it has not been
-    /// read.
+    /// The time at which the clock was first read since a poll found something, in nanoseconds. 0 if it has
+    /// not been read.
     since: u64,
-    /// Whether this rank's page shows these polls as a wait.
+    /// Whether this rank's page shows that polls have found nothing for long.
     shown: bool,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Says in words what this process waits for: a sentence in the rank's page while a wait lasts, and a report
-//! when `mpirun` asks for one.
+//! Says in words what this process waits for: a sentence in this rank's page of shared memory while a wait
+//! lasts, and a report when `mpirun` asks for one.
 
 use crate::process::{Awaiting, JobState, On, Process};
 use crate::request::Recipe;

@@ -282,8 +282,9 @@ impl Guard {
         }
     }
 
-    /// Prints a warning of `coll` if there is one. Ends this process if its world has ended, or the launcher
-    /// that it started. A wait calls this before it idles.
+    /// Prints a warning about collectives if there is one. Ends this process if its world (its
+    /// MPI_COMM_WORLD) is being ended, or if the launcher that it has started has ended. A wait calls this
+    /// before it idles.
     fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {

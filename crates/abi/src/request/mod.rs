@@ -197,7 +197,7 @@ pub struct MatchedMessage {
     pub(crate) group: Arc<Group>,
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
-    /// The record of the message's receive. None unless operations are timed.
+    /// The record of the message's receive for statistics and trace. None unless operations are timed.
     pub(crate) operation: Option<Box<telemetry::TimedOperation>>,
 }
 

@@ -49,9 +49,9 @@ impl DeviceShare {
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece in the order of ranks (`schedule::order`). `inputs` describe the exported
-    /// inputs of all ranks. A kernel takes the next operand as its left one, which is right because all its
-    /// operators commute.
+    /// Reduces this rank's piece in the order of ranks (`schedule::order`). `inputs` describe the device
+    /// memory of each rank's input. A kernel takes the next operand as its left one, which is right because
+    /// all its operators commute.
     fn reduce(&self, inputs: &[MemoryNote]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
@@ -79,8 +79,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Copies the pieces that other ranks have reduced, if this is an allreduce. `sums` describe the exported
-    /// memory of all ranks' pieces.
+    /// Copies the pieces that other ranks have reduced, if this is an allreduce. `sums` describe the device
+    /// memory in which each rank has reduced its piece.
     fn collect(&self, sums: &[MemoryNote]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
@@ -122,7 +122,7 @@ pub struct OnDevice {
     /// How many of the three exchanges are over.
     over: usize,
     error: Option<Error>,
-    /// The record of the reduction. None unless operations are timed.
+    /// The record of the reduction for statistics and trace. None unless operations are timed.
     pub(crate) operation: Option<Box<TimedOperation>>,
 }
 
@@ -208,7 +208,8 @@ impl OnDevice {
         Ok(None)
     }
 
-    /// Ends the record of the reduction, and says in it that devices have carried out the reduction.
+    /// Ends the record of the reduction for statistics and trace, which says that devices have carried it
+    /// out.
     fn record(&mut self) {
         if let Some(mut operation) = self.operation.take() {
             operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));

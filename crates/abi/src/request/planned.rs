@@ -216,7 +216,7 @@ pub struct Checked {
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
-    /// The record of the collective. None unless operations are timed.
+    /// The record of the collective for statistics and trace. None unless operations are timed.
     pub operation: Option<Box<telemetry::TimedOperation>>,
 }
 

@@ -42,8 +42,8 @@ impl Timed {
         Timed { work, end, operation }
     }
 
-    /// Advances the send or receive. When it is over, ends its record, and returns how it ended. Returns None
-    /// before.
+    /// Advances the send or receive. When it is over, ends its record for statistics and trace, and returns
+    /// how it ended. Returns None before.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,
@@ -58,7 +58,7 @@ impl Timed {
         Some(completion)
     }
 
-    /// Ends the record of the message, which has ended as `completion` says.
+    /// Ends the message's record for statistics and trace. The message has ended as `completion` says.
     pub(crate) fn over(&mut self, p2p: &mut P2p, completion: &Completion) {
         let Some(operation) = self.operation.take() else { return };
         let status = &completion.status;
