@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets the library's name at run time, and makes it need the C library of its ABI from its own folder. All
-//! libraries that call MPI by its C functions have this script.
+//! Sets the library's name at run time (soname), and makes the library need the C library of its ABI, which
+//! is in the same folder. All libraries that call MPI by its C functions have this script.
 //!
-//! Cargo does not build one shared library before another, so the linker gets an empty library of that name;
-//! the C functions are found when the program starts.
+//! Cargo does not build one shared library before another. So the linker gets an empty library with the C
+//! library's name, and the loader finds the C functions when the program starts.
 
 use std::path::PathBuf;
 use std::process::Command;

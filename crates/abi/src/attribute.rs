@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Attributes of comms, datatypes and windows (MPI 5.0, section 7.7).
+//! Attributes of comms, datatypes and windows: sets, gets, copies and deletes them (MPI 5.0, section 7.7). A
+//! keyval is the key of an attribute.
 
 use crate::args::{Address, Callback, Handle, Out};
 use crate::process::raise::from_callback;
@@ -9,7 +10,8 @@ use objects::{Attribute, AttributeValue, Attributes, HandleKind, Keyval, Registe
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns the attributes for a duplicate of `object`: what the copy callback of each attribute returns.
+/// Returns the attributes for a duplicate of `object`. The copy callback of each attribute decides whether
+/// the duplicate gets the attribute, and its value there.
 pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<Attributes> {
     let mut copies = Attributes::default();
     for attribute in attributes(guard, kind, object)?.all() {
@@ -22,9 +24,9 @@ pub(crate) fn copy_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> R
     Ok(copies)
 }
 
-/// Deletes all attributes of an object that is about to be freed, the latest first.
-///
-/// Errors: a delete callback fails. Its attribute, and all that are not deleted yet, stay.
+/// Deletes all attributes of an object that is about to be freed, the latest first. If an attribute's delete
+/// callback fails, this attribute and all that are not deleted yet stay, and the callback's error is
+/// returned.
 pub(crate) fn delete_all(guard: &mut Guard, kind: HandleKind, object: Handle) -> Result<()> {
     // A callback may set or delete attributes of the object.
     while let Some(attribute) = attributes(guard, kind, object)?.last().cloned() {
@@ -63,7 +65,7 @@ pub(crate) fn free(guard: &mut Guard, on: HandleKind, keyval: Out<i32>) -> Resul
     keyval.set(c::KEYVAL_INVALID)
 }
 
-/// Removes a keyval that the program has freed, once no attribute uses it.
+/// Removes the keyval `number` if the program has freed it and no object has an attribute with it any more.
 fn forget(process: &mut Process, number: i32) {
     let handle = Handle::from_int(number);
     let keyvals = &mut process.objects.keyvals;
@@ -92,8 +94,8 @@ fn find(process: &Process, on: HandleKind, number: i32) -> Result<Arc<Keyval>> {
     Ok(keyval.clone())
 }
 
-/// Sets the value of `object` for the program's keyval `number`. A value that was set before is deleted
-/// first.
+/// Sets the attribute of `object` with the program's keyval `number` to `value`. Deletes an old value first,
+/// by the delete callback.
 pub(crate) fn set(
     guard: &mut Guard,
     on: HandleKind,
@@ -126,7 +128,8 @@ pub(crate) fn get(
     }
 }
 
-/// Returns the value of `object` for the program's keyval `number`, or None if no value is set.
+/// Returns the value of the attribute of `object` with the program's keyval `number`, or None if it is not
+/// set.
 pub(crate) fn found(
     guard: &mut Guard,
     on: HandleKind,
@@ -158,8 +161,8 @@ fn attributes(process: &mut Process, on: HandleKind, object: Handle) -> Result<&
     }
 }
 
-/// Returns the address of the value of a comm's or window's predefined attribute, or for MPI_WIN_BASE the
-/// value itself.
+/// Returns the address of the value of a predefined attribute of a comm or window. For MPI_WIN_BASE, returns
+/// the value itself, which is an address.
 pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -> Result<usize> {
     match predefined(guard, object, keyval)? {
         Some(value) => Ok(value),
@@ -167,8 +170,8 @@ pub(crate) fn predefined_value(guard: &mut Guard, object: Handle, keyval: i32) -
     }
 }
 
-/// Returns the address of the value of a comm's predefined attribute (MPI 5.0, section 9.1.2), or None if
-/// comms have no predefined attribute with this keyval.
+/// Returns the address of the value of a comm's predefined attribute (MPI 5.0, section 9.1.2). Returns None
+/// if `keyval` is not the keyval of such an attribute.
 pub(crate) fn predefined(guard: &mut Guard, comm: Handle, keyval: i32) -> Result<Option<usize>> {
     if !(c::TAG_UB..=c::UNIVERSE_SIZE).contains(&keyval) {
         return Ok(None);

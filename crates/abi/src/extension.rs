@@ -2,7 +2,7 @@
 //! Functions that the standard does not have, for programs with device memory and for bindings of other
 //! languages (include/mpi-ext.h, docs/gpu.md).
 //!
-//! Contract of every function, kept by the program: its arguments are as the header demands.
+//! The program guarantees that the arguments of each function are as the header demands.
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use crate::args::{Address, Out};
@@ -15,11 +15,12 @@ use objects::constants::SUCCESS;
 use std::ffi::{c_int, c_void};
 use sys::Span;
 
-/// MPIX_GPU_SUPPORT_CUDA and MPIX_GPU_SUPPORT_HIP of MPICH.
+/// The value of MPIX_GPU_SUPPORT_CUDA in MPICH's headers.
 const CUDA: c_int = 0;
+/// The value of MPIX_GPU_SUPPORT_HIP in MPICH's headers.
 const HIP: c_int = 2;
 
-/// Exports a function under both of its names.
+/// Exports each function under two names, `$name` (MPIX_...) and `$profiled` (PMPIX_...).
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident $profiled:ident($($argument:ident: $kind:ty),*) $body:block)*) => { $(
         $(#[$doc])*
@@ -33,13 +34,14 @@ macro_rules! functions {
 }
 
 functions! {
-    /// `MPIX_Query_cuda_support` of MPICH and Open MPI: 1 if MPI calls accept CUDA memory in this process.
+    /// `MPIX_Query_cuda_support` of MPICH and Open MPI: returns 1 if MPI calls of this process accept CUDA
+    /// memory.
     MPIX_Query_cuda_support PMPIX_Query_cuda_support() {
         c_int::from(backend() == Some("cuda"))
     }
 
-    /// `MPIX_GPU_query_support` of MPICH: stores whether MPI calls accept memory of a type of GPU in this
-    /// process.
+    /// `MPIX_GPU_query_support` of MPICH: stores whether MPI calls of this process accept the memory of a
+    /// kind of GPU.
     MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {
         anytime("MPIX_GPU_query_support", || {
             if !(CUDA..=HIP).contains(&gpu_type) {
@@ -54,7 +56,7 @@ functions! {
         })
     }
 
-    /// Allocates memory of the current device.
+    /// Allocates memory of the current device, and stores its address at `memory`.
     MPIX_Device_alloc PMPIX_Device_alloc(bytes: usize, memory: *mut *mut c_void) {
         anytime("MPIX_Device_alloc", || {
             let out = Address(memory.expose_provenance());
@@ -63,19 +65,19 @@ functions! {
         })
     }
 
-    /// Frees memory of `MPIX_Device_alloc`.
+    /// Frees memory that `MPIX_Device_alloc` has allocated.
     MPIX_Device_free PMPIX_Device_free(memory: *mut c_void) {
         anytime("MPIX_Device_free", || device::free(memory.expose_provenance()))
     }
 
-    /// Copies bytes between any two of host and device memory, and waits.
+    /// Copies bytes, and waits for the end of the copy. Each side may be host or device memory.
     MPIX_Device_copy PMPIX_Device_copy(to: *mut c_void, from: *const c_void, bytes: usize) {
         anytime("MPIX_Device_copy", || {
             device::copy(span(to.expose_provenance(), bytes)?, span(from.expose_provenance(), bytes)?)
         })
     }
 
-    /// Makes a stream of the current device.
+    /// Makes a stream (a queue of work) of the current device.
     MPIX_Device_stream_create PMPIX_Device_stream_create(stream: *mut *mut c_void) {
         anytime("MPIX_Device_stream_create", || {
             let out = Address(stream.expose_provenance());
@@ -84,12 +86,12 @@ functions! {
         })
     }
 
-    /// Frees a stream of `MPIX_Device_stream_create` whose work is over.
+    /// Frees a stream that `MPIX_Device_stream_create` has made. The stream's work is over.
     MPIX_Device_stream_free PMPIX_Device_stream_free(stream: *mut c_void) {
         anytime("MPIX_Device_stream_free", || device::destroy_stream(stream.addr()))
     }
 
-    /// Copies bytes between any two of host and device memory, in the order of the stream, and does not wait.
+    /// Enqueues a copy of bytes on a stream, and does not wait. Each side may be host or device memory.
     MPIX_Device_stream_copy PMPIX_Device_stream_copy(
         to: *mut c_void, from: *const c_void, bytes: usize, stream: *mut c_void
     ) {
@@ -99,13 +101,14 @@ functions! {
         })
     }
 
-    /// Waits until a stream's work is over. Other threads may use MPI meanwhile.
+    /// Waits until the work on a stream is over. Other threads may call MPI meanwhile.
     MPIX_Device_stream_synchronize PMPIX_Device_stream_synchronize(stream: *mut c_void) {
         anytime("MPIX_Device_stream_synchronize", || device::created_stream(stream.addr())?.synchronize())
     }
 
-    /// Gives a request the functions of a binding that passes a copy of the program's memory, and moves the
-    /// bytes itself.
+    /// Gives a request functions that a language binding provides. The binding has passed a copy of the
+    /// program's memory to MPI; these functions copy the bytes between both at the start and the end of the
+    /// operation.
     MPIX_Request_attach PMPIX_Request_attach(
         request: usize, start: AttachedFunction, end: AttachedFunction, release: AttachedFunction,
         state: *mut c_void
@@ -116,8 +119,8 @@ functions! {
         (shim.code)(call("MPIX_Request_attach", On::Nothing, |guard| request::attach(guard, request, attached)))
     }
 
-    /// Lets the CPU touch an allocation of sentinel memory, or forbids it again; for tests
-    /// (`device::set_open`).
+    /// Lets the CPU access an allocation of sentinel memory (simulated device memory), or forbids it again.
+    /// For tests.
     MPIX_Device_open PMPIX_Device_open(memory: *mut c_void, open: c_int) {
         anytime("MPIX_Device_open", || device::set_open(memory.expose_provenance(), open != 0))
     }
@@ -130,15 +133,15 @@ fn span(address: usize, bytes: usize) -> Result<Span> {
     }
 }
 
-/// Runs the body of a function that needs nothing of the process, so that any thread may call it. Returns its
-/// code in the form of the program's ABI.
+/// Runs the body of a function that uses no state of the process, so any thread may call it. Returns the
+/// error code in the numbers of the program's ABI.
 fn anytime(name: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
     let Err(error) = body() else { return SUCCESS };
     (shim::get().code)(process::anytime(name, On::Nothing, |_| Err(error)))
 }
 
-/// Returns the name of the backend for devices in this process, or None if there is none. May be called
-/// before MPI_Init.
+/// Returns the name of the device backend (such as "cuda") in this process, or None without one. May be
+/// called before MPI_Init.
 fn backend() -> Option<&'static str> {
     settings::load().and_then(staging::start).ok()?;
     device::name()

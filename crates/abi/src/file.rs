@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Makes calls of `io` from the arguments of file functions: positions, data representations, shared file
-//! pointers.
+//! Starts accesses of the crate `io` from the arguments of the MPI functions that read and write files. Deals
+//! with positions, data representations, and shared file pointers.
 
 use crate::args::{Address, Handle};
 use crate::collective::queue_when_due;
@@ -17,20 +17,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use sys::Block;
 
-/// The position at which an access begins.
+/// Where an access to a file begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// At an offset, in etypes.
+    /// At this offset, which the call passes, in etypes of the view.
     Offset(i64),
-    /// At the individual file pointer.
+    /// At the individual file pointer of this rank.
     Pointer,
-    /// At the shared file pointer.
+    /// At the shared file pointer of the file.
     Shared,
-    /// At the shared file pointer, in the order of ranks.
+    /// At the shared file pointer, after the accesses of all lower ranks in the same collective call.
     Ordered,
 }
 
-/// The arguments of an access.
+/// The arguments of a call that reads or writes a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccessArguments {
     pub fh: Handle,
@@ -44,8 +44,8 @@ pub(crate) struct AccessArguments {
 }
 
 impl Guard {
-    /// Returns a datatype with the layout that `datatype` has in a file of the data representation
-    /// `representation`.
+    /// Returns the datatype with which elements of `datatype` are stored in a file that has the data
+    /// representation `representation`.
     pub(crate) fn in_file(
         &mut self,
         representation: &Representation,
@@ -74,8 +74,8 @@ impl Guard {
         }
     }
 
-    /// Starts an access to a file. Its outcome is how many bytes of the program's memory were read or
-    /// written. `blocking`: whether the caller only waits for the access.
+    /// Starts to read or write a file. The promise gets how many bytes of the program's memory were moved.
+    /// `blocking` says whether the caller waits for the access at once.
     pub(crate) fn start_access(
         &mut self,
         arguments: AccessArguments,
@@ -136,8 +136,8 @@ impl Guard {
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
 
-    /// Returns the queue for one more blocking access to a file, or None while there have been too few
-    /// accesses to open it.
+    /// Counts one more blocking access to a file. Returns the number of the queue of collectives by which its
+    /// members exchange data, or None if there have been too few accesses to open a queue.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
         let JobState { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;
@@ -147,8 +147,8 @@ impl Guard {
         Ok(number)
     }
 
-    /// Returns the offset at which an access of `bytes` bytes begins, and by how much its file pointer
-    /// advances, both in etypes. For an ordered access the offset is not known yet, and 0 is returned.
+    /// Returns the offset at which an access of `bytes` bytes begins, and by how much it advances its file
+    /// pointer, both in etypes. The offset of an ordered access is not known yet, and 0 is returned for it.
     fn position(&mut self, arguments: AccessArguments, bytes: u64) -> Result<(i64, i64)> {
         let file = self.job().files.get_mut(arguments.fh)?;
         let etypes = file.etypes(bytes)?;
@@ -161,8 +161,8 @@ impl Guard {
         Ok((position, etypes))
     }
 
-    /// Makes an access to a file in a data representation of the program. This rank makes it now and alone,
-    /// since the program's functions are called only within the MPI call that moves the data.
+    /// Accesses a file whose data representation the program defines. This rank makes the access now and
+    /// alone, since the library may call the program's conversion functions only within this MPI call.
     fn access_by_user(
         &mut self,
         arguments: AccessArguments,
@@ -236,7 +236,8 @@ impl Guard {
 }
 
 impl Process {
-    /// Makes a shared file pointer with the value `etypes`. It is a word in this rank's arena.
+    /// Makes a shared file pointer with the value `etypes`. It is a word in this rank's arena, the part of
+    /// shared memory in which this rank allocates.
     pub(crate) fn new_pointer(&mut self, etypes: u64) -> Result<io::SharedPointer> {
         let job = self.job();
         let offset = job.coll.memory().alloc(8)?;

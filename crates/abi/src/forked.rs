@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A child that the program forks may read the job's memory, but its writes stay its own.
+//! Lets a child that the program forks read the job's shared memory, and keeps the child's writes to itself.
 //!
 //! Invariant: before fork returns in the child, the child maps all shared memory anew, as private copies. A
 //! page that the child has not written still shows what the processes of the job write.
@@ -9,7 +9,8 @@ use transport::shm::Segment;
 
 static SEGMENT: OnceLock<&'static Segment> = OnceLock::new();
 
-/// Installs the handler for all children of this process. If that fails, children share the memory.
+/// Installs the function that runs in each child after fork. If that fails, children share the memory with
+/// the job.
 pub(crate) fn keep_writes_apart(segment: &'static Segment) {
     let mut is_new = false;
     SEGMENT.get_or_init(|| {

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Kinds of hardware: values of the info key `mpi_hw_resource_type` (MPI 5.0, sections 7.4.2 and 11.2.2).
+//! Kinds of hardware, such as a package or a cache: the values of the info key `mpi_hw_resource_type` (MPI
+//! 5.0, sections 7.4.2 and 11.2.2).
 //!
-//! A process is restricted to an instance of a kind if it may run only on the cpus of that instance.
+//! A process is restricted to one package, for example, if it may run only on the cpus of that package.
 
 use objects::{Info, constants as c};
 use sys::topology::{KINDS, Locality, locality};
 
-/// The prefix of hwloc's names.
+/// The prefix of the names of kinds of hardware that hwloc defines.
 const SCHEME: &str = "hwloc://";
 
-/// Returns the names of all kinds of hardware, the coarsest first.
+/// Returns the names of all kinds of hardware, such as a package or a core, the coarsest kind first.
 pub fn kinds() -> impl Iterator<Item = String> {
     KINDS.iter().map(|kind| format!("{SCHEME}{kind}"))
 }
 
-/// Returns a number for the instance of the kind `kind` to which this process is restricted. All processes
-/// restricted to the instance get the same number. A process that is not restricted to one gets
+/// Returns a number for the unit of the kind `kind`, such as a cache, to which this process is restricted.
+/// All processes restricted to this unit get the same number. A process that may run on several gets
 /// MPI_UNDEFINED.
 pub fn color(kind: &str) -> i32 {
     if kind == "mpi_shared_memory" {
@@ -27,8 +28,8 @@ pub fn color(kind: &str) -> i32 {
     }
 }
 
-/// Returns an info with the kinds of hardware of this machine, and whether this process is restricted to one
-/// instance of each kind.
+/// Returns an info that has, for each kind of hardware of this machine, whether this process is restricted to
+/// one unit of that kind.
 pub fn facts() -> error::Result<Info> {
     let mut facts = Info::default();
     for (name, kind) in kinds().zip(KINDS) {

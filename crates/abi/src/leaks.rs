@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The report of what a program has not freed when it finalizes MPI: one line each, with OUTBOARD_CHECK=2.
+//! The report of what a program has not freed when it finalizes MPI, printed with OUTBOARD_CHECK=2: one line
+//! for each object, request, and message.
 
 use crate::process::{Guard, JobState};
 use crate::request::{Recipe, Work};
@@ -14,8 +15,8 @@ pub(crate) struct Lost {
     message: Probe,
 }
 
-/// Takes the messages that no receive will match, since this process is in MPI_Finalize, and adds them to
-/// `lost`. Otherwise their sends would never end.
+/// Takes the messages that no receive can match any more, and adds them to `lost`. This process is in
+/// MPI_Finalize. If it did not take these messages, their sends would never end.
 pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     let job = guard.job();
     // Messages that matched probes took out of the queue.
@@ -37,13 +38,14 @@ pub(crate) fn drain(guard: &mut crate::process::Process, lost: &mut Vec<Lost>) {
     lost.extend(sent.map(|(context, message)| Lost { context, message }));
 }
 
-/// Whether a context is that of the library's own messages by which groups connect. A failed attempt leaves
-/// such messages, and the program has got an error for it.
+/// Whether a context is one in which the library itself exchanges messages to connect groups. A failed
+/// connection leaves such messages behind, and the program has got an error for it.
 fn is_of_port(context: u64) -> bool {
     [PORT_CONTEXT, CONNECT_CONTEXT].contains(&context)
 }
 
-/// Prints a line for each thing that was not freed. All processes are in MPI_Finalize.
+/// Prints a line for each object, request and message that this process has not freed or received. All
+/// processes are in MPI_Finalize.
 pub(crate) fn report(guard: &mut Guard, lost: &[Lost]) {
     // The last messages may still be in the rings.
     guard.progress();
@@ -82,7 +84,7 @@ fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &HandleTable<T>) {
     lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
 }
 
-/// Returns the words that name the comm of a context in a line of the report.
+/// Returns words that name the comm with the context id `context`, for a line of the report.
 fn comm_of(guard: &Guard, context: u64) -> String {
     let comms = &guard.objects.comms;
     let named = [objects::constants::COMM_WORLD, objects::constants::COMM_SELF];
@@ -118,8 +120,8 @@ fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     }
 }
 
-/// Returns the report's line for a request that was not completed or freed, or None if the request's send or
-/// receive has a line already.
+/// Returns the report's line for a request that the program has not completed or freed. Returns None if the
+/// report has a line for its send or receive already.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.

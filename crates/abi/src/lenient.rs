@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Arguments that the standard forbids or leaves open, and that MPICH, Open MPI, Intel MPI and Outboard all
-//! accept. OUTBOARD_CHECK=1 warns once of each kind; docs/debugging.md lists them.
+//! Arguments that the standard forbids or does not define, but that MPICH, Open MPI, Intel MPI and Outboard
+//! all accept. With OUTBOARD_CHECK=1 Outboard warns once of each kind. docs/debugging.md lists the kinds.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A kind of argument that is accepted.
+/// A kind of argument that Outboard accepts although the standard does not.
 #[derive(Clone, Copy)]
 pub(crate) enum Accepted {
-    /// A predefined operator that is applied to characters.
+    /// The use of a predefined operator, such as MPI_SUM, on characters.
     Characters,
-    /// MPI_DATATYPE_NULL where no element is moved.
+    /// MPI_DATATYPE_NULL as the datatype where no element is moved.
     NullDatatype,
-    /// Bits that are not those of an access mode (amode) of MPI_File_open.
+    /// Bits in the access mode (amode) of MPI_File_open that the standard does not define.
     AccessMode,
-    /// A number that is not an error code, passed to a function that calls an error handler.
+    /// A number that is not an error code, where the program calls an error handler by
+    /// MPI_Comm_call_errhandler or the like.
     ErrorCode,
 }
 
-/// The kinds of arguments of which the user has been warned, one bit each.
+/// A bit for each kind of argument of which this process has warned.
 static WARNED: AtomicU32 = AtomicU32::new(0);
 
-/// Warns once, with OUTBOARD_CHECK=1, that the kind of argument `what` is accepted.
+/// Prints a warning that an argument of the kind `what` is accepted. Does so once for each kind, and only
+/// with OUTBOARD_CHECK=1.
 #[cold]
 pub(crate) fn accept(what: Accepted) {
     let settings = settings::get();

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One function per MPI call: it finds the objects, calls the crate that does the work, and waits.
+//! The MPI functions of C: each finds the objects that its arguments name, calls the crate that does the
+//! work, and waits.
 //!
-//! Invariants: a module imports only modules below it in this file (`make tidy`); no module imports `body`.
+//! Invariants: a module imports only modules that are declared below it in this file (`make tidy`). No module
+//! imports `body`.
 //!
 //! Read next: `body/mod.rs` (how a body is written), `process/mod.rs` (the one lock, the one wait).
 
@@ -33,5 +35,5 @@ mod staging;
 mod stdio;
 pub mod stream;
 
-/// The functions that have a body: one line each, with the name and 1 or 0. Generated.
+/// The MPI functions that have a body: a line for each, with its name, and 1 or 0. The file is generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What happens when the library is loaded, before `main`. At that time the process has one thread, and the
-//! program has not chosen otherwise.
+//! What runs when the library is loaded, before `main`: standard output is set to write line by line, and the
+//! sizes for libfabric are set. At that time the process has one thread.
 
 use crate::stdio;
 

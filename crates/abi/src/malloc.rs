@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), so that peers and
-//! proxies reach them without the kernel. `mpirun` loads `liboutboard_malloc.so` before the program's
-//! libraries; its pool is extents of the arena.
+//! Lets large allocations of the program come from the rank's arena (OUTBOARD_MALLOC=arena), the part of
+//! shared memory in which the rank allocates. Peers and proxies reach such memory without the kernel.
+//! `mpirun` loads `liboutboard_malloc.so` before the program's libraries. Its pool consists of extents
+//! (ranges) of the arena.
 //!
 //! Invariants: the pool has a lock of its own, because a program allocates at any time, and this library
-//! allocates inside calls. The pool's own tables are allocated by glibc. The pool stays mapped after
+//! allocates inside MPI calls. glibc allocates the pool's own tables. The pool stays mapped after
 //! MPI_Finalize. A forked child writes into a private copy (`forked.rs`), and frees nothing in the pool. Read
 //! next: `crates/malloc/src/lib.rs`.
 
@@ -17,15 +18,16 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use sys::pool::Pool;
 use transport::shm::{Allocator, Arena};
 
-/// The allocator that divides the pool. None while no pool has been offered.
+/// The allocator that divides the pool, memory for the program's allocations. None until `offer` has offered
+/// a pool.
 static ALLOCATOR: Mutex<Option<Allocator>> = Mutex::new(None);
 static POOL: OnceLock<Pool> = OnceLock::new();
-/// Whether this process is a child that the rank forked.
+/// Whether this process is a child that a rank has forked, so that it is not a rank itself.
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
-/// Offers a pool of up to `bytes_max` bytes of the arena to the malloc library, if the settings ask for that.
-/// Returns how many bytes the pool may take. If something prevents it, prints the reason, and glibc serves
-/// the program.
+/// Offers up to `bytes_max` bytes of the rank's arena (its shared memory) to the malloc library as a pool, if
+/// OUTBOARD_MALLOC is "arena". Returns how many bytes the pool may take. If that fails, prints why and
+/// returns 0.
 pub(crate) fn offer(settings: &Settings, arena: &Arena, bytes_max: u64) -> u64 {
     if settings.malloc != Malloc::Arena {
         return 0;
@@ -76,14 +78,14 @@ fn lock() -> PoolGuard {
 }
 
 thread_local! {
-    /// The guard of `ALLOCATOR` from before a fork of this thread to after it. The cell is borrowed while
-    /// this thread divides the pool. There is no destructor, because the last destructor of a thread may free
-    /// memory.
+    /// The lock of `ALLOCATOR`, which this thread holds from before a fork to after it. The cell is borrowed
+    /// while this thread allocates from the pool. It has no destructor, because a thread's last destructor
+    /// may free memory.
     static HELD: RefCell<Option<ManuallyDrop<PoolGuard>>> = const { RefCell::new(None) };
 }
 
-/// Calls `divide` with the allocator. Returns None if there is no allocator, or if this is called inside
-/// `divide` itself, whose tables grow by allocations.
+/// Calls `divide` with the allocator. Returns None if there is no allocator, or if `divide` itself causes
+/// this call: the allocator's tables grow by allocations.
 fn with_allocator<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     HELD.with(|held| match held.try_borrow_mut().ok()?.as_mut() {
         Some(allocator) => allocator.as_mut().map(divide),
@@ -91,7 +93,8 @@ fn with_allocator<T>(divide: impl FnOnce(&mut Allocator) -> T) -> Option<T> {
     })
 }
 
-/// Allocates `bytes` bytes. Returns null in a child.
+/// Allocates `bytes` bytes of the pool, shared memory for the program's allocations. Returns null if that is
+/// impossible, and always in a forked child.
 extern "C" fn alloc(bytes: usize) -> *mut c_void {
     if IS_CHILD.load(Ordering::Relaxed) {
         return std::ptr::null_mut();
@@ -104,7 +107,7 @@ extern "C" fn alloc(bytes: usize) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address.flatten().unwrap_or(0))
 }
 
-/// Reports to the malloc library the extents that were taken since the last allocation.
+/// Tells the malloc library which extents (ranges) of the arena the pool has taken since the last allocation.
 fn note_extents(allocator: &Allocator) -> Option<()> {
     let pool = POOL.get()?;
     for extent in allocator.extents().skip(pool.count.load(Ordering::Relaxed)) {
@@ -142,8 +145,8 @@ unsafe extern "C" fn before_fork() {
     HELD.set(Some(ManuallyDrop::new(lock())));
 }
 
-/// Releases the lock of `ALLOCATOR` in the parent. `before_fork` takes it so that the child does not find it
-/// held by a thread that the child does not have.
+/// Releases the lock of `ALLOCATOR` in the parent after a fork. `before_fork` takes this lock: otherwise
+/// another thread, which does not exist in the child, might hold it there.
 unsafe extern "C" fn after_fork() {
     HELD.take().map(ManuallyDrop::into_inner);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Functions for MPICH's bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12): attributes as
-//! integers, and callbacks in the languages' own form. The standard does not have them; the MPICH shim
-//! exports them (`mpich/extra.rs`).
+//! Functions that MPICH's bindings of other languages need (libmpichfort.so.12, libmpichcxx.so.12):
+//! attributes as integers, and callbacks in the form of each language. The standard does not have these
+//! functions. The MPICH shim, the C functions with MPICH's binary interface, exports them (`mpich/extra.rs`).
 
 use crate::args::{Handle, Out};
 use crate::attribute;
@@ -17,7 +17,7 @@ const ADDRESS: i32 = 1;
 /// MPICH's number for a language whose attributes are C ints.
 const INTEGER: i32 = 3;
 
-/// Sets an attribute of an object (MPI_Comm_set_attr and its like) to `bits`, in the form of `language`.
+/// Sets an attribute of an object to `bits`, like MPI_Comm_set_attr. `language` says how wide the value is.
 pub fn set_attribute(
     guard: &mut Guard,
     on: HandleKind,
@@ -34,8 +34,8 @@ pub fn set_attribute(
     attribute::set(guard, on, object, keyval, value)
 }
 
-/// Stores an attribute of an object (MPI_Comm_get_attr and its like) in the form of `language`. Fortran gets
-/// the value of a predefined attribute, C the value's address.
+/// Stores the value of an object's attribute, like MPI_Comm_get_attr, in the form of `language`. For a
+/// predefined attribute Fortran gets the value, C the address of the value.
 pub fn get_attribute(
     guard: &mut Guard,
     on: HandleKind,
@@ -71,15 +71,15 @@ pub fn get_attribute(
     })
 }
 
-/// Makes the library call a keyval's callbacks through a language's functions, one for copies and one for
-/// deletions.
+/// Makes the library call a keyval's callbacks by way of two functions of a language's binding, one for
+/// copies and one for deletions.
 pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
     let RegisteredKeyval { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
     Arc::make_mut(keyval).proxies = Some((copy, delete));
     Ok(())
 }
 
-/// Notes that a generalized request's functions have the Fortran form.
+/// Records that the functions of the generalized request `request` have the Fortran form.
 pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     match &mut guard.job().requests.get_mut(request)?.work {
         Some(Work::Generalized { functions, .. }) => functions.is_fortran = true,
@@ -88,7 +88,7 @@ pub fn set_fortran(guard: &mut Guard, request: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Whether a request is over. The request is not freed, and no progress is made.
+/// Whether a request is complete. Does not free the request, and makes no progress.
 pub fn is_complete(guard: &mut Guard, request: Handle) -> bool {
     guard.peek(request).unwrap_or(false)
 }
@@ -98,7 +98,7 @@ pub fn progress(guard: &mut Guard) {
     guard.progress();
 }
 
-/// Returns the error for a function of MPICH that this library does not have.
+/// Returns the error for a call of MPICH's function `name`, which this library does not have.
 pub fn refuse(name: &str) -> Result<()> {
     fail!(
         Class::UnsupportedOperation,

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The program's binary interface, where our numbers reach the program other than through parameters: in
-//! callbacks, in the values of predefined attributes, in texts.
+//! The binary interface of the program (its ABI), where Outboard's numbers reach the program other than
+//! through parameters: in callbacks, in values of predefined attributes, and in texts.
+//!
+//! A shim is the set of generated C functions of one ABI. Outboard's own numbers are those of the standard
+//! ABI.
 //!
 //! Invariants: a library has one shim, the standard's unless the shim's crate calls `choose` when it is
 //! loaded. A shim converts parameters itself, and gives the wrappers of `args` the form of its programs' data
@@ -12,37 +15,39 @@ use objects::{Handle, constants};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-/// The forms in which functions of the program get and return MPI's numbers. Each converts our number to the
-/// program's, except `code_from` and `handle_from`.
+/// The forms of MPI's numbers in the program's ABI. Each function converts a number of Outboard to the
+/// program's, except `code_from` and `handle_from`, which convert back.
 #[derive(Debug)]
 pub struct Shim {
-    /// The shim's name, for MPI_Get_library_version.
+    /// The name of the ABI, for MPI_Get_library_version.
     pub name: &'static str,
-    /// The major and minor version, for MPI_Abi_get_version. Both are -1 if the shim is not the standard's.
+    /// The major and minor version of the ABI, for MPI_Abi_get_version. Both are -1 if it is not the standard
+    /// ABI.
     pub version: (i32, i32),
-    /// Converts a handle to the bits of an argument. A pointer to these bits serves handles of any width,
-    /// since machines are little-endian.
+    /// Converts a handle to the bits of an argument. A pointer to these bits serves programs whose handles
+    /// are narrower, since machines are little-endian.
     pub handle: fn(Handle) -> usize,
-    /// Converts the bits of an argument to our handle. Only the bits of the program's handle type count.
+    /// Converts the bits of an argument to Outboard's handle. Uses only as many bits as the program's handles
+    /// have.
     pub handle_from: fn(usize) -> Handle,
-    /// Converts a keyval.
+    /// Converts a keyval to the program's number.
     pub keyval: fn(i32) -> i32,
-    /// Converts the value of a predefined attribute, given its keyval and our value.
+    /// Converts the value of a predefined attribute. The arguments are the keyval and Outboard's value.
     pub attribute: fn(i32, i32) -> i32,
-    /// Converts an error class or code.
+    /// Converts an error class or error code to the program's number.
     pub code: fn(i32) -> i32,
-    /// Converts a code that a function of the program returned to our code.
+    /// Converts an error code that a function of the program has returned to Outboard's number.
     pub code_from: fn(i32) -> i32,
     /// The value of MPI_BSEND_OVERHEAD in the program's mpi.h.
     pub bsend_overhead_bytes: usize,
-    /// Converts the constants among the integers of MPI_Type_get_contents, given the combiner and whether
-    /// counts are large.
+    /// Converts the MPI constants among the integers that MPI_Type_get_contents returns. The arguments are
+    /// the combiner, and whether the datatype has large counts.
     pub contents: fn(i32, bool, &mut [i32]),
-    /// The form in which programs keep statuses; None if it is ours.
+    /// The form in which programs of this ABI keep statuses. None if it is that of the standard ABI.
     pub status: Option<&'static ShimForm<Status>>,
 }
 
-/// The shim of the standard ABI. Its numbers are ours.
+/// The description of the standard ABI. Outboard's own numbers are the same.
 static STANDARD: Shim = Shim {
     name: "standard ABI 1.0",
     version: (constants::ABI_VERSION, constants::ABI_SUBVERSION),
@@ -59,17 +64,19 @@ static STANDARD: Shim = Shim {
 
 static CHOSEN: OnceLock<&'static Shim> = OnceLock::new();
 
-/// Makes `shim` this library's shim. Called when the library is loaded, before anything else.
+/// Sets the ABI of the programs that use this library. The library of another ABI calls this when it is
+/// loaded, before anything else.
 pub fn choose(shim: &'static Shim) {
     let _ = CHOSEN.set(shim);
 }
 
-/// Returns this library's shim.
+/// Returns the description of the ABI that the program uses.
 pub fn get() -> &'static Shim {
     CHOSEN.get().copied().unwrap_or(&STANDARD)
 }
 
-/// Fails if another MPI library runs in this process: the two would be two ranks where the job has one.
+/// Fails if another MPI library is initialized in this process: then this process would be two ranks of the
+/// job.
 pub(crate) fn check_alone() -> Result<()> {
     let this = path_of(get as *const () as *const c_void);
     let mut loaded: Vec<String> = Vec::new();
@@ -92,7 +99,8 @@ fn is_mpi(path: &str) -> bool {
     ["libmpi.so", "libmpi_abi.so", "libmpich.so"].iter().any(|start| name.starts_with(start))
 }
 
-/// Adds the path of one loaded object to a `Vec<String>`. Called by dl_iterate_phdr.
+/// Adds the path of one loaded library to a `Vec<String>`, to which `paths` points. dl_iterate_phdr calls
+/// this.
 unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mut c_void) -> c_int {
     // SAFETY: the loader passes a description that is valid during this call.
     let name = unsafe { (*object).dlpi_name };
@@ -106,7 +114,7 @@ unsafe extern "C" fn enter(object: *mut libc::dl_phdr_info, _: usize, paths: *mu
     0
 }
 
-/// Whether a loaded MPI is between its MPI_Init and MPI_Finalize.
+/// Whether the MPI library at `path`, which is loaded, is between its MPI_Init and MPI_Finalize.
 fn is_running(path: &str) -> bool {
     let Ok(path) = std::ffi::CString::new(path) else { return false };
     // SAFETY: a C string; RTLD_NOLOAD runs no code of the library.

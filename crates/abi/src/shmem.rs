@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Functions for `liboshmem.so` that MPI does not have: one that ends the job, and those by which
-//! OUTBOARD_STATS, `outboard top` and traces see OpenSHMEM. No header declares them.
+//! Functions for `liboshmem.so` (OpenSHMEM) that MPI does not have. One ends the job. By the others,
+//! OUTBOARD_STATS, `outboard top` and traces see OpenSHMEM's calls. No header declares them.
 //!
-//! Contract of every function, kept by that library: MPI is initialised, and addresses are valid.
+//! `liboshmem.so` guarantees that MPI is initialised, and that addresses are valid.
 #![allow(non_snake_case)]
 
 use crate::process::{Guard, On, call, raise, run_locked};
@@ -21,7 +21,7 @@ fn counter(counted: Counted) -> Counter {
     }
 }
 
-/// Returns the name of an OpenSHMEM call, by its number in `Call::ALL`.
+/// Returns the name of the OpenSHMEM call with the number `what` in `Call::ALL`.
 fn name(what: c_int) -> &'static str {
     match usize::try_from(what).ok().and_then(|what| Call::ALL.get(what)) {
         Some(Call::Put) => "shmem_put",
@@ -37,14 +37,14 @@ fn name(what: c_int) -> &'static str {
 /// How many addresses `MPIX_Shmem_words` stores.
 const WORDS: usize = 1 + Counted::ALL.len();
 
-/// Ends the job with a code that may be 0, and does not return.
+/// Ends the job with the exit code `code`, which may be 0, and does not return.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_exit(code: c_int) {
     call("shmem_global_exit", On::Nothing, |guard| guard.job().membership.exit(code));
 }
 
-/// Whether OpenSHMEM may finalize at this rank's exit: the rank exits outside MPI calls, and the job is not
-/// being ended.
+/// Whether OpenSHMEM may finalize while this rank exits. It may if the rank exits outside MPI calls, and if
+/// the job is not being aborted.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     // Other threads may call MPI meanwhile.
@@ -53,7 +53,8 @@ pub extern "C" fn MPIX_Shmem_may_end() -> c_int {
     c_int::from(!raise::is_leaving() && goes_on())
 }
 
-/// Stores the address of the word that is not 0 while calls are timed, and the addresses of the counters.
+/// Stores addresses in `words`: first of the word that is not 0 while calls are timed, then of OpenSHMEM's
+/// counters.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     let page = telemetry::page();
@@ -65,8 +66,8 @@ pub extern "C" fn MPIX_Shmem_words(words: *mut [*const c_void; WORDS]) {
     unsafe { words.write(found) };
 }
 
-/// Starts the record of an OpenSHMEM call. The call moves bytes to or from `pe`, or, if `pe` is negative,
-/// waits. Returns the value to pass to `MPIX_Shmem_leave`.
+/// Starts the record of an OpenSHMEM call for statistics and trace. The call moves bytes to or from the
+/// process `pe`, or waits if `pe` is negative. Returns a value to pass to `MPIX_Shmem_leave`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     match u32::try_from(pe) {
@@ -75,15 +76,15 @@ pub extern "C" fn MPIX_Shmem_enter(what: c_int, pe: c_int, bytes: u64) -> u64 {
     }
 }
 
-/// Ends the record that `MPIX_Shmem_enter` has started.
+/// Ends the record that `MPIX_Shmem_enter` started when it returned `started`.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_leave(started: u64) {
     telemetry::leave(started);
 }
 
-/// Shows that this process waits in the call `what` since `since`, or, if that is 0, since now. With -1 as
-/// `what`, shows that it no longer waits. Returns the start of the wait. A wait repeats this call, so that a
-/// request for a report is answered.
+/// Shows that this process has waited in the call `what` from the time `since` on, or from now on if `since`
+/// is 0. If `what` is -1, shows that the wait is over. Returns the time at which the wait began. A wait calls
+/// this again and again, which also answers a request of `mpirun` for a report.
 #[unsafe(no_mangle)]
 pub extern "C" fn MPIX_Shmem_show(what: c_int, since: u64) -> u64 {
     let now = sys::clock::now();

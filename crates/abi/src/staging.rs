@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Device memory of the program. While an operation runs, a *stand-in* takes its place: a block of host
-//! memory with the packed bytes. So all crates below see host memory only. A binding that passes a copy of
-//! the program's memory moves the bytes itself (`AttachedCopy`). Read next: `device/src/lib.rs`.
+//! Lets operations use device memory of the program. While an operation runs, a *stand-in* takes the place
+//! of the device memory: a block of host memory with the packed bytes. So all crates below see host memory
+//! only. A language binding may pass a copy of that memory, and move the bytes itself (`AttachedCopy`).
+//! Read next: `device/src/lib.rs`.
 //!
 //! | state of a stand-in | who moves it there |
 //! |---|---|
@@ -23,25 +24,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sys::{Block, Span};
 use telemetry::Counter;
 
-/// Device memory of the program, and its stand-in.
+/// A buffer of the program in device memory, and its stand-in, a block of host memory with the buffer's
+/// packed bytes.
 #[derive(Debug)]
 pub struct Staged {
     user: Buffer,
     block: StandInMemory,
-    /// Whether the operation may write the stand-in.
+    /// Whether the operation may write the stand-in (host memory in place of device memory). If not, it is
+    /// not copied back.
     is_written: bool,
-    /// Whether the stand-in has the bytes that the program's memory had when the operation started.
+    /// Whether the stand-in (host memory in place of device memory) needs no bytes of the program any more:
+    /// it has been filled, or only receives.
     is_filled: bool,
-    /// The offsets and lengths of the bytes that a partitioned receive has copied to the program already.
+    /// The offset and length of each part that a partitioned receive has copied to the program's memory
+    /// already.
     delivered: Mutex<Vec<(usize, usize)>>,
-    /// How many bytes are copied back to the program when the running call ends.
+    /// How many bytes are to be copied back to the program's memory when the running call ends.
     arrived: usize,
-    /// Whether `device::export` has an entry for the stand-in: the device memory is exported to peers, or
-    /// expects bytes from them.
+    /// Whether `device::export` has an entry for the stand-in (host memory in place of device memory). Then
+    /// peers read the device memory itself, or write received bytes to it.
     is_entered: bool,
 }
 
-/// The memory of a stand-in: the host's, or a device's for a collective library.
+/// The block of memory that takes the place of the program's: host memory, or device memory for a collective
+/// library.
 #[derive(Debug)]
 pub(crate) enum StandInMemory {
     Host(Block),
@@ -75,24 +81,25 @@ impl Drop for StandInMemory {
     }
 }
 
-/// The fewest pieces of memory that are moved by a kernel and not by a copy each. An estimate: a launch takes
-/// about as long as a few copies.
+/// How many pieces of memory, at least, one kernel moves. Fewer pieces are copied one by one. An estimate: to
+/// launch a kernel takes about as long as a few copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
-/// When a stand-in gets the program's bytes.
+/// When the host memory that stands in for device memory is filled with the program's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// When the stand-in is made.
+    /// When this host memory is made.
     Now,
-    /// Later, by `fill`, once it is known what carries out the operation.
+    /// Later, by the function `fill`, once it is known what carries out the operation.
     Later,
 }
 
-/// A function that a binding passes to `MPIX_Request_attach` (contract in include/mpi-ext.h). None if it
-/// passes none.
+/// A function that a language binding passes to `MPIX_Request_attach`, which must keep the contract in
+/// include/mpi-ext.h. None if the binding passes none.
 pub(crate) type AttachedFunction = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// A binding's copy of the program's memory, which it fills and copies back itself.
+/// A language binding's functions for a copy of the program's memory, which the binding fills and copies
+/// back.
 #[derive(Debug)]
 pub struct AttachedCopy {
     pub(crate) start: AttachedFunction,
@@ -116,7 +123,7 @@ impl Drop for AttachedCopy {
     }
 }
 
-/// What stands in for the program's memory while a request has an operation.
+/// What stands in for the program's memory in the operation of a request.
 #[derive(Debug)]
 pub enum StandIns {
     Device(Vec<Staged>),
@@ -124,7 +131,8 @@ pub enum StandIns {
 }
 
 impl StandIns {
-    /// Fills the stand-ins again, before their operation starts once more.
+    /// Copies the program's bytes to the stand-ins (host memory in place of device memory) again, before a
+    /// persistent operation starts once more.
     pub(crate) fn fetch(&self) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| staged.fetch(0, staged.user.bytes())),
@@ -135,8 +143,8 @@ impl StandIns {
         }
     }
 
-    /// Copies the stand-ins back, when their operation is over. `received`: how many bytes a receive got.
-    /// None for other operations.
+    /// Copies the stand-ins (host memory in place of device memory) back to the program's memory when the
+    /// operation is over. `received` is how many bytes a receive got, and None for other operations.
     pub(crate) fn deliver(&self, received: Option<u64>) -> Result<()> {
         match self {
             StandIns::Device(all) => all.iter().try_for_each(|staged| {
@@ -150,7 +158,8 @@ impl StandIns {
         }
     }
 
-    /// Returns the stand-ins of device memory, whose bytes may be copied in parts. An attached copy has none.
+    /// Returns the blocks of host memory that stand in for device memory, and may be copied back in parts. An
+    /// `AttachedCopy` has none.
     pub(crate) fn of_device(&self) -> &[Staged] {
         match self {
             StandIns::Device(all) => all,
@@ -163,7 +172,7 @@ thread_local! {
     static LIST: RefCell<Vec<Staged>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Loads the backend that the settings name.
+/// Loads the device backend that OUTBOARD_DEVICE names, and the collective library that OUTBOARD_CCL names.
 pub(crate) fn start(settings: &Settings) -> Result<()> {
     let choice = match settings.device {
         settings::Device::Off => device::BackendChoice::Off,
@@ -187,10 +196,9 @@ pub(crate) fn start(settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or a stand-in if
-/// a part of it is on a device. The memory is an address, a number of elements, and their layout.
-///
-/// Errors: `device::holds` or `device::copy` fails.
+/// Returns the memory that an operation uses for a buffer of the program: the buffer itself, or host memory
+/// that stands in for it if a part of it is device memory. The result is an address, how many elements are
+/// there, and their layout. Fails if `device::holds` or `device::copy` fails.
 #[cold]
 #[inline(never)]
 pub(crate) fn stand_in(
@@ -221,19 +229,21 @@ pub(crate) fn stand_in(
 }
 
 impl Staged {
-    /// Makes a stand-in for a buffer of the program, on the host or on a device. It is not filled yet.
+    /// Makes a stand-in for a buffer of the program: a block of host memory or of device memory. Does not
+    /// fill it.
     pub(crate) fn new(user: Buffer, on_device: bool) -> Result<Staged> {
         let block = StandInMemory::new(user.bytes(), on_device)?;
         let (arrived, delivered) = (user.bytes(), Mutex::default());
         Ok(Staged { user, block, is_written: true, is_filled: false, delivered, arrived, is_entered: false })
     }
 
-    /// The stand-in's address.
+    /// Returns the address of the block that stands in for the program's memory.
     pub(crate) fn address(&self) -> usize {
         self.block.span().address()
     }
 
-    /// Copies all bytes of the program's memory to the stand-in, unless that was done before.
+    /// Copies all bytes of the program's buffer to the block that stands in for it, unless the block needs
+    /// none any more.
     pub(crate) fn fill(&mut self) -> Result<()> {
         if !std::mem::replace(&mut self.is_filled, true) {
             self.fetch(0, self.user.bytes())?;
@@ -241,14 +251,16 @@ impl Staged {
         Ok(())
     }
 
-    /// Sets whether the operation that starts now reads and writes the stand-in, and fills it if needed.
+    /// Sets whether the operation that starts now reads and writes the block that stands in for the program's
+    /// buffer. Fills the block if it is read.
     pub(crate) fn set_use(&mut self, is_read: bool, is_written: bool) -> Result<()> {
         self.is_written = is_written;
         self.is_filled = !is_read;
         self.fill()
     }
 
-    /// Copies packed bytes `[offset, offset + bytes)` of the program's memory to the stand-in.
+    /// Copies the bytes `[offset, offset + bytes)` of the program's buffer, as they are packed, to the block
+    /// that stands in for it.
     pub(crate) fn fetch(&self, offset: usize, bytes: usize) -> Result<()> {
         if self.move_strips(offset, bytes, true)? {
             return Ok(());
@@ -256,7 +268,8 @@ impl Staged {
         self.each(offset, bytes, |user, ours| device::copy(ours, user))
     }
 
-    /// Copies packed bytes of the stand-in to the program's memory, if the operation may have written them.
+    /// Copies `bytes` packed bytes, from `offset` on, of the block that stands in for the program's buffer
+    /// back to this buffer. Does nothing if the operation does not write the block.
     pub(crate) fn deliver(&self, offset: usize, bytes: usize) -> Result<()> {
         if !self.is_written || !self.is_filled {
             return Ok(());
@@ -267,8 +280,9 @@ impl Staged {
         self.each(offset, bytes, device::copy)
     }
 
-    /// Moves the pieces of the packed bytes `[offset, offset + bytes)` by a kernel of the device. Returns
-    /// false if there are few pieces, or if no kernel can move them.
+    /// Moves the packed bytes `[offset, offset + bytes)` between the program's buffer and the block that
+    /// stands in for it, by a kernel. Returns false if the buffer has few pieces of memory, or if no kernel
+    /// can move them.
     fn move_strips(&self, offset: usize, bytes: usize, is_pack: bool) -> Result<bool> {
         if matches!(self.block, StandInMemory::Device(_)) || self.user.contiguous().is_some() {
             return Ok(false);
@@ -286,8 +300,8 @@ impl Staged {
         Ok(moved)
     }
 
-    /// Copies packed bytes to the program's memory before the operation is over. From then on the program may
-    /// use them.
+    /// Copies packed bytes to the program's buffer before the operation is over, because the program may use
+    /// them from now on.
     pub(crate) fn deliver_early(&self, offset: usize, bytes: usize) -> Result<()> {
         let mut delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
         if delivered.contains(&(offset, bytes)) {
@@ -297,8 +311,8 @@ impl Staged {
         self.deliver(offset, bytes)
     }
 
-    /// Copies to the program's memory those of the first `bytes` bytes that `deliver_early` has not copied,
-    /// and clears the list of those that it has.
+    /// Copies the first `bytes` packed bytes to the program's buffer, except those that `deliver_early` has
+    /// copied. Then forgets what `deliver_early` has copied.
     fn deliver_rest(&self, bytes: usize) -> Result<()> {
         let mut early = std::mem::take(&mut *self.delivered.lock().unwrap_or_else(PoisonError::into_inner));
         early.sort_unstable();
@@ -334,34 +348,36 @@ impl Drop for Staged {
     }
 }
 
-/// Fills the stand-ins of the running call with the program's bytes.
+/// Fills the host memory that stands in for device memory in the running call with the program's bytes.
 pub(crate) fn fill() -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().try_for_each(Staged::fill))
 }
 
-/// Takes this thread's list of the running call's stand-ins, for a request or while a function of the program
-/// runs.
+/// Takes the stand-ins (host memory in place of device memory) of the running call out of this thread's list:
+/// for a request, or while a function of the program runs.
 pub(crate) fn take() -> Vec<Staged> {
     LIST.take()
 }
 
-/// Puts back the list that `take` took.
+/// Makes `list`, which `take` returned, this thread's list of stand-ins again.
 pub(crate) fn put_back(list: Vec<Staged>) {
     LIST.set(list);
 }
 
-/// Takes the running call's stand-ins for a request. Returns None if there are none.
+/// Takes the stand-ins (host memory in place of device memory) of the running call for a request. Returns
+/// None if the call has none.
 pub(crate) fn taken() -> Option<Arc<StandIns>> {
     let list = take();
     (!list.is_empty()).then(|| Arc::new(StandIns::Device(list)))
 }
 
-/// Whether the running call has stand-ins, because a buffer that it was given is device memory.
+/// Whether the running call was passed device memory, for which host memory stands in.
 pub(crate) fn any() -> bool {
     LIST.with_borrow(|list| !list.is_empty())
 }
 
-/// Notes that the running call only reads this buffer, if it is a stand-in.
+/// Records that the running call only reads `buffer`. If `buffer` stands in for device memory, it is not
+/// copied back.
 pub(crate) fn reads(buffer: &Buffer) {
     LIST.with_borrow_mut(|list| {
         list.iter_mut()
@@ -370,8 +386,8 @@ pub(crate) fn reads(buffer: &Buffer) {
     });
 }
 
-/// Notes that the running call receives into this buffer, if it is a stand-in. So the stand-in needs no bytes
-/// of the program, and bytes from a device of this host go past it.
+/// Records that the running call receives into `buffer`. If `buffer` stands in for device memory, it need not
+/// be filled, and a sender on this host may write directly to the device memory.
 #[cold]
 pub(crate) fn receives(buffer: &Buffer) {
     with(buffer, |staged| {
@@ -385,7 +401,7 @@ pub(crate) fn receives(buffer: &Buffer) {
     .expect("nothing here fails");
 }
 
-/// Notes how many bytes the receive of the running call got, so that only these are copied back.
+/// Records that the receive of the running call got `bytes` bytes, so that only these are copied back.
 #[cold]
 pub(crate) fn received(bytes: usize) {
     LIST.with_borrow_mut(|list| {
@@ -394,8 +410,8 @@ pub(crate) fn received(bytes: usize) {
     });
 }
 
-/// The buffer of a send, which may be a stand-in that is not filled yet. The functions that return the buffer
-/// fill it, or export the device memory instead.
+/// The buffer of a send. It may be host memory that stands in for device memory and is not filled yet. The
+/// functions that return the buffer fill it first, or let peers read the device memory itself.
 #[derive(Clone, Debug)]
 pub struct Unfilled(Buffer);
 
@@ -416,14 +432,14 @@ impl Unfilled {
         LIST.with_borrow(|list| list.iter().any(|staged| staged.stands_for(&self.0)))
     }
 
-    /// Returns the buffer. A stand-in is first filled with the program's bytes.
+    /// Returns the buffer. If it stands in for device memory, fills it with the program's bytes first.
     #[inline]
     pub(crate) fn filled(self) -> Result<Buffer> {
         self.filled_or_exported(|| Ok(false))
     }
 
-    /// Returns the buffer. A stand-in is first filled with the program's bytes, or, if `exports` returns
-    /// true, the device memory is exported, so that peers read it instead.
+    /// Returns the buffer. If it stands in for device memory, fills it with the program's bytes first. If
+    /// `exports` returns true, lets peers read the device memory instead.
     #[inline(always)]
     pub(crate) fn filled_or_exported(self, exports: impl FnOnce() -> Result<bool>) -> Result<Buffer> {
         if device::on() {
@@ -433,8 +449,8 @@ impl Unfilled {
     }
 }
 
-/// Fills a buffer if it is a stand-in. If `exports` is true, exports the device memory instead, where that is
-/// possible.
+/// Fills `buffer` with the program's bytes if it stands in for device memory. If `exports` is true, lets
+/// peers read the device memory instead, where this is possible.
 #[cold]
 fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     with(buffer, |staged| {
@@ -445,8 +461,8 @@ fn provide(buffer: &Buffer, exports: bool) -> Result<()> {
     })
 }
 
-/// Computes `into = left op into` by a kernel, if both are device memory and a kernel exists. `stride` is the
-/// bytes from one element to the next. Returns whether a kernel has computed it.
+/// Computes `into = left op into` by a kernel, if both stand in for device memory and there is a kernel.
+/// `stride` is the distance in bytes between elements. Returns whether a kernel has done it.
 pub(crate) fn reduce(
     op: PredefinedOp,
     basic: Basic,
@@ -463,12 +479,12 @@ pub(crate) fn reduce(
     Ok(reduced)
 }
 
-/// Calls `each` with the stand-in whose memory is `buffer`. Does nothing if no stand-in has that memory.
+/// Calls `each` with the `Staged` whose block is `buffer`. Does nothing if there is none.
 fn with(buffer: &Buffer, each: impl FnOnce(&mut Staged) -> Result<()>) -> Result<()> {
     LIST.with_borrow_mut(|list| list.iter_mut().find(|staged| staged.stands_for(buffer)).map_or(Ok(()), each))
 }
 
-/// Returns the program's buffer for which `buffer` stands in, or `buffer` itself if it is no stand-in.
+/// Returns the program's buffer if `buffer` stands in for device memory, and otherwise `buffer` itself.
 pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     LIST.with_borrow(|list| {
         let staged = list.iter().find(|staged| staged.stands_for(buffer));
@@ -476,7 +492,8 @@ pub(crate) fn user_of(buffer: &Buffer) -> Buffer {
     })
 }
 
-/// Ends a call: copies back the stand-ins that have not gone to a request.
+/// Ends a call with the result `result`: copies the stand-ins (host memory in place of device memory) that no
+/// request has taken back to the program's memory.
 pub(crate) fn end(result: Result<()>) -> Result<()> {
     let list = take();
     let delivered = list.iter().try_for_each(|staged| staged.deliver_rest(staged.arrived));
@@ -487,8 +504,8 @@ pub(crate) fn end(result: Result<()>) -> Result<()> {
     result.and(delivered)
 }
 
-/// Fails with MPI_ERR_BUFFER if memory is a device's where it must be the host's. The error's text calls it
-/// `what`.
+/// Returns MPI_ERR_BUFFER if the memory is a device's, in a call that accepts only host memory. The error's
+/// text calls the memory `what`.
 pub(crate) fn host_only(address: usize, bytes: usize, what: &str) -> Result<()> {
     if device::on() && bytes > 0 && device::holds(address, bytes)? {
         fail!(Class::Buffer, "{what} at {address:#x} is device memory; it must be the host's");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Standard output under `mpirun`. It is a pipe, so the C library would buffer 4 KiB, which a crash would
-//! lose.
+//! Makes standard output line-buffered under `mpirun`. There it is a pipe, so the C library would buffer 4
+//! KiB, which would be lost in a crash.
 //!
-//! Here each line is written when it ends, as on a terminal. This is set up when the library is loaded,
-//! before `main`, so a setvbuf of the program overrides it. C++ prints through the same stream, unless that
-//! is not synchronised with C's.
+//! Each line is written when it ends, as on a terminal. This is set up when the library is loaded, before
+//! `main`, so a setvbuf of the program overrides it. C++ prints through the same stream, unless the program
+//! turns off the synchronization of C++ streams with C's.
 
 use std::ptr::null_mut;
 
@@ -12,7 +12,8 @@ unsafe extern "C" {
     static stdout: *mut libc::FILE;
 }
 
-/// Makes standard output write each line when it ends. Called when the library is loaded.
+/// Makes standard output write each line when it ends, if it is a pipe and `mpirun` started the program.
+/// Called when the library is loaded.
 pub(crate) fn write_lines_as_they_end() {
     // The settings are not read yet: the program may change them before MPI_Init.
     if settings::launcher_variables::variable("OUTBOARD_RANK").is_none()

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPIX streams: operations in the order of a device's stream (names and arguments are MPICH's).
+//! MPIX streams: MPI operations in the order of a device's stream. Names and arguments are MPICH's.
 //!
-//! A call `..._enqueue` gives the operation to a thread, and two commands to the stream: to signal that the
-//! stream has reached the operation, and to wait until the operation is over
-//! (`device::Stream::enqueue_operation`). The thread then makes the MPI call of that name. So the program's
-//! thread waits for nothing, and order is kept.
+//! A call `..._enqueue` gives the operation to a thread, and two commands to the device's stream: to signal
+//! that it has reached the operation, and to wait until the operation is over
+//! (`device::Stream::enqueue_operation`). The thread then makes the MPI call of that name. So the order is
+//! kept, and the program's thread waits for nothing.
+//!
 //! Invariants: each stream has a thread, so streams need not agree on an order. While there is such a thread,
-//! calls take the process's lock. The datatype and operator of an operation are held until it is over.
-//! Read next: `device/src/stream.rs`; `stream_functions` below makes the C functions in both ABIs.
+//! calls take the process's lock. The datatype and the operator of an operation are held until it is over.
+//! Read next: `device/src/stream.rs`; the macro `stream_functions` below makes the C functions of both ABIs.
 
 use crate::args::{self, Handle, In, Out, Text};
 use crate::body;
@@ -23,12 +24,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often a stream's thread looks at the stream's word before it sleeps between the looks.
+/// How often a stream's thread looks whether the device's stream has reached an operation, before it sleeps
+/// between its looks.
 const LOOKS: u32 = 200;
-/// The sleep between later looks. It is needed because a device writes memory, but rings no bell.
+/// How long a stream's thread sleeps between its later looks. It must look, because a device only writes
+/// memory, and wakes no thread.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// Runs in a stream's thread: makes each enqueued MPI call once the device's stream has reached it.
+/// The main function of a stream's thread. Makes each enqueued MPI call once the device's stream has reached
+/// it.
 fn serve(thread: &StreamThread) {
     sys::signal::block_all();
     loop {
@@ -56,8 +60,8 @@ fn serve(thread: &StreamThread) {
     }
 }
 
-/// MPIX_Stream_create: the info keys `type` and `value` (bytes in hexadecimal) name a device's stream.
-/// Without `type`, the new stream only names an order of the program's own.
+/// MPIX_Stream_create: the info keys `type` and `value` (a pointer's bytes in hexadecimal) name a device's
+/// stream. Without `type` the new stream belongs to no device, and operations cannot be enqueued on it.
 pub fn create(guard: &mut Guard, info: Handle, stream: Out<i32>) -> Result<()> {
     stream.check()?;
     let info = guard.objects.info_or_empty(info)?;
@@ -87,7 +91,7 @@ fn start(guard: &mut Guard, stream: device::Stream) -> Result<Arc<StreamThread>>
     }
 }
 
-/// Returns the pointer whose bytes MPIX_Info_set_hex wrote in hexadecimal, in the order of memory.
+/// Returns the pointer whose bytes MPIX_Info_set_hex wrote in hexadecimal, in their order in memory.
 fn of_hex(text: &str) -> Result<usize> {
     let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(digit).collect();
@@ -97,7 +101,7 @@ fn of_hex(text: &str) -> Result<usize> {
     }
 }
 
-/// MPIX_Stream_free: waits until the enqueued operations are over.
+/// MPIX_Stream_free: waits until the operations that are enqueued on the stream are over.
 pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
     let number = stream.get()?;
     let comms = guard.job().streams.get(number)?.comms;
@@ -118,7 +122,7 @@ pub fn free(guard: &mut Guard, stream: Out<i32>) -> Result<()> {
     error.map_or(Ok(()), Err)
 }
 
-/// MPIX_Stream_comm_create, and MPIX_Stream_comm_create_multiplex for several streams.
+/// MPIX_Stream_comm_create, or MPIX_Stream_comm_create_multiplex, which passes several streams.
 pub fn comm_create(guard: &mut Guard, comm: Handle, streams: &[i32], newcomm: Out<Handle>) -> Result<()> {
     let numbers: Vec<i32> = streams.iter().copied().filter(|number| *number != STREAM_NULL).collect();
     numbers.iter().try_for_each(|number| guard.job().streams.get(*number).map(|_| ()))?;
@@ -160,14 +164,15 @@ pub fn info_set_hex(guard: &mut Guard, info: Handle, key: Text, value: In<u8>, b
     guard.objects.infos.get_mut(info)?.set(&key.read()?, &digits)
 }
 
-/// Returns the value of the parameter `name`, the length of an array, or MPI_ERR_COUNT if it is negative.
+/// Returns the value of the parameter `name`, the length of an array. Returns MPI_ERR_COUNT if it is
+/// negative.
 pub fn length(count: c_int, name: &'static str) -> Result<usize> {
     args::count(i64::from(count), name)
 }
 
-/// Enqueues the call `name` on the stream of a stream comm. `uses` is its datatype and its operator.
-///
-/// Errors: the comm has no stream of a device, or several; an operation enqueued before has failed.
+/// Enqueues the MPI function `name` on the device stream of a comm that was made with one. `uses` is the
+/// function's datatype and its operator. Fails if the comm has no device stream, or several, or if an earlier
+/// operation failed.
 pub fn enqueue(
     name: &'static str,
     comm: Handle,
@@ -217,8 +222,8 @@ fn hand_over(
     Ok(())
 }
 
-/// Enqueues the start of a nonblocking operation, and makes its request. Only an enqueued wait ends the
-/// request.
+/// Enqueues the start of a nonblocking operation, and stores a request for the program. Only an enqueued wait
+/// (MPIX_Wait_enqueue) ends this request.
 pub fn enqueue_start(
     name: &'static str,
     comm: Handle,
@@ -237,7 +242,7 @@ pub fn enqueue_start(
     })
 }
 
-/// Enqueues the wait for `count` requests of `enqueue_start`, all of one stream.
+/// Enqueues the wait for `count` requests that `enqueue_start` has made, all of one stream.
 pub fn enqueue_wait(
     name: &'static str,
     count: c_int,
@@ -272,8 +277,8 @@ pub fn enqueue_wait(
     })
 }
 
-/// Makes handles of a datatype and an operator that stay valid until `release`. A bad handle is kept as it
-/// is, and the operation reports it.
+/// Makes handles of a datatype and an operator that stay valid until `release` is called. Keeps a bad handle
+/// as it is, so that the enqueued MPI call reports it.
 fn hold(guard: &mut Guard, (datatype, op): (Handle, Handle)) -> Result<HeldHandles> {
     let mut held = HeldHandles { datatype, op, owns_datatype: false, owns_op: false };
     if let Ok(found) = guard.objects.datatype(datatype)
@@ -300,9 +305,9 @@ fn release(guard: &mut Guard, held: HeldHandles) {
     }
 }
 
-/// Exports the functions of streams in an ABI, whose handles have the type `handle`. `out` makes an
-/// `Out<Handle>` from an address, and `shim` has the MPI functions. The file that uses this macro has a
-/// function `code`, which converts the codes that functions return.
+/// Exports the functions of MPIX streams in an ABI whose handles have the type `handle`. `out` makes an
+/// `Out<Handle>` from an address. `shim` has the ABI's MPI functions. The file that uses this macro must have
+/// a function `code`, which converts error codes.
 #[macro_export]
 macro_rules! stream_functions {
     (handle: $handle:ty, from: $from:path, to: $to:path, out: $out:path, shim: $shim:path) => {

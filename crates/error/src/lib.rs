@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What went wrong, as an MPI error class and one sentence with the facts.
+//! The error type of the library: an MPI error class, and one sentence with the facts.
 //!
-//! The code that finds an error writes its sentence: ranks, tag, bytes, and what to do. No caller rewrites
-//! it; the `abi` crate puts "rank 3, MPI_Recv on comm world: " before it and calls the error handler. The
-//! numbers are those of the MPI-5.0 standard ABI (MPI 5.0, section 20.3); another ABI translates them.
+//! The code that finds an error writes the whole sentence: ranks, tag, bytes, and what to do. No caller
+//! rewrites the sentence. The `abi` crate puts "rank 3, MPI_Recv on comm world: " before it, and calls the
+//! error handler. Classes have the numbers of the MPI-5.0 standard ABI (MPI 5.0, section 20.3). The code for
+//! another ABI translates these numbers.
 #![forbid(unsafe_code)]
 
 macro_rules! classes {
@@ -17,8 +18,8 @@ macro_rules! classes {
         }
 
         impl Class {
-            /// The class with this number, which another process may have sent; None if there is no such
-            /// class.
+            /// Returns the class with the number `number`, which another process may have sent. Returns None
+            /// if no class has this number.
             pub fn numbered(number: i32) -> Option<Class> {
                 match number {
                     $($number => Some(Class::$name),)*
@@ -94,26 +95,28 @@ classes! {
     Abi = 62,
 }
 
-/// An error class and the sentence that explains it. One word wide, so a `Result<()>` fits in a register.
+/// An error class and the sentence that explains the error. It is one word wide, so a `Result<()>` fits in a
+/// register.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.message)]
 pub struct Error(Box<ErrorFacts>);
 
-/// What an `Error` contains.
+/// The content of an `Error`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorFacts {
-    /// The class that the MPI call returns unless `code` is set.
+    /// The error class, which the MPI call returns unless `code` is set.
     pub class: Class,
-    /// The error code that the MPI call returns instead of the class: a callback of the program returned it.
+    /// The error code that the MPI call returns in place of the class. Set if a callback of the program
+    /// returned it.
     pub code: Option<i32>,
-    /// The errno of the system call that failed, where a system call is the cause.
+    /// The errno of the system call that failed. None if no system call caused the error.
     pub errno: Option<i32>,
     /// One sentence with the facts: which ranks and arguments, how many bytes, and what would be right.
     pub message: String,
 }
 
 impl Error {
-    /// Makes an error; `message` is the whole sentence without a final stop.
+    /// Makes an error of the class `class`. `message` is one whole sentence without a final stop.
     #[cold]
     pub fn new(class: Class, message: impl Into<String>) -> Error {
         Error(Box::new(ErrorFacts { class, code: None, errno: None, message: message.into() }))
@@ -131,7 +134,7 @@ impl Error {
         self
     }
 
-    /// The number that the MPI call returns: `code` if a callback of the program gave one, or else the class.
+    /// Returns the number that the MPI call returns: the field `code` if it is set, and otherwise the class.
     pub fn code(&self) -> i32 {
         self.0.code.unwrap_or(self.0.class as i32)
     }
@@ -150,7 +153,8 @@ impl std::ops::DerefMut for Error {
     }
 }
 
-/// Returns an error with a formatted sentence: `fail!(Class::Rank, "rank {rank} is not below {size}")`.
+/// Returns from the function with an error that has a formatted sentence, as in `fail!(Class::Rank, "rank
+/// {rank} is not below {size}")`.
 #[macro_export]
 macro_rules! fail {
     ($class:expr, $($sentence:tt)*) => {
@@ -158,13 +162,13 @@ macro_rules! fail {
     };
 }
 
-/// Makes an error in a cold function that takes the values of the sentence, so that the hot caller keeps them
-/// in registers.
+/// Calls `make` in a cold function. So a hot caller can keep the values that the error's sentence names in
+/// registers.
 #[cold]
 #[inline(never)]
 pub fn cold_error(make: impl FnOnce() -> Error) -> Error {
     make()
 }
 
-/// The result type of the whole library.
+/// The result type that all crates of the library use.
 pub type Result<T> = std::result::Result<T, Error>;

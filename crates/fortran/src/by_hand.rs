@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Procedures that C does not have, and those that MPI-2.0 deprecated.
+//! Fortran procedures that are not generated: those without a C function, and those that MPI-2.0 deprecated.
 
 use crate::section::Descriptor;
 use crate::{attribute, c, callback, fault, logical};
 use std::ffi::c_void;
 
-/// Exports a procedure under its names of MPI and PMPI. References are Fortran's arguments (contract of the
-/// crate).
+/// Exports each procedure under its MPI and PMPI names. References are Fortran's arguments, which are valid
+/// (see the contract in `lib.rs`).
 macro_rules! procedures {
     ($($(#[$doc:meta])* $body:ident($($argument:ident: $kind:ty),*) as $($name:ident)* $inside:block)*) => {$(
         $(#[$doc])*
@@ -28,7 +28,8 @@ macro_rules! names {
 }
 
 procedures! {
-    /// Copies a status: it has one form in `mpif.h` and in `mpi_f08`.
+    /// MPI_STATUS_F2F08 and MPI_STATUS_F082F: copies a status, which has one form in `mpif.h` and in
+    /// `mpi_f08`.
     status_copy(from: &[i32; c::STATUS_INTS], to: &mut [i32; c::STATUS_INTS], ierror: *mut i32)
     as mpi_status_f2f08_ pmpi_status_f2f08_ mpi_status_f2f08_f08_ pmpi_status_f2f08_f08_
        mpi_status_f082f_ pmpi_status_f082f_ mpi_status_f082f_f08_ pmpi_status_f082f_f08_ {
@@ -36,18 +37,18 @@ procedures! {
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// MPI_SIZEOF: stores the size of a variable's element in bytes.
+    /// MPI_SIZEOF: stores the size in bytes of a variable, or of one element of an array.
     sizeof(variable: &Descriptor, size: &mut i32, ierror: *mut i32)
     as MPI_Sizeof_fts MPI_Sizeof_f08ts {
         *size = variable.element_bytes as i32;
         fault::end(ierror, c::SUCCESS);
     }
 
-    /// MPI_F_SYNC_REG: does nothing, since the compiler must only see a call that could change the buffer.
+    /// MPI_F_SYNC_REG: does nothing. The compiler must only see a call that could change the buffer.
     sync_reg(_buffer: *const c_void)
     as mpi_f_sync_reg_ pmpi_f_sync_reg_ MPI_F_sync_reg_f08ts PMPI_F_sync_reg_f08ts {}
 
-    /// MPI_ATTR_PUT (deprecated): stores an attribute of a comm that is an INTEGER.
+    /// MPI_ATTR_PUT (deprecated): stores an INTEGER as an attribute of a comm.
     attr_put(comm: &i32, keyval: &i32, value: &i32, ierror: *mut i32) as mpi_attr_put_ pmpi_attr_put_ {
         // SAFETY: C takes every number.
         let comm = unsafe { c::MPI_Comm_fromint(*comm) };
@@ -56,7 +57,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// MPI_ATTR_GET (deprecated): reads an attribute of a comm that is an INTEGER.
+    /// MPI_ATTR_GET (deprecated): reads an attribute of a comm as an INTEGER.
     attr_get(comm: &i32, keyval: &i32, value: &mut i32, flag: &mut i32, ierror: *mut i32)
     as mpi_attr_get_ pmpi_attr_get_ {
         let (mut pointer, mut found) = (std::ptr::null_mut::<c_void>(), 0);
@@ -81,7 +82,7 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// MPI_KEYVAL_CREATE (deprecated): MPI_Comm_create_keyval for attributes that are INTEGERs.
+    /// MPI_KEYVAL_CREATE (deprecated): makes a keyval for attributes of comms that are INTEGERs.
     keyval_create(copy: usize, delete: usize, keyval: &mut i32, state: &i32, ierror: *mut i32)
     as mpi_keyval_create_ pmpi_keyval_create_ {
         let state = callback::narrow_state(&[copy, delete], *state);
@@ -104,14 +105,14 @@ procedures! {
         fault::end(ierror, code);
     }
 
-    /// MPI_NULL_COPY_FN: the predefined copy procedure of MPI_KEYVAL_CREATE that copies nothing.
+    /// MPI_NULL_COPY_FN: a predefined copy procedure for MPI_KEYVAL_CREATE, which copies nothing.
     null_copy(_a: &i32, _b: &i32, _c: &i32, _old: &i32, _new: *mut i32, flag: &mut i32, code: &mut i32)
     as mpi_null_copy_fn_ {
         *flag = 0;
         *code = c::SUCCESS;
     }
 
-    /// MPI_DUP_FN: the predefined copy procedure of MPI_KEYVAL_CREATE that copies the value.
+    /// MPI_DUP_FN: a predefined copy procedure for MPI_KEYVAL_CREATE, which copies the value.
     dup(_a: &i32, _b: &i32, _c: &i32, old: &i32, new: &mut i32, flag: &mut i32, code: &mut i32)
     as mpi_dup_fn_ {
         *new = *old;
@@ -119,7 +120,7 @@ procedures! {
         *code = c::SUCCESS;
     }
 
-    /// MPI_NULL_DELETE_FN: the predefined delete procedure of MPI_KEYVAL_CREATE, which does nothing.
+    /// MPI_NULL_DELETE_FN: a predefined delete procedure for MPI_KEYVAL_CREATE, which does nothing.
     null_delete(_a: &i32, _b: &i32, _value: &i32, _state: &i32, code: &mut i32) as mpi_null_delete_fn_ {
         *code = c::SUCCESS;
     }
@@ -129,7 +130,7 @@ procedures! {
 names!(status_copy (from: &[i32; c::STATUS_INTS], to: &mut [i32; c::STATUS_INTS], ierror: *mut i32)
     __mpi_f08_types_MOD_mpi_status_f2f08 __mpi_f08_types_MOD_mpi_status_f082f);
 
-/// Exports the functions of the operators `==` and `/=` on handles, two for each type of handle.
+/// Exports the functions of Fortran's operators `==` and `/=` on handles, two for each type of handle.
 macro_rules! comparisons {
     ($($equal:ident $unequal:ident)*) => { $(
         #[doc = "Whether two handles are the same."]

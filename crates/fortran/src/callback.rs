@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Fortran procedures that MPI calls: C functions that convert the arguments and call them.
+//! C functions that MPI calls as callbacks, and that call the program's Fortran procedures with converted
+//! arguments.
 //!
-//! Where C passes a state, the state is a `CallbackRecord` of the procedures and Fortran's state. Operators
-//! and error handlers have no state, so each procedure gets one of `SLOTS` C functions for good. Records and
-//! slots are found again by their content, so a program that registers a procedure many times needs one.
+//! Most callbacks of C get a state from the program. Here this state is a `CallbackRecord`: the Fortran
+//! procedures, and the program's state. Operators and error handlers get no state, so each procedure gets one
+//! of `SLOTS` C functions, and keeps it. A procedure that is registered again gets the same record or C
+//! function.
 
 use crate::{attribute, c, logical};
 use std::collections::HashMap;
@@ -12,12 +14,13 @@ use std::mem::transmute;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// The state that C passes to its callbacks: the Fortran procedures to call, and the state that Fortran gave.
+/// The state that the callbacks in C get: the Fortran procedures to call, and the state that Fortran has
+/// passed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CallbackRecord {
     procedures: [usize; 3],
     state: i64,
-    /// Whether the procedures were given to the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
+    /// Whether the procedures were passed to the deprecated MPI_KEYVAL_CREATE, whose attributes are INTEGERs.
     narrow: bool,
 }
 
@@ -31,19 +34,21 @@ fn record(procedures: &[usize], state: i64, narrow: bool) -> *mut c_void {
     (&raw mut **place).cast()
 }
 
-/// Makes the state for C's callbacks that call the Fortran procedures `procedures` with `state`.
+/// Returns the state for callbacks in C that are to call the Fortran procedures `procedures` with `state`.
 pub fn state(procedures: &[usize], state: i64) -> *mut c_void {
     record(procedures, state, false)
 }
 
-/// Makes the state for C's callbacks that call procedures of MPI_KEYVAL_CREATE, whose attributes are
-/// INTEGERs.
+/// Returns the state for callbacks in C that are to call procedures of MPI_KEYVAL_CREATE, whose attributes
+/// are INTEGERs.
 pub fn narrow_state(procedures: &[usize], state: i32) -> *mut c_void {
     record(procedures, state.into(), true)
 }
 
+/// Returns the record to which a callback's `state` points.
+///
 /// # Safety
-/// `state` comes from `record`.
+/// The function `record` has returned `state`.
 unsafe fn recorded(state: *mut c_void) -> CallbackRecord {
     // SAFETY: the caller's promise; records stay.
     unsafe { *state.cast::<CallbackRecord>() }
@@ -53,11 +58,13 @@ type CopyProcedure =
     unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i64, *mut i32, *mut i32);
 type DeleteProcedure = unsafe extern "C" fn(*const i32, *const c_int, *const i64, *const i64, *mut i32);
 
-/// Defines, for each kind of object with attributes, C's callbacks and the predefined procedures of Fortran.
+/// Defines, for each kind of object with attributes, the callbacks in C, and the predefined procedures of
+/// Fortran.
 macro_rules! attributes {
     ($($handle:ident $toint:ident: $copy:ident $copy_c:ident, $delete:ident $delete_c:ident,
        [$($null_copy:ident)*] [$($dup:ident)*] [$($null_delete:ident)*];)*) => { $(
-        /// Returns the C function that calls a copy procedure, or C's constant for a predefined one.
+        /// Returns the C function that calls Fortran copy procedures, or C's constant if `procedure` is a
+        /// predefined one.
         pub fn $copy(procedure: usize) -> usize {
             if is(procedure, &[$($null_copy as *const () as usize),*]) {
                 0
@@ -88,7 +95,8 @@ macro_rules! attributes {
             // SAFETY: C gives room for both.
             unsafe { copy_value(record, value, into, flag, copy) }
         }
-        /// Returns the C function that calls a delete procedure, or C's constant for a predefined one.
+        /// Returns the C function that calls Fortran delete procedures, or C's constant if `procedure` is a
+        /// predefined one.
         pub fn $delete(procedure: usize) -> usize {
             let null = is(procedure, &[$($null_delete as *const () as usize),*]);
             if null { 0 } else { $delete_c as *const () as usize }
@@ -135,12 +143,12 @@ macro_rules! attributes {
     )* };
 }
 
-/// Whether a procedure is among the `known` ones.
+/// Whether the address `procedure` is among the addresses `known`.
 fn is(procedure: usize, known: &[usize]) -> bool {
     known.contains(&procedure)
 }
 
-/// Returns C's constant for MPI_COMM_DUP_FN, which is also that for types and windows.
+/// Returns C's constant for MPI_COMM_DUP_FN, MPI_TYPE_DUP_FN and MPI_WIN_DUP_FN, which have one value.
 pub fn dup() -> usize {
     #[cfg(mpich)]
     {
@@ -180,8 +188,8 @@ attributes! {
         [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
-/// Lets a Fortran procedure copy an attribute's value, and stores the result at `into`. A value that Fortran
-/// returns unchanged keeps its form, C's or Fortran's.
+/// Calls a Fortran copy procedure by `copy`, and stores the copied value at `into`. If the procedure returns
+/// the value unchanged, the value keeps the form, C's or Fortran's, in which it was set.
 ///
 /// # Safety
 /// `into` and `flag` may be written.
@@ -210,7 +218,7 @@ type Query = unsafe extern "C" fn(*const i64, *mut c_int, *mut i32);
 type Free = unsafe extern "C" fn(*const i64, *mut i32);
 type Cancel = unsafe extern "C" fn(*const i64, *const i32, *mut i32);
 
-/// Returns the C function that calls the query procedure of MPI_Grequest_start.
+/// Returns the C function that calls query procedures of generalized requests (MPI_GREQUEST_START).
 pub fn grequest_query(_: usize) -> usize {
     query as *const () as usize
 }
@@ -226,7 +234,7 @@ unsafe extern "C" fn query(state: *mut c_void, status: *mut c_int) -> c_int {
     code
 }
 
-/// Returns the C function that calls the free procedure of MPI_Grequest_start.
+/// Returns the C function that calls free procedures of generalized requests (MPI_GREQUEST_START).
 pub fn grequest_free(_: usize) -> usize {
     free as *const () as usize
 }
@@ -242,7 +250,7 @@ unsafe extern "C" fn free(state: *mut c_void) -> c_int {
     code
 }
 
-/// Returns the C function that calls the cancel procedure of MPI_Grequest_start.
+/// Returns the C function that calls cancel procedures of generalized requests (MPI_GREQUEST_START).
 pub fn grequest_cancel(_: usize) -> usize {
     cancel as *const () as usize
 }
@@ -269,11 +277,12 @@ type Convert<Count> = unsafe extern "C" fn(
 );
 type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
 
-/// Defines the C functions that call the conversion procedures of MPI_Register_datarep. `$place` is the
-/// procedure's index in the record, `$count` the type of its count.
+/// Defines the C functions that call conversion procedures of MPI_REGISTER_DATAREP. `$place` is the index of
+/// the procedure in the `CallbackRecord`, `$count` the type of the procedure's count.
 macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
-        /// Returns the C function that calls a conversion procedure, or C's MPI_CONVERSION_FN_NULL.
+        /// Returns the C function that calls conversion procedures, or C's MPI_CONVERSION_FN_NULL if
+        /// `procedure` is Fortran's.
         pub fn $kind(procedure: usize) -> usize {
             #[cfg(mpich)]
             if procedure == __mpi_f08_callbacks_MOD_mpi_conversion_fn_null as *const () as usize {
@@ -310,21 +319,21 @@ conversions! {
     datarep_conversion_c_write write_c 1 i64, mpi_conversion_fn_null_c_;
 }
 
-/// MPI_CONVERSION_FN_NULL of Fortran, which stands for no conversion. MPI never calls it.
+/// Fortran's MPI_CONVERSION_FN_NULL, which a program passes if no conversion is needed. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_() {}
 
-/// MPI_CONVERSION_FN_NULL of MPICH's `mpi_f08`, which has a name of its own. MPI never calls it.
+/// MPI_CONVERSION_FN_NULL of MPICH's module `mpi_f08`, which has another name there. MPI never calls it.
 #[cfg(mpich)]
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)] // As gfortran writes a procedure of a module.
 pub extern "C" fn __mpi_f08_callbacks_MOD_mpi_conversion_fn_null() {}
 
-/// MPI_CONVERSION_FN_NULL_C of Fortran, for large counts. MPI never calls it.
+/// Fortran's MPI_CONVERSION_FN_NULL_C, for conversions with large counts. MPI never calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mpi_conversion_fn_null_c_() {}
 
-/// Returns the C function that calls the extent procedure of MPI_Register_datarep.
+/// Returns the C function that calls extent procedures of MPI_REGISTER_DATAREP.
 pub fn datarep_extent(_: usize) -> usize {
     extent as *const () as usize
 }
@@ -342,13 +351,14 @@ unsafe extern "C" fn extent(datatype: c::MPI_Datatype, bytes: *mut i64, state: *
     code
 }
 
-/// How many procedures of one kind (operators for one) a program may register.
+/// How many procedures of one kind (operators, for example) a program may register that get no state.
 const SLOTS: usize = 64;
 
 type Operator<Count> = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Count, *const i32);
 type ErrorProcedure = unsafe extern "C" fn(*mut i32, *mut c_int);
 
-/// Defines `SLOTS` C functions of one kind that gets no state. Each calls the procedure in its own slot.
+/// Defines `SLOTS` C functions for callbacks of one kind that get no state. Function number i calls the
+/// Fortran procedure in slot i of the array `$slots`.
 macro_rules! slots {
     ($kind:ident $slots:ident $function:ident($($argument:ident: $type:ty),*) $body:block) => {
         static $slots: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
@@ -358,8 +368,8 @@ macro_rules! slots {
             body($slots[SLOT].load(Ordering::Acquire))
         }
 
-        /// Returns the C function that calls a procedure, which gets a slot; null, which C refuses, if no
-        /// slot is left.
+        /// Returns the C function that calls `procedure`, which gets a slot. Returns null, which MPI refuses,
+        /// if no slot is free.
         pub fn $kind(procedure: usize) -> usize {
             table!($function)[..].get(slot(&$slots, procedure)).copied().unwrap_or(0)
         }
@@ -377,7 +387,8 @@ macro_rules! table {
     };
 }
 
-/// Returns the index of the slot that holds the procedure; takes one if it is new. `SLOTS` if none is free.
+/// Returns the index of the slot that holds `procedure`, or takes a free slot for it. Returns `SLOTS` if no
+/// slot is free.
 fn slot(slots: &[AtomicUsize; SLOTS], procedure: usize) -> usize {
     let takes = |slot: &AtomicUsize| {
         let held = slot.compare_exchange(0, procedure, Ordering::AcqRel, Ordering::Acquire);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The types of the C binding that the bindings use. A status is `STATUS_INTS` ints in both languages.
+//! The types of MPI's C functions that the Fortran bindings use. A status is `STATUS_INTS` ints in C and in
+//! Fortran.
 #![allow(non_camel_case_types)] // The names are the standard's.
 
 pub use crate::numbers::*;
 
-/// The C type of handles. In the standard ABI all are pointers; in MPICH all but those of files are ints.
+/// The C type of most handles. In the standard ABI all handles are pointers, in MPICH all except files are
+/// ints.
 #[cfg(not(mpich))]
 pub type Handle = usize;
 #[cfg(mpich)]
@@ -22,5 +24,5 @@ pub type MPI_Request = Handle;
 pub type MPI_Session = Handle;
 pub type MPI_Win = Handle;
 
-/// The number of ints of which a status consists.
+/// The number of ints in a status.
 pub const STATUS_INTS: usize = F_STATUS_SIZE as usize;

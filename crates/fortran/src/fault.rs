@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors that the bindings find themselves, and C never sees. They go to the error handler of the call's
-//! object, with an error code whose text is the sentence.
+//! Errors that the Fortran bindings find before they call MPI's C functions. An error goes to the error
+//! handler of the object that the call names, with an error code whose text is the error's sentence.
 
 use crate::c;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-/// An error class, and a sentence about what is wrong.
+/// An error class of MPI, and a sentence that says what is wrong.
 #[derive(Debug)]
 pub struct Error {
     pub class: i32,
     pub sentence: String,
 }
 
-/// The object whose error handler gets an error, by its Fortran handle. `Nothing` stands for MPI_COMM_SELF.
+/// The object whose error handler gets an error, with its handle in Fortran. `Nothing` stands for
+/// MPI_COMM_SELF.
 pub enum ErrorTarget {
     Comm(i32),
     Win(i32),
@@ -23,12 +24,12 @@ pub enum ErrorTarget {
     Nothing,
 }
 
-/// The error codes that were made, by their sentences. A program that repeats a mistake gets the same code.
+/// The error codes that the bindings have made, by their sentences. A repeated mistake gets the same code.
 static CODES: LazyLock<Mutex<HashMap<String, i32>>> = LazyLock::new(Mutex::default);
 
 impl Error {
-    /// Invokes the error handler of `on` with an error code whose text names `function`. Returns that code,
-    /// for `ierror`.
+    /// Calls the error handler of `on` with an error code whose text begins with `function`. Returns this
+    /// code, for `ierror`.
     pub fn raise(self, function: &str, on: ErrorTarget) -> i32 {
         let sentence = format!("{function}: {}", self.sentence);
         let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +40,8 @@ impl Error {
     }
 }
 
-/// Makes a new error code of a class, with `sentence` as its text. Returns the class if that fails.
+/// Makes a new error code in the class `class`, with the text `sentence`. Returns the class itself if that
+/// fails.
 fn code(class: i32, sentence: &str) -> i32 {
     let mut code = class;
     let text = CString::new(sentence).unwrap_or_default();
@@ -52,7 +54,7 @@ fn code(class: i32, sentence: &str) -> i32 {
     code
 }
 
-/// Calls the error handler of one kind of object.
+/// Calls the error handler of the object with the Fortran handle `$number` by the C function `$call`.
 macro_rules! call {
     ($fromint:ident $call:ident $number:expr, $code:expr) => {{
         // SAFETY: C takes every number.
@@ -72,7 +74,7 @@ fn invoke(on: ErrorTarget, code: i32) {
     }
 }
 
-/// Ends a call: sets `ierror`, which programs may leave out in `mpi_f08`.
+/// Ends a procedure: stores `code` in `ierror`, which a program may leave out in `mpi_f08`.
 #[inline]
 pub fn end(ierror: *mut i32, code: i32) {
     if !ierror.is_null() {

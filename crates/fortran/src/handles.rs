@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Arrays of handles. Fortran's handles are INTEGERs, those of the C binding pointers.
+//! Converts arrays of handles. Handles are INTEGERs in Fortran, and pointers or ints in C.
 
 use std::ffi::c_int;
 
-/// The length of the longest array of handles that is copied without memory from the heap.
+/// The length of the longest array of handles that is copied without an allocation.
 const INLINE: usize = 32;
 
-/// A copy of a program's array of handles, in C's form.
+/// A copy of a Fortran program's array of handles, converted to C's handles.
 pub struct Handles<T> {
     short: [T; INLINE],
     long: Vec<T>,
@@ -14,6 +14,8 @@ pub struct Handles<T> {
 }
 
 impl<T: Copy + Default> Handles<T> {
+    /// Makes a copy of `length` handles at `from`, each converted by `convert`.
+    ///
     /// # Safety
     /// `from` holds `length` handles.
     pub unsafe fn new(
@@ -40,8 +42,10 @@ impl<T: Copy + Default> Handles<T> {
     pub fn as_mut_ptr(&mut self) -> *mut T {
         self.all().as_mut_ptr()
     }
+    /// Stores the handles, which a C function may have changed, in the Fortran program's array at `to`.
+    ///
     /// # Safety
-    /// `to` has room for as many handles.
+    /// `to` has room for as many handles as `new` copied.
     pub unsafe fn store(&mut self, to: *mut i32, convert: unsafe extern "C" fn(T) -> c_int) {
         // SAFETY: the caller's promise.
         let numbers = unsafe { std::slice::from_raw_parts_mut(to, self.length) };
@@ -52,10 +56,11 @@ impl<T: Copy + Default> Handles<T> {
     }
 }
 
-/// Makes indices count from 1, as Fortran's arrays do. `length` may be MPI_UNDEFINED.
+/// Adds 1 to each index, because Fortran's arrays begin at 1. `length` may be MPI_UNDEFINED, which is
+/// negative.
 ///
 /// # Safety
-/// `indices` holds `length` of them.
+/// `indices` holds `length` indices.
 pub unsafe fn count_from_one(indices: *mut i32, length: i32) {
     // SAFETY: the caller's promise.
     let indices = unsafe { std::slice::from_raw_parts_mut(indices, length.max(0) as usize) };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The variables whose addresses have a meaning, such as MPI_BOTTOM, and C's constants for them.
+//! Fortran variables whose addresses have a special meaning, such as MPI_BOTTOM, and C's constants for them.
 //!
-//! Each is a common block of its own in `mpif.h` and in the modules (`xtask`, `fortran/constants.rs`). A
-//! program may contain the block itself; then the loader makes this library's name refer to the program's.
+//! Each variable is a common block of its own in `mpif.h` and in the modules (`xtask`,
+//! `fortran/constants.rs`). If a program contains the block itself, the loader makes the name in this library
+//! refer to the program's block.
 
 use crate::c::{self, STATUS_INTS};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -55,8 +56,8 @@ blocks! {
     __mpi_f08_link_constants_MOD_mpi_argvs_null: 1;
 }
 
-/// Defines functions that say whether an address is one of some with the same meaning. These are the
-/// addresses of variables, or of ints in a common block.
+/// Defines functions that say whether an address has a special meaning, such as MPI_BOTTOM. A row lists the
+/// variables whose addresses have this meaning; `+ n` means int number n of a common block.
 macro_rules! meaning {
     ($($(#[$doc:meta])* $name:ident: $($block:ident $(+ $ints:expr)?),*;)*) => { $(
         $(#[$doc])*
@@ -92,7 +93,7 @@ meaning! {
         __mpi_f08_link_constants_MOD_mpi_argvs_null;
 }
 
-/// Returns the names of C's variables that hold the addresses of Fortran's MPI_STATUS_IGNORE and
+/// Returns the names of C's variables that must hold the addresses of Fortran's MPI_STATUS_IGNORE and
 /// MPI_STATUSES_IGNORE (MPI 5.0, section 19.3.5), each with the address.
 fn ignored_statuses() -> [(&'static CStr, usize); 4] {
     #[cfg(not(mpich))]
@@ -119,14 +120,14 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// Looks a name up in all libraries of the program. Returns its address; null if none has it.
+/// Looks up a name in all libraries of the program. Returns the name's address, or null if no library has it.
 pub fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: the null handle searches all libraries of the program.
     unsafe { dlsym(std::ptr::null_mut(), name.as_ptr()) }
 }
 
-/// Sets the variables of `ignored_statuses` when this library is loaded. Another library of the standard ABI
-/// than Outboard's may lack them.
+/// Sets C's variables that `ignored_statuses` lists. Called when this library is loaded. MPI libraries other
+/// than Outboard's may lack these variables.
 extern "C" fn set_ignored_statuses() {
     for (name, address) in ignored_statuses() {
         let variable = symbol(name).cast::<usize>();
@@ -141,7 +142,8 @@ extern "C" fn set_ignored_statuses() {
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = set_ignored_statuses;
 
-/// Converts a choice buffer: returns its address, or C's constant for MPI_BOTTOM and the like.
+/// Converts the address of a Fortran buffer for C: returns the address, or C's constant if it is MPI_BOTTOM,
+/// MPI_IN_PLACE or MPI_BUFFER_AUTOMATIC.
 #[inline]
 pub fn buffer(address: *mut c_void) -> *mut c_void {
     if is_in_place(address.addr()) {
@@ -155,12 +157,13 @@ pub fn buffer(address: *mut c_void) -> *mut c_void {
     }
 }
 
-/// Whether the address is that of MPI_BOTTOM or the like, which `buffer` replaces by C's constant.
+/// Whether the address is that of MPI_BOTTOM, MPI_IN_PLACE or MPI_BUFFER_AUTOMATIC.
 pub fn is_special(address: *mut c_void) -> bool {
     buffer(address) != address
 }
 
-/// Converts a status or an array of statuses: returns its address, or C's MPI_STATUS_IGNORE.
+/// Converts the address of a status, or of an array of statuses, for C: returns the address, or C's constant
+/// if it is MPI_STATUS_IGNORE or MPI_STATUSES_IGNORE.
 #[inline]
 pub fn status(address: *mut i32) -> *mut c_int {
     if is_ignored_status(address.addr()) {
@@ -170,12 +173,13 @@ pub fn status(address: *mut i32) -> *mut c_int {
     }
 }
 
-/// C's MPI_UNWEIGHTED, in the standard ABI and in the variable of libmpi.so.12.
+/// C's constant MPI_UNWEIGHTED in the standard ABI, which is also its value in libmpi.so.12.
 const UNWEIGHTED: isize = 10;
-/// C's MPI_WEIGHTS_EMPTY, in the standard ABI and in the variable of libmpi.so.12.
+/// C's constant MPI_WEIGHTS_EMPTY in the standard ABI, which is also its value in libmpi.so.12.
 const WEIGHTS_EMPTY: isize = 11;
 
-/// Converts weights or error codes: returns their address, or C's constant for MPI_UNWEIGHTED and the like.
+/// Converts the address of weights or error codes for C: returns the address, or C's constant if it is
+/// MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY or MPI_ERRCODES_IGNORE.
 pub fn ignorable(address: *mut i32) -> *mut c_int {
     let constant = if is_unweighted(address.addr()) {
         UNWEIGHTED
@@ -189,7 +193,7 @@ pub fn ignorable(address: *mut i32) -> *mut c_int {
     std::ptr::without_provenance_mut(constant as usize)
 }
 
-/// Whether an array of texts is MPI_ARGV_NULL or MPI_ARGVS_NULL.
+/// Whether the address of an array of texts is that of MPI_ARGV_NULL or MPI_ARGVS_NULL.
 pub fn is_argv_null(address: *const u8) -> bool {
     is_no_argument(address.addr())
 }

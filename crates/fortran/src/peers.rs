@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The lengths of arrays with an element for each peer or dimension of a comm. The length is 0 for a comm
-//! that C refuses; C then reports the error.
+//! The lengths of Fortran arrays that have an element for each peer, neighbour or dimension of a comm. The
+//! length is 0 for a comm that is not valid: C's function then reports the error.
 
 use crate::c;
 use std::ffi::c_int;
 
-/// The neighbours that a rank sends to, or those that it receives from.
+/// Which neighbours of a rank are counted: those to which it sends, or those from which it receives.
 pub enum NeighborSide {
     Send,
     Receive,
 }
 
-/// How many ranks a collective on `comm` exchanges with: all of an intracommunicator, or the remote group.
+/// Returns with how many ranks a collective on `comm` exchanges data: the ranks of the comm, or of the remote
+/// group of an intercommunicator.
 pub fn of(comm: i32) -> c_int {
     let (mut inter, mut size) = (0, 0);
     // SAFETY: C takes every number.
@@ -26,7 +27,8 @@ pub fn of(comm: i32) -> c_int {
     size
 }
 
-/// How many neighbours the calling rank has on a side of the comm's topology.
+/// Returns how many neighbours the calling rank has in the topology of `comm`, to send to or to receive from,
+/// as `side` says.
 pub fn neighbors(comm: i32, side: NeighborSide) -> c_int {
     let (mut kind, mut count, mut rank) = (c::UNDEFINED, 0, 0);
     // SAFETY: C takes every number.
@@ -54,7 +56,7 @@ pub fn neighbors(comm: i32, side: NeighborSide) -> c_int {
     }
 }
 
-/// How many dimensions a Cartesian comm has; 0 for other comms.
+/// Returns how many dimensions the Cartesian topology of a comm has, or 0 if the comm has none.
 pub fn dimensions(comm: i32) -> c_int {
     let mut dimensions = 0;
     // SAFETY: C takes every number.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Procedures that MPICH's library has and the standard's has not: those that MPI-3.0 removed (MPI 5.0,
-//! section 17.1), which programs of the nineties call, and MPI_SIZEOF for each type, which is one procedure
-//! with a descriptor in ours.
+//! Procedures of MPICH's Fortran library that the standard's library does not have: procedures that MPI-3.0
+//! removed (MPI 5.0, section 17.1) and old programs call, and MPI_SIZEOF for each type. In the standard's
+//! library one MPI_SIZEOF serves all types, because it gets a descriptor.
 
 use crate::{c, callback, fault};
 
-/// Exports procedures under the names of MPI and PMPI. References and pointers are Fortran's arguments
-/// (contract of the crate).
+/// Exports each procedure under its MPI and PMPI names. References and pointers are Fortran's arguments,
+/// which are valid (see the contract in `lib.rs`).
 macro_rules! removed {
     ($($name:ident $profiled:ident ($($argument:ident: $kind:ty),*) $code:expr;)*) => { $(
         removed!(@ $name ($($argument: $kind),*) $code);
@@ -64,8 +64,8 @@ removed! {
     };
 }
 
-/// Passes the lower bound and the extent of a datatype to `store`. Returns what that returns, or C's error
-/// code.
+/// Calls `store` with the lower bound and the extent of a datatype. Returns the code that `store` returns, or
+/// the error code of the C function that reads the two.
 fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     let (mut lower, mut extent) = (0, 0);
     // SAFETY: the addresses of locals; C checks the handle.
@@ -73,8 +73,8 @@ fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     if code == c::SUCCESS { store(lower, extent) } else { code }
 }
 
-/// Stores `value` as an INTEGER, and returns a code. It fails if the value is too long, which is why MPI-3.0
-/// removed these procedures.
+/// Stores `value` as an INTEGER, and returns an error code. Fails if an INTEGER is too short for the value.
+/// For this reason MPI-3.0 removed these procedures.
 fn narrow(value: i64, to: &mut i32) -> i32 {
     let Ok(value) = i32::try_from(value) else {
         let sentence =
@@ -86,7 +86,7 @@ fn narrow(value: i64, to: &mut i32) -> i32 {
     c::SUCCESS
 }
 
-/// Converts `count` displacements that Fortran passes as INTEGERs.
+/// Converts an array of `count` displacements, which Fortran passes as INTEGERs, to 64 bits.
 fn wide(places: *const i32, count: i32) -> Vec<i64> {
     let at = |index: usize| {
         // SAFETY: an array of `count` elements (contract of the crate).
@@ -95,7 +95,7 @@ fn wide(places: *const i32, count: i32) -> Vec<i64> {
     (0..usize::try_from(count).unwrap_or(0)).map(at).collect()
 }
 
-/// Exports MPI_SIZEOF for each type, of a variable and of an array, under gfortran's names.
+/// Exports MPI_SIZEOF for each type, once for a variable and once for an array, under gfortran's names.
 macro_rules! sizes {
     ($($of_one:ident $of_array:ident $bytes:literal;)*) => { $(
         sizes!(@ $of_one $bytes);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Choice buffers of `mpi_f08`: what a descriptor of ISO_Fortran_binding.h says, and how a section with gaps
-//! reaches C (MPI 5.0, section 19.1.2).
+//! Buffers that a program passes to `mpi_f08` as arrays or array sections, with a descriptor of
+//! ISO_Fortran_binding.h: how a section with gaps reaches C (MPI 5.0, section 19.1.2).
 //!
 //! `(buffer, count, datatype)` means the elements of the section as if they stood one after the other.
 //! `Elements` makes a datatype of them, so that blocking and nonblocking calls move the bytes in place.
-//! Sections that no datatype can describe (in reductions, with blocks of different lengths) are copied: until
-//! the end of the call, or of the request that it makes (`SectionCopy::attach`).
+//! Sections that no datatype can describe (in reductions, with blocks of different lengths) are copied. The
+//! copy lasts until the end of the call, or of the request that the call makes (`SectionCopy::attach`).
 
 use crate::c;
 use crate::fault::Error;
@@ -13,8 +13,8 @@ use crate::memory;
 use std::ffi::{c_int, c_void};
 use std::sync::LazyLock;
 
-/// The head of a CFI_cdesc_t, before the dimensions. Compilers order only the last bytes of the head
-/// differently.
+/// The first fields of a CFI_cdesc_t, before its dimensions. Compilers differ only in the order of the last
+/// bytes here.
 #[cfg(not(mpich))]
 #[repr(C)]
 pub struct Descriptor {
@@ -26,7 +26,8 @@ pub struct Descriptor {
     // CFI_dim_t[rank] follows.
 }
 
-/// The head of gfortran's own descriptor, before the dimensions, which programs compiled for MPICH pass.
+/// The first fields of gfortran's own descriptor, before its dimensions. Programs compiled for MPICH pass
+/// such descriptors.
 #[cfg(mpich)]
 #[repr(C)]
 pub struct Descriptor {
@@ -58,7 +59,7 @@ struct Dimension {
 }
 
 impl Dimension {
-    /// Returns the number of elements along this dimension, and the bytes from one to the next.
+    /// Returns the number of elements along this dimension, and the distance in bytes from one to the next.
     #[cfg(not(mpich))]
     fn read(self, _: &Descriptor) -> (i64, i64) {
         (self.extent as i64, self.stride as i64)
@@ -70,11 +71,11 @@ impl Dimension {
     }
 }
 
-/// The most dimensions that a descriptor has.
+/// The most dimensions that an array has in Fortran.
 const RANK_MAX: usize = 15;
 
-/// An array that a descriptor describes. Each of `dimensions` has the number of elements and the bytes from
-/// one to the next.
+/// An array or array section that a descriptor describes. `dimensions` holds, for each dimension, the number
+/// of elements and the distance in bytes from one to the next.
 struct View {
     address: *mut c_void,
     element_bytes: i64,
@@ -82,8 +83,10 @@ struct View {
 }
 
 impl View {
+    /// Reads a descriptor.
+    ///
     /// # Safety
-    /// `descriptor` is one.
+    /// `descriptor` points to a valid descriptor, with its dimensions.
     unsafe fn of(descriptor: *const Descriptor) -> View {
         // SAFETY: the caller's promise.
         let head = unsafe { &*descriptor };
@@ -100,8 +103,8 @@ impl View {
         }
     }
 
-    /// Whether the array's elements have no gaps between them. The last extent of an assumed-size array is
-    /// -1.
+    /// Whether the array's elements have no gaps between them. In an assumed-size array the extent of the
+    /// last dimension is -1.
     fn is_contiguous(&self) -> bool {
         let mut bytes = self.element_bytes;
         self.dimensions.iter().all(|(extent, stride)| {
@@ -115,7 +118,7 @@ impl View {
         self.dimensions.iter().map(|(extent, _)| extent).product()
     }
 
-    /// Calls `visit` with the offset of each element from the array's address, in Fortran's order.
+    /// Calls `visit` for each element, with its offset in bytes from the array's address, in Fortran's order.
     fn each(&self, mut visit: impl FnMut(isize)) {
         for number in 0..self.elements() {
             let (mut rest, mut offset) = (number, 0);
@@ -128,20 +131,21 @@ impl View {
     }
 }
 
-/// Returns the array's address, or C's constant for MPI_BOTTOM and the like, for calls that need only that.
+/// Returns the address that a descriptor holds, or C's constant if it is MPI_BOTTOM or another special
+/// address. Serves calls that do not look at the array's shape.
 ///
 /// # Safety
-/// `descriptor` is one.
+/// `descriptor` points to a valid descriptor, with its dimensions.
 pub unsafe fn first(descriptor: *const Descriptor) -> *mut c_void {
     // SAFETY: the caller's promise.
     memory::buffer(unsafe { (*descriptor).address })
 }
 
-/// Returns the address of a buffer that the call uses in parts or after its return. Fails if the section has
-/// gaps.
+/// Returns the address of a buffer that a call uses in parts, or after its return. Fails if the buffer is an
+/// array section with gaps.
 ///
 /// # Safety
-/// `descriptor` is one.
+/// `descriptor` points to a valid descriptor, with its dimensions.
 pub unsafe fn whole(descriptor: *const Descriptor) -> Result<*mut c_void, Error> {
     // SAFETY: the caller's promise.
     let view = unsafe { View::of(descriptor) };
@@ -157,23 +161,24 @@ type Hook = unsafe extern "C" fn(*mut c_void);
 type Attach =
     unsafe extern "C" fn(c::MPI_Request, Option<Hook>, Option<Hook>, Option<Hook>, *mut c_void) -> c_int;
 
-/// Outboard's function MPIX_Request_attach (include/mpi-ext.h). None if another library of the standard ABI
-/// is loaded.
+/// The function MPIX_Request_attach (include/mpi-ext.h), which Outboard has. None with another MPI library.
 static ATTACH: LazyLock<Option<Attach>> = LazyLock::new(|| {
     let function = memory::symbol(c"PMPIX_Request_attach");
     // SAFETY: a function of this type, or null.
     unsafe { std::mem::transmute::<*mut c_void, Option<Attach>>(function) }
 });
 
-/// A copy of a section, or the array itself if it has no gaps.
+/// A copy of an array section with gaps, or the array itself if it has none.
 pub struct SectionCopy {
     view: View,
     bytes: Option<Vec<u8>>,
 }
 
 impl SectionCopy {
+    /// Makes a copy of the section that a descriptor describes, if the section has gaps.
+    ///
     /// # Safety
-    /// `descriptor` is one.
+    /// `descriptor` points to a valid descriptor, with its dimensions.
     pub unsafe fn new(descriptor: *const Descriptor) -> SectionCopy {
         // SAFETY: the caller's promise.
         let view = unsafe { View::of(descriptor) };
@@ -186,11 +191,11 @@ impl SectionCopy {
         copy
     }
 
-    /// Makes a copy for a call that makes a request, to which `attach` leaves it. Fails if the section has
-    /// gaps and the MPI library cannot attach copies.
+    /// Makes a copy for a call that makes a request. `attach` then gives the copy to the request. Fails if
+    /// the section has gaps and the MPI library lacks MPIX_Request_attach.
     ///
     /// # Safety
-    /// `descriptor` is one.
+    /// `descriptor` points to a valid descriptor, with its dimensions.
     pub unsafe fn lasting(descriptor: *const Descriptor) -> Result<SectionCopy, Error> {
         if ATTACH.is_none() {
             // SAFETY: the caller's promise.
@@ -200,8 +205,8 @@ impl SectionCopy {
         Ok(unsafe { SectionCopy::new(descriptor) })
     }
 
-    /// Leaves the copy to the request that the call has made. If `written`, the copy goes back to the section
-    /// when the request has completed. Returns `code`, the call's, or the code of what failed here.
+    /// Gives the copy to the request that a call has made. If `written`, the copy goes back to the section
+    /// when the request has completed. Returns `code`, the call's error code, or the code of an error here.
     pub fn attach(self, request: c::MPI_Request, code: i32, written: bool) -> i32 {
         // A tool may have waited for the operation.
         let is_over = code == c::SUCCESS && request == c::REQUEST_NULL as c::MPI_Request;
@@ -221,7 +226,8 @@ impl SectionCopy {
         unsafe { attach(request, Some(fill), back, Some(release), copy.cast()) }
     }
 
-    /// Copies the section's elements to the copy, at its making and at each start of a persistent request.
+    /// Copies the section's elements into the copy: when it is made, and at each start of a persistent
+    /// request.
     fn fill(&mut self) {
         let Some(bytes) = &mut self.bytes else { return };
         let mut elements = bytes.chunks_exact_mut(self.view.element_bytes.max(1) as usize);
@@ -234,14 +240,14 @@ impl SectionCopy {
         });
     }
 
-    /// Returns the address for C: that of the copy, or of the array itself if it has no gaps.
+    /// Returns the address to pass to C: that of the copy, or that of the array if it has no gaps.
     pub fn address(&mut self) -> *mut c_void {
         match &mut self.bytes {
             Some(bytes) => bytes.as_mut_ptr().cast(),
             None => memory::buffer(self.view.address),
         }
     }
-    /// Copies the elements from the copy, where the call has stored them, back to the section.
+    /// Copies the elements, which a call has stored in the copy, back to the section.
     pub fn store(&self) {
         let Some(bytes) = &self.bytes else { return };
         let mut elements = bytes.chunks_exact(self.view.element_bytes.max(1) as usize);
@@ -270,7 +276,7 @@ unsafe extern "C" fn release(copy: *mut c_void) {
     drop(unsafe { Box::from_raw(copy.cast::<SectionCopy>()) });
 }
 
-/// The elements of a buffer that a call moves, in the form that C takes: address, count and datatype.
+/// The elements that a call sends or receives, as arguments of a C function: address, count and datatype.
 pub struct Elements {
     pub address: *mut c_void,
     pub count: i64,
@@ -288,11 +294,11 @@ impl Drop for Elements {
 }
 
 impl Elements {
-    /// Makes C's form of `count` elements of a section, with a datatype of its own if the section has gaps.
-    /// `used` says whether the call looks at the buffer at all.
+    /// Makes C's arguments for `count` elements of a section. If the section has gaps, they get a datatype of
+    /// their own. `used` says whether the call looks at the buffer at all.
     ///
     /// # Safety
-    /// `descriptor` is one.
+    /// `descriptor` points to a valid descriptor, with its dimensions.
     pub unsafe fn new(
         descriptor: *const Descriptor,
         count: i64,
@@ -329,7 +335,7 @@ impl Elements {
     }
 }
 
-/// A datatype that this file has made.
+/// A datatype that this file has made, and must free.
 #[derive(Clone, Copy)]
 struct MadeDatatype(c::MPI_Datatype);
 
@@ -340,7 +346,8 @@ impl MadeDatatype {
     }
 }
 
-/// Makes a result of the code that C returned for a datatype. C has called the error handler already.
+/// Converts the code of a C function on datatypes to a result. That function has called the error handler
+/// already.
 fn check(code: i32) -> Result<(), Error> {
     if code == c::SUCCESS {
         return Ok(());
@@ -348,8 +355,8 @@ fn check(code: i32) -> Result<(), Error> {
     Err(Error { class: c::ERR_TYPE, sentence: "no datatype could be made of the array section".into() })
 }
 
-/// Makes a datatype of one element of the array. Returns it, and how many elements the call moves. None if
-/// the call moves no bytes.
+/// Makes a datatype for one element of the array. Returns the datatype, and how many elements of the array
+/// the call moves. Returns None if the call moves no bytes.
 fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(MadeDatatype, i64)>, Error> {
     let (mut bytes, mut lower, mut extent) = (0, 0, 0);
     // SAFETY: the address of a local; C checks the handle.
@@ -382,8 +389,8 @@ fn blocks(view: &View, count: i64, datatype: c::MPI_Datatype) -> Result<Option<(
     Ok(Some((MadeDatatype(block), count * bytes / element)))
 }
 
-/// Makes a datatype of the first `elements` elements of an array with these dimensions. Takes `block`, the
-/// datatype of an element.
+/// Makes a datatype for the first `elements` elements of an array with the dimensions `dimensions`. Consumes
+/// `block`, the datatype of one element.
 fn first_of(dimensions: &[(i64, i64)], elements: i64, block: MadeDatatype) -> Result<MadeDatatype, Error> {
     let Some(((_, stride), inner)) = dimensions.split_last() else { return Ok(block) };
     let inner_elements: i64 = inner.iter().map(|(extent, _)| extent).product();

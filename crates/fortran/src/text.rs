@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! CHARACTER: blanks at the end and a length in Fortran, a closing NUL in C.
+//! Converts texts. A CHARACTER of Fortran has a length, and blanks at its end; a text of C ends with a NUL.
 
 use crate::memory;
 use crate::section::Descriptor;
 use std::ffi::{CString, c_char};
 
-/// The longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
+/// The length in bytes of the longest text that a C function stores, MPI_MAX_LIBRARY_VERSION_STRING.
 const LONGEST: usize = 8192;
 
-/// Makes C's form of a CHARACTER, without the blanks at its end and, if `trimmed`, at its start (MPI 5.0,
-/// section 10). A NUL ends it, too: programs append one by habit.
+/// Converts a CHARACTER to a text of C. Leaves out the blanks at its end and, if `trimmed`, at its start (MPI
+/// 5.0, section 10). A NUL ends the text, too: some programs append one by habit.
 ///
 /// # Safety
 /// `from` holds `length` bytes.
@@ -22,7 +22,8 @@ pub unsafe fn to_c(from: *const u8, length: usize, trimmed: bool) -> CString {
     CString::new(&bytes[first..kept]).unwrap_or_default()
 }
 
-/// Makes C's form of a CHARACTER that comes with a descriptor; `trimmed` as for `to_c`.
+/// Converts a CHARACTER that comes with a descriptor to a text of C. If `trimmed`, leaves out the blanks at
+/// its start, too.
 ///
 /// # Safety
 /// The descriptor describes a CHARACTER.
@@ -33,10 +34,10 @@ pub unsafe fn described(text: *const Descriptor, trimmed: bool) -> CString {
     unsafe { to_c(text.address.cast(), text.element_bytes, trimmed) }
 }
 
-/// A buffer for a text that a C function stores, to be copied to a CHARACTER.
+/// A buffer in which a C function stores a text. The text is then copied to a CHARACTER.
 pub struct Out(Vec<u8>);
 
-/// A byte that C never stores first: it shows that no text was stored, not even an empty one.
+/// The first byte of a buffer before the call. No text begins with it, so it shows that C has stored none.
 const UNTOUCHED: u8 = 0xff;
 
 impl Out {
@@ -48,8 +49,8 @@ impl Out {
     pub fn as_mut_ptr(&mut self) -> *mut c_char {
         self.0.as_mut_ptr().cast()
     }
-    /// Copies the text to the program's CHARACTER at `to`, with blanks at its end. Does nothing if the call
-    /// failed or stored no text.
+    /// Copies the text to the program's CHARACTER at `to`, and fills the rest with blanks. Does nothing if
+    /// the call failed, or stored no text.
     ///
     /// # Safety
     /// `to` has room for `length` bytes.
@@ -66,21 +67,21 @@ impl Out {
     }
 }
 
-/// Returns the length that C gets for a CHARACTER of `length` bytes: with room for the NUL. 0, which asks for
-/// the length only, stays.
+/// Returns the length to pass to C for a CHARACTER of `length` bytes, with one byte more for the NUL. A
+/// length of 0, which asks only for the text's length, stays 0.
 pub fn length_to_c(length: i32) -> i32 {
     if length > 0 { length.saturating_add(1).min(LONGEST as i32) } else { length }
 }
 
-/// An array of texts as C has it: pointers, and NULL at the end.
+/// An array of texts for a C function: pointers to the texts, and a null pointer at the end.
 pub struct Texts {
     _texts: Vec<CString>,
     pointers: Vec<*const c_char>,
 }
 
 impl Texts {
-    /// Makes C's array of `count` texts of `length` bytes, or, without `count`, of those before the first
-    /// blank one.
+    /// Converts `count` CHARACTERs of `length` bytes, which stand one after the other. Without `count`,
+    /// converts those before the first blank one.
     ///
     /// # Safety
     /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.
@@ -88,10 +89,11 @@ impl Texts {
         // SAFETY: the caller's promise.
         unsafe { Texts::strided(from, length, 1, count) }
     }
-    /// Makes C's array of texts of which each is `stride` texts behind the one before.
+    /// Converts `count` CHARACTERs of `length` bytes. Each begins `stride` times `length` bytes behind the
+    /// one before.
     ///
     /// # Safety
-    /// As above.
+    /// `from` holds these texts of `length` bytes, or is MPI_ARGV_NULL.
     unsafe fn strided(from: *const u8, length: usize, stride: usize, count: Option<i64>) -> Texts {
         let mut texts = Vec::new();
         if !memory::is_argv_null(from) {
@@ -108,19 +110,22 @@ impl Texts {
         let pointers = texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
         Texts { _texts: texts, pointers }
     }
-    /// Returns the address of the array for C's function.
+    /// Returns the address of the array of pointers, for a C function.
     pub fn as_ptr(&self) -> usize {
         self.pointers.as_ptr().expose_provenance()
     }
 }
 
-/// The arguments of several commands as C has them: a pointer to an array of texts for each command.
+/// The arguments of several commands for a C function: for each command a pointer to its array of texts.
 pub struct Rows {
     _rows: Vec<Texts>,
     pointers: Vec<usize>,
 }
 
 impl Rows {
+    /// Converts the arguments of `count` commands, of which Fortran passes each as a row of a two-dimensional
+    /// array.
+    ///
     /// # Safety
     /// `from` holds `count` rows of texts of `length` bytes, or is MPI_ARGVS_NULL.
     pub unsafe fn new(from: *const u8, length: usize, count: i64) -> Rows {
@@ -135,7 +140,8 @@ impl Rows {
         let pointers = rows.iter().map(Texts::as_ptr).collect();
         Rows { _rows: rows, pointers }
     }
-    /// Returns the address of the array for C's function; MPI_ARGVS_NULL if there are no commands.
+    /// Returns the address of the array of pointers, for a C function. Returns MPI_ARGVS_NULL if there are no
+    /// commands.
     pub fn as_ptr(&self) -> usize {
         if self.pointers.is_empty() { 0 } else { self.pointers.as_ptr().expose_provenance() }
     }

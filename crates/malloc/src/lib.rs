@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `liboutboard_malloc.so`: large allocations come from the rank's arena (OUTBOARD_MALLOC=arena).
+//! `liboutboard_malloc.so`: takes large allocations of a program from the rank's arena, the part of the job's
+//! shared memory in which the rank allocates (OUTBOARD_MALLOC=arena).
 //!
-//! `LD_PRELOAD` puts its functions before glibc's, as glibc's manual allows ("Replacing malloc"). The MPI
-//! library offers a pool in MPI_Init (`abi/malloc.rs`). Before that, for short allocations, and if the pool
-//! is full, glibc serves. The address shows to whom an allocation belongs.
+//! `LD_PRELOAD` puts the functions here before glibc's, as glibc's manual allows ("Replacing malloc"). The
+//! MPI library offers a pool of memory in MPI_Init (`abi/malloc.rs`). glibc serves all allocations before
+//! that, short ones, and those for which the pool has no room. An allocation's address shows whether it is
+//! the pool's.
 //!
 //! Invariant: no function here allocates for itself, and glibc is called by names that no library replaces.
 //! Read next: `sys/pool.rs`, the interface of the two libraries.
@@ -13,7 +15,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use sys::pool::Pool;
 
-/// The pool of the rank's arena that the MPI library has offered; null before that.
+/// The pool, shared memory of the rank that the MPI library has offered for allocations. Null until then.
 static POOL: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
 unsafe extern "C" {
@@ -24,7 +26,7 @@ unsafe extern "C" {
     fn __libc_free(memory: *mut c_void);
 }
 
-/// Takes large allocations from `pool` from now on. The MPI library calls this in MPI_Init. The pool must
+/// Makes `pool` serve large allocations from now on. The MPI library calls this in MPI_Init. The pool must
 /// stay until the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn outboard_malloc_offer(pool: &'static Pool) {
@@ -36,13 +38,14 @@ fn pool() -> Option<&'static Pool> {
     unsafe { POOL.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns the pool from which an allocation came. None if it came from glibc.
+/// Returns the pool (the rank's shared memory) if the allocation at `memory` came from it, or None if it came
+/// from glibc.
 fn owner(memory: *mut c_void) -> Option<&'static Pool> {
     pool().filter(|pool| pool.holds(memory.addr()))
 }
 
-/// Allocates memory of the pool, aligned to `Pool::ALIGN`. Null if there is no pool, `bytes` is too short for
-/// it, or it is full.
+/// Allocates memory of the pool (the rank's shared memory), aligned to `Pool::ALIGN`. Returns null if there
+/// is no pool, if `bytes` is too short for the pool, or if the pool is full.
 fn of_pool(bytes: usize) -> *mut c_void {
     match pool() {
         Some(pool) if bytes >= pool.bytes_min => (pool.alloc)(bytes),
@@ -50,7 +53,7 @@ fn of_pool(bytes: usize) -> *mut c_void {
     }
 }
 
-/// C's malloc: allocates from the pool if `bytes` is long, else from glibc.
+/// C's malloc: allocates from the pool if `bytes` is long, otherwise from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let memory = of_pool(bytes);
@@ -61,7 +64,7 @@ pub extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     unsafe { __libc_malloc(bytes) }
 }
 
-/// C's calloc: allocates zeros from the pool if they are long, else from glibc.
+/// C's calloc: allocates zeros from the pool if they are long, otherwise from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let memory = count.checked_mul(bytes).map_or(std::ptr::null_mut(), of_pool);
@@ -74,7 +77,7 @@ pub extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     unsafe { __libc_calloc(count, bytes) }
 }
 
-/// C's free: gives the memory back to the pool or to glibc, whichever it came from.
+/// C's free: gives the memory back to where it came from, the pool or glibc.
 ///
 /// # Safety
 ///
@@ -88,11 +91,11 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     }
 }
 
-/// C's realloc. An allocation that becomes large moves to the pool.
+/// C's realloc: changes the length of an allocation, which moves to the pool if it becomes long.
 ///
 /// # Safety
 ///
-/// As `free`.
+/// `memory` is null, or was allocated and not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     if memory.is_null() {
@@ -123,8 +126,8 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     moved
 }
 
-/// glibc's memalign: allocates from the pool if `bytes` is long and the pool's alignment suffices, else from
-/// glibc.
+/// glibc's memalign: allocates from the pool if `bytes` is long and the pool's alignment suffices, otherwise
+/// from glibc.
 #[unsafe(no_mangle)]
 pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     let memory = if align <= Pool::ALIGN { of_pool(bytes) } else { std::ptr::null_mut() };
@@ -135,7 +138,7 @@ pub extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     unsafe { __libc_memalign(align, bytes) }
 }
 
-/// C's aligned_alloc: allocates as `memalign` does, if `align` is a power of two.
+/// C's aligned_alloc: allocates like `memalign`. Returns null if `align` is not a power of two.
 #[unsafe(no_mangle)]
 pub extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     if align.is_power_of_two() {
@@ -148,7 +151,7 @@ pub extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// POSIX's posix_memalign.
+/// POSIX's posix_memalign: allocates like `memalign`, and stores the address.
 ///
 /// # Safety
 ///
@@ -167,11 +170,11 @@ pub unsafe extern "C" fn posix_memalign(memory: *mut *mut c_void, align: size_t,
     0
 }
 
-/// glibc's malloc_usable_size.
+/// glibc's malloc_usable_size: returns how many bytes of an allocation the program may use.
 ///
 /// # Safety
 ///
-/// As `free`.
+/// `memory` is null, or was allocated and not freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     static GLIBC: AtomicUsize = AtomicUsize::new(0);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Symbols of the MPICH ABI that the standard ABI does not have: conversions of Fortran's handles, functions
-//! that MPI-3.0 removed, those that the bindings of other languages (libmpichfort.so.12, libmpichcxx.so.12)
-//! need, MPICH's extensions, and data.
+//! Functions and variables of the MPICH ABI that the standard ABI does not have: conversions of Fortran's
+//! handles, functions that MPI-3.0 removed, functions that MPICH's bindings of other languages need
+//! (libmpichfort.so.12, libmpichcxx.so.12), and MPICH's extensions.
 //!
-//! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI
-//! requires.
+//! The program guarantees that the arguments of each function are what MPI requires (MPI 5.0, section 2.5).
 #![allow(non_snake_case, non_upper_case_globals, clippy::missing_safety_doc)]
 
 use crate::shim;
@@ -17,7 +16,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicPtr;
 
-/// Exports a pointer variable of C, which Fortran's start-up code may set.
+/// Exports pointer variables of MPICH's mpi.h, which Fortran's start-up code may set.
 macro_rules! pointers {
     ($($name:ident = $value:expr;)*) => { $(
         #[doc = concat!("`", stringify!($name), "` of mpi.h.")]
@@ -33,7 +32,8 @@ pointers! {
     MPI_T_PVAR_ALL_HANDLES = std::ptr::without_provenance_mut(1);
 }
 
-/// MPI_DUP_FN, MPI_COMM_DUP_FN and the like: a callback that copies an attribute's value.
+/// The callback that MPICH's mpi.h calls MPI_DUP_FN, MPI_COMM_DUP_FN and the like: copies an attribute's
+/// value.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn MPIR_Dup_fn(
     _: c_int,
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn MPIR_Dup_fn(
     0
 }
 
-/// Exports a function under both of its names.
+/// Exports each function under two names, `$name` (MPI_...) and `$profiled` (PMPI_...).
 macro_rules! functions {
     ($($name:ident $profiled:ident($($argument:ident: $kind:ty),*) -> $returns:ty $body:block)*) => { $(
         #[doc = concat!("`", stringify!($name), "`")]
@@ -153,7 +153,7 @@ functions! {
     }
 }
 
-/// Exports a function under its only name.
+/// Exports functions of MPICH that have only one name, without a PMPI form.
 macro_rules! internal {
     ($($name:ident($($argument:ident: $kind:ty),*) -> $returns:ty $body:block)*) => { $(
         #[doc = concat!("`", stringify!($name), "` of MPICH's bindings.")]
@@ -225,7 +225,8 @@ fn get(
     translate::code_to(call(name, on(object), body))
 }
 
-/// Raises the error that Outboard lacks the function `name`, and returns its code.
+/// Calls the error handler for a call of MPICH's function `name`, which Outboard lacks. Returns the error
+/// code.
 fn refused(name: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| mpich_bindings::refuse(name)))
 }
@@ -264,7 +265,7 @@ functions! {
     }
 }
 
-/// Makes an output argument of the address where a function stores a handle.
+/// Wraps `address`, at which a function of streams stores a handle in MPICH's form, as an output parameter.
 fn out(address: usize, name: &'static str) -> Out<Handle> {
     Out::in_form(address, name, &translate::HANDLE)
 }
@@ -275,7 +276,8 @@ abi::stream_functions! {
     handle: c_int, from: translate::handle_from, to: translate::handle_to, out: out, shim: crate::shim
 }
 
-/// Stores 0, which means no, at `to`, an output argument named `what`. Returns the error code.
+/// Stores 0 ("no") at the address `to`, the output parameter `what` of the function `name`. Returns the error
+/// code.
 fn no(name: &'static str, to: usize, what: &'static str) -> c_int {
     translate::code_to(anytime(name, On::Nothing, |_| Out::<i32>::new(to, what).set(0)))
 }

@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The translation between the MPICH ABI and the standard ABI, whose numbers the library uses. `x_from`
-//! translates from the program to the library, `x_to` back; a `ShimForm` does both for the program's memory.
+//! The translation between the MPICH ABI and the standard ABI, whose numbers the library uses ("our"
+//! numbers). A function `x_from` translates from the program to the library, `x_to` back. A `ShimForm` does
+//! both for values in the program's memory.
 //!
-//! MPICH's handles are ints, except files, which are pointers. A table translates predefined ones. Ours,
-//! 0x0800_0000 to 0x67ff_ffff, move to 0xa000_0000 and above, where MPICH predefines nothing. Any other
-//! number becomes one that is no handle of ours, and back.
+//! MPICH's handles are ints, except files, which are pointers. A table translates predefined handles. Our
+//! handles of objects that the program makes, 0x0800_0000 to 0x67ff_ffff, move to 0xa000_0000 and above,
+//! where MPICH predefines nothing. Any other number becomes a number that is not a handle of ours, and back.
 
 use crate::numbers::{self, HANDLES, SPREAD};
 use abi::args::{Handle, Status};
 use abi::shim::Shim;
 
-/// Our MPI_FILE_NULL, which in MPICH is a null pointer.
+/// The standard ABI's MPI_FILE_NULL. In MPICH it is a null pointer.
 const FILE_NULL: usize = 280;
-/// Our MPI_MESSAGE_NULL, which in MPICH has the number of MPI_REQUEST_NULL.
+/// The standard ABI's MPI_MESSAGE_NULL. In MPICH it has the same number as MPI_REQUEST_NULL.
 const MESSAGE_NULL: usize = 296;
-/// Our MPI_REQUEST_NULL.
+/// The standard ABI's MPI_REQUEST_NULL.
 const REQUEST_NULL: usize = 384;
-/// The upper bits of a dynamic handle that is a file (`objects::HandleKind::File`).
+/// The bits above `KIND_SHIFT` in the library's handle of a file that the program opened
+/// (`HandleKind::File`).
 const FILE_KIND: usize = 10;
 const KIND_SHIFT: u32 = 27;
 
-/// The first of our dynamic handles, of objects that the program makes.
+/// The lowest of the library's handles for objects that the program makes.
 const DYNAMIC: u32 = 1 << KIND_SHIFT;
-/// The number that is added to our dynamic handles in programs.
+/// The number that is added to the library's handle of an object that the program makes, for the program.
 const MOVED: u32 = 0x9800_0000;
-/// A bit that no handle of ours has; it marks a number from the program that is no handle of MPICH.
+/// A bit that no handle of the library has. It marks a number from the program that is not a handle of MPICH.
 const UNKNOWN: usize = 1 << 32;
 
-/// MPICH's predefined handles, by our number. 0 where we have no handle, since in MPICH only a file's handle
-/// is 0.
+/// MPICH's predefined handles, by the standard ABI's number. 0 where the standard ABI has no handle; in MPICH
+/// only the handle of a file can be 0.
 static TO: [i32; 1024] = {
     let mut table = [0; 1024];
     let mut at = 0;
@@ -39,7 +41,7 @@ static TO: [i32; 1024] = {
     table
 };
 
-/// The predefined handles, MPICH's and ours, by `place` of MPICH's number.
+/// The predefined handles, as pairs of MPICH's and the standard ABI's number, by `place` of MPICH's number.
 static FROM: [(i32, u16); 1024] = {
     let mut table = [(0, 0); 1024];
     let mut at = 0;
@@ -58,7 +60,7 @@ const fn place(theirs: i32) -> usize {
     ((theirs as u32).wrapping_mul(SPREAD) >> 22) as usize
 }
 
-/// Translates a program's handle of any kind but a file or a message to ours.
+/// Translates a program's handle to the library's. Serves handles of all kinds except files and messages.
 #[inline]
 pub fn handle_from(theirs: i32) -> Handle {
     let number = theirs as u32;
@@ -69,7 +71,7 @@ pub fn handle_from(theirs: i32) -> Handle {
     if found == theirs && found != 0 { Handle(ours as usize) } else { Handle(UNKNOWN | number as usize) }
 }
 
-/// Translates our handle of any kind but a file to the program's.
+/// Translates a handle of the library to the program's. Serves handles of all kinds except files.
 #[inline]
 pub fn handle_to(handle: Handle) -> i32 {
     let number = handle.0 as u32;
@@ -83,14 +85,16 @@ pub fn handle_to(handle: Handle) -> i32 {
     }
 }
 
-/// Translates a program's handle of a message to ours. MPICH's null message has the number of a null request.
+/// Translates a program's handle of a message to the library's. MPICH's null message has the number of a null
+/// request.
 #[inline]
 pub fn message_from(theirs: i32) -> Handle {
     let handle = handle_from(theirs);
     if handle.0 == REQUEST_NULL { Handle(MESSAGE_NULL) } else { handle }
 }
 
-/// Translates a program's handle of a file, which is a pointer, to ours. Null is MPI_FILE_NULL.
+/// Translates a program's handle of a file, which is a pointer, to the library's. A null pointer is
+/// MPI_FILE_NULL.
 #[inline]
 pub fn file_from(theirs: usize) -> Handle {
     match theirs {
@@ -100,7 +104,7 @@ pub fn file_from(theirs: usize) -> Handle {
     }
 }
 
-/// Translates our handle of a file to the program's pointer.
+/// Translates the library's handle of a file to the program's, which is a pointer.
 #[inline]
 pub fn file_to(handle: Handle) -> usize {
     match handle.0 {
@@ -110,7 +114,8 @@ pub fn file_to(handle: Handle) -> usize {
     }
 }
 
-/// Translates our handle of any kind to the bits that a program's callback gets as an argument.
+/// Translates a handle of the library, of any kind, to the bits that a callback of the program gets as an
+/// argument.
 fn bits(handle: Handle) -> usize {
     if handle.0 == FILE_NULL || handle.0 >> KIND_SHIFT == FILE_KIND {
         file_to(handle)
@@ -119,10 +124,10 @@ fn bits(handle: Handle) -> usize {
     }
 }
 
-/// Defines a `ShimForm` that translates values which lie in the program's memory as `$theirs`.
+/// Defines a `ShimForm` for values of the type `$of`, which programs keep in memory as `$theirs`.
 macro_rules! foreign {
     ($name:ident: $of:ty as $theirs:ty, $from:expr, $to:expr) => {
-        /// The `ShimForm` of these values, which translates them as it loads and stores them.
+        /// The form of these values in the program's memory. Translates a value when it is loaded or stored.
         #[allow(dead_code)] // Functions without a body do not use it.
         pub static $name: abi::args::ShimForm<$of> = abi::args::ShimForm {
             bytes: size_of::<$theirs>(),
@@ -141,15 +146,16 @@ foreign!(CODE: i32 as i32, code_from, code_to);
 foreign!(KEYVAL: i32 as i32, keyval_from, keyval_to);
 foreign!(STATUS: Status as ForeignStatus, status_from, status_to);
 
-/// Defines the two functions that translate the ints of a family, which a permutation swaps.
+/// Defines two functions that translate the constants of a family, such as the combiners. A constant becomes
+/// the other ABI's; any other number stays.
 macro_rules! permutation {
     ($from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
-        /// The library's number for a number of the program.
+        /// Translates a constant of this family from the program's number to the library's.
         #[inline]
         pub fn $from(number: i32) -> i32 {
             match number { $($theirs => $ours,)* same => same }
         }
-        /// The program's number for a number of the library.
+        /// Translates a constant of this family from the library's number to the program's.
         #[inline]
         pub fn $to(number: i32) -> i32 {
             match number { $($ours => $theirs,)* same => same }
@@ -157,7 +163,8 @@ macro_rules! permutation {
     };
 }
 
-/// Defines the translation of the ints of a family: two functions, and a `ShimForm` for ints in memory.
+/// Defines two functions that translate the constants of a family, and a `ShimForm` for constants in the
+/// program's memory.
 macro_rules! families {
     ($table:ident, $from:ident, $to:ident: $($pairs:tt)*) => {
         crate::translate::permutation! { $from, $to: $($pairs)* }
@@ -165,15 +172,15 @@ macro_rules! families {
     };
 }
 
-/// Defines the translation of flags, as two functions and a `ShimForm`. Each flag is a bit that moves. Other
-/// bits stay.
+/// Defines two functions that translate flags, and a `ShimForm` for flags in the program's memory. A flag is
+/// a bit that has another place in the other ABI. Other bits stay.
 macro_rules! flags {
     ($table:ident, $from:ident, $to:ident: $($ours:literal = $theirs:literal),*) => {
-        /// The library's flags for flags of the program.
+        /// Translates flags of this family from the program's bits to the library's.
         pub fn $from(flags: i32) -> i32 {
             crate::translate::move_bits(flags, &[$(($theirs, $ours)),*])
         }
-        /// The program's flags for flags of the library.
+        /// Translates flags of this family from the library's bits to the program's.
         pub fn $to(flags: i32) -> i32 {
             crate::translate::move_bits(flags, &[$(($ours, $theirs)),*])
         }
@@ -183,32 +190,33 @@ macro_rules! flags {
 
 pub(crate) use {families, flags, foreign, permutation};
 
-/// Moves each bit of `flags` from the first place of a pair to the second. Both sides of `pairs` must have
-/// the same bits.
+/// Replaces each bit in `flags` that is the first of a pair by the second of the pair. All first bits
+/// together must be the same bits as all second bits.
 pub fn move_bits(flags: i32, pairs: &[(i32, i32)]) -> i32 {
     let named = pairs.iter().fold(0, |all, (from, _)| all | from);
     let moved = pairs.iter().filter(|(from, _)| flags & from != 0).fold(0, |all, (_, to)| all | to);
     flags & !named | moved
 }
 
-/// MPI_ERR_LASTCODE, ours and MPICH's. The classes and codes that the program adds follow it.
+/// The values of MPI_ERR_LASTCODE in the standard ABI and in MPICH. The classes and codes that a program adds
+/// have the numbers after it.
 const LASTCODE: (i32, i32) = (0x3fff, 0x3fff_ffff);
-/// The most classes and codes that a program adds.
+/// The most error classes and codes that a program adds.
 const CODES_MAX: i32 = 1 << 20;
 
-/// Translates a program's error class or code to ours.
+/// Translates a program's error class or code to the library's.
 pub fn code_from(theirs: i32) -> i32 {
     added(theirs).unwrap_or_else(|| numbers::code_from(theirs))
 }
 
-/// Translates our error class or code to the program's.
+/// Translates an error class or code of the library to the program's.
 #[inline]
 pub fn code_to(ours: i32) -> i32 {
     if ours == 0 { 0 } else { added(ours).unwrap_or_else(|| numbers::code_to(ours)) }
 }
 
-/// Translates a code that the program has added, in either direction: the two ranges are swapped. None for
-/// other codes.
+/// Translates a class or code that the program has added, from either ABI to the other: the two ranges of
+/// numbers are swapped. Returns None for other codes.
 fn added(code: i32) -> Option<i32> {
     let within = |first: i32| (first..=first + CODES_MAX).contains(&code);
     if within(LASTCODE.0) {
@@ -220,7 +228,8 @@ fn added(code: i32) -> Option<i32> {
     }
 }
 
-/// Translates a program's keyval to ours, be it predefined or dynamic. An invalid one becomes -1.
+/// Translates a program's keyval, predefined or not, to the library's. Returns -1 if it is not a valid
+/// keyval.
 pub fn keyval_from(theirs: i32) -> i32 {
     let ours = numbers::keyval_from(theirs);
     match ours {
@@ -231,17 +240,18 @@ pub fn keyval_from(theirs: i32) -> i32 {
     }
 }
 
-/// Translates our keyval to the program's.
+/// Translates a keyval of the library to the program's.
 pub fn keyval_to(ours: i32) -> i32 {
     if ours >= DYNAMIC as i32 { (ours as u32).wrapping_add(MOVED) as i32 } else { numbers::keyval_to(ours) }
 }
 
-/// Translates a displacement in a file, which may be MPI_DISPLACEMENT_CURRENT, to ours.
+/// Translates a program's displacement in a file to the library's. It may be MPI_DISPLACEMENT_CURRENT.
 pub fn displacement_from(theirs: i64) -> i64 {
     i32::try_from(theirs).map_or(theirs, |theirs| i64::from(numbers::displacement_from(theirs)))
 }
 
-/// Translates the address of a program's buffer, which may be MPI_IN_PLACE or MPI_BUFFER_AUTOMATIC, to ours.
+/// Translates the address of a program's buffer to the library's. It may be MPI_IN_PLACE or
+/// MPI_BUFFER_AUTOMATIC.
 #[inline]
 pub fn buffer_from(theirs: usize) -> usize {
     match theirs as isize {
@@ -251,7 +261,7 @@ pub fn buffer_from(theirs: usize) -> usize {
     }
 }
 
-/// Translates for the program the address that MPI_Buffer_detach stored at `to`, if it is
+/// Translates the address that MPI_Buffer_detach has stored at `to` to the program's, if it is
 /// MPI_BUFFER_AUTOMATIC.
 pub fn attached(to: usize) {
     if to != 0 {
@@ -265,14 +275,14 @@ pub fn attached(to: usize) {
     }
 }
 
-/// Translates a program's pointer to statuses to ours. MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are 1 in
-/// MPICH, and null here.
+/// Translates a program's pointer to statuses to the library's. MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE are
+/// 1 in MPICH, and null in the standard ABI.
 #[inline]
 pub fn ignorable(theirs: usize) -> usize {
     if theirs == 1 { 0 } else { theirs }
 }
 
-/// MPI_Status as programs of the MPICH ABI have it.
+/// MPI_Status as programs of the MPICH ABI have it. The count is a number of bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ForeignStatus {
@@ -305,12 +315,13 @@ fn status_to(ours: Status) -> ForeignStatus {
     }
 }
 
-/// Our MPI_COMBINER_SUBARRAY; its integers in MPI_Type_get_contents include constants.
+/// The standard ABI's MPI_COMBINER_SUBARRAY. Its integers in MPI_Type_get_contents include constants.
 const SUBARRAY: i32 = 111;
-/// Our MPI_COMBINER_DARRAY; its integers in MPI_Type_get_contents include constants.
+/// The standard ABI's MPI_COMBINER_DARRAY. Its integers in MPI_Type_get_contents include constants.
 const DARRAY: i32 = 112;
 
-/// Translates the constants among the integers of MPI_Type_get_contents (MPI 5.0, section 5.1.13).
+/// Translates the MPI constants among the integers of MPI_Type_get_contents to the program's (MPI 5.0,
+/// section 5.1.13).
 fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     if ![SUBARRAY, DARRAY].contains(&combiner) {
         return;
@@ -328,7 +339,8 @@ fn contents(combiner: i32, large: bool, integers: &mut [i32]) {
     }
 }
 
-/// How the MPI library translates, for programs of this ABI, what callbacks, attributes and messages contain.
+/// The description of the MPICH ABI for the crate `abi`: how numbers are translated that callbacks,
+/// attributes and texts contain.
 pub static SHIM: Shim = Shim {
     name: "MPICH ABI (libmpi.so.12)",
     version: (-1, -1),
@@ -344,7 +356,7 @@ pub static SHIM: Shim = Shim {
     status: Some(&STATUS),
 };
 
-/// Our keyvals of predefined attributes whose values are numbers that must be translated.
+/// The standard ABI's keyvals for predefined attributes whose values are numbers that must be translated.
 const HOST: i32 = 503;
 const IO: i32 = 502;
 const LASTUSEDCODE: i32 = 506;

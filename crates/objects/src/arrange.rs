@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The assignment of a topology's vertices to processes, so that neighbours run near each other (MPI 5.0,
-//! section 8.3).
+//! Assigns the vertices of a topology to processes, so that neighbours run near each other (MPI 5.0, section
+//! 8.3).
 
 use crate::topology::GraphEdge;
 use std::cmp::Reverse;
 
-/// Where a process runs: the numbers of the package, of the group of cores with one last-level cache, and of
-/// the core.
+/// Where a process runs: the numbers of its package, of its group of cores with one last-level cache, and of
+/// its core.
 pub type ProcessLocality = [u32; 3];
 
-/// Returns how far two processes are apart: 0 on one core, 1 with one last-level cache, 2 in one package,
+/// Returns how far apart two processes run: 0 on one core, 1 with one last-level cache, 2 in one package,
 /// otherwise 3.
 fn distance(a: &ProcessLocality, b: &ProcessLocality) -> u64 {
     (0..3).find(|level| a[*level] != b[*level]).map_or(0, |level| 3 - level as u64)
@@ -23,11 +23,12 @@ pub fn matters(places: &[ProcessLocality]) -> bool {
     pairs.any(|other| Some(other) != first)
 }
 
-/// Returns the process of each vertex; there are as many vertices as processes. Returns None if the given
-/// order is no worse.
+/// Returns, for each vertex, the process that gets it. There are as many vertices as processes. Returns None
+/// if the given order is as good.
 ///
-/// Greedy graph growing: groups of near processes are filled in turn, each time with the vertex that has the
-/// heaviest edges into the group. The result counts if the sum of weight times distance falls.
+/// The method is greedy graph growing: fills groups of near processes one by one, each time with the vertex
+/// that has the heaviest edges into the group. Uses the result if it has a smaller sum of weight times
+/// distance.
 pub fn arrange(places: &[ProcessLocality], edges: &[GraphEdge]) -> Option<Vec<u32>> {
     let mut near: Vec<Vec<(usize, u64)>> = vec![Vec::new(); places.len()];
     for (from, to, weight) in edges {

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Attributes of objects, and their keyvals (MPI 5.0, section 7.7).
+//! Attributes of objects, and keyvals, the keys of attributes (MPI 5.0, section 7.7).
 //!
-//! No function here calls the program's callbacks. The `abi` crate collects the callbacks, and calls them
-//! while nothing is borrowed.
+//! The functions here call no callback of the program. The `abi` crate reads the callbacks' addresses here,
+//! and calls them while nothing is borrowed.
 
 use crate::handle::HandleKind;
 use std::sync::Arc;
 
-/// The functions that the program registered under a keyval, as addresses. 0 is the standard's NULL_COPY_FN
-/// or NULL_DELETE_FN, and 1 its DUP_FN (MPI 5.0, section 20.3).
+/// What the program registered with a keyval: its copy and delete function, as addresses. 0 stands for the
+/// standard's NULL_COPY_FN or NULL_DELETE_FN, and 1 for its DUP_FN (MPI 5.0, section 20.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keyval {
-    /// The kind of objects that may have the attribute: `Comm`, `Datatype` or `Win`.
+    /// The kind of objects whose attributes may have this keyval: `Comm`, `Datatype` or `Win`.
     pub on: HandleKind,
     pub copy: usize,
     pub delete: usize,
-    /// The pointer that the program registered, and that both functions get as an argument.
+    /// The pointer that the program registered with the functions. Both functions get it as an argument.
     pub extra_state: usize,
-    /// The addresses of another language's functions through which `copy` and `delete` are called, in this
-    /// order; None if they are called directly.
+    /// The addresses of two functions of a language's binding, through which `copy` and `delete` are called.
+    /// None if they are called directly.
     pub proxies: Option<(usize, usize)>,
 }
 
-/// The value of an attribute, in the language that set it. Another language sees it as MPI 5.0, section
-/// 19.3.7 says: C gets the address of Fortran's integer, Fortran the integer value of C's pointer.
+/// The value of an attribute, in the language that set the value. The other language converts it (MPI 5.0,
+/// section 19.3.7): C gets the address of Fortran's integer, Fortran gets C's pointer as an integer.
 #[derive(Clone, Debug)]
 pub enum AttributeValue {
-    /// A pointer, set in C.
+    /// A pointer, which C has set.
     Pointer(usize),
-    /// An INTEGER(KIND=MPI_ADDRESS_KIND), set in Fortran.
+    /// An INTEGER(KIND=MPI_ADDRESS_KIND), which Fortran has set.
     Address(Arc<i64>),
-    /// An INTEGER, set in Fortran. C gets the address, and reads the low half there, since machines are
-    /// little-endian.
+    /// An INTEGER, which Fortran has set. C gets the address, and reads the low half there, since machines
+    /// are little-endian.
     Integer(Arc<i64>),
 }
 
@@ -52,7 +52,7 @@ impl AttributeValue {
         }
     }
 
-    /// Makes the value `bits`, in the language and type of this value.
+    /// Makes a value with the bits `bits`, in the language and of the type of this value.
     pub fn with(&self, bits: i64) -> AttributeValue {
         match self {
             AttributeValue::Pointer(_) => AttributeValue::Pointer(bits as usize),
@@ -62,8 +62,8 @@ impl AttributeValue {
     }
 }
 
-/// An entry of the table of keyvals. It stays until no attribute needs the keyval, even if the program frees
-/// the keyval (MPI 5.0, section 7.7.2).
+/// An entry of the table of keyvals. If the program frees the keyval, the entry stays until no attribute has
+/// this keyval any more (MPI 5.0, section 7.7.2).
 #[derive(Debug)]
 pub struct RegisteredKeyval {
     pub keyval: Arc<Keyval>,
@@ -73,14 +73,15 @@ pub struct RegisteredKeyval {
 
 #[derive(Clone, Debug)]
 pub struct Attribute {
-    /// The number of the keyval under which the attribute is set.
+    /// The number of the attribute's keyval.
     pub number: i32,
-    /// The keyval's callbacks, which outlive `MPI_Comm_free_keyval` while an attribute needs them.
+    /// The callbacks of the attribute's keyval. They outlive MPI_Comm_free_keyval while an attribute needs
+    /// them.
     pub keyval: Arc<Keyval>,
     pub value: AttributeValue,
 }
 
-/// The attributes of one object, in the order in which they were set.
+/// The attributes of one object, in the order in which they were first set.
 #[derive(Debug, Default)]
 pub struct Attributes {
     entries: Vec<Attribute>,
@@ -91,7 +92,8 @@ impl Attributes {
         self.entries.iter().find(|attribute| attribute.number == number)
     }
 
-    /// Sets an attribute, or replaces its value. The caller has called the delete callback of the old value.
+    /// Adds an attribute, or replaces its value. In the latter case the caller has called the old value's
+    /// delete callback.
     pub fn set(&mut self, attribute: Attribute) {
         match self.entries.iter_mut().find(|old| old.number == attribute.number) {
             Some(old) => *old = attribute,
@@ -104,8 +106,8 @@ impl Attributes {
         Some(self.entries.remove(at))
     }
 
-    /// Returns the attribute that was added last; one whose value was replaced keeps its place. None if there
-    /// are no attributes.
+    /// Returns the attribute that was added last, or None if there are no attributes. A new value of an old
+    /// attribute does not count as added.
     pub fn last(&self) -> Option<&Attribute> {
         self.entries.last()
     }

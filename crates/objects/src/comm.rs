@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Comms: a context and one group, or two for an intercommunicator (MPI 5.0, chapter 7).
+//! Comms: a context (two hashes that name the comm) and one group, or two groups for an intercommunicator
+//! (MPI 5.0, chapter 7).
 
 use crate::attribute::Attributes;
 use crate::constants;
@@ -15,76 +16,80 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub struct Comm {
-    /// The number that separates the comm's traffic from that of all other comms of its processes.
+    /// The context id: the number that separates the comm's messages and collectives from those of other
+    /// comms.
     pub context: u64,
     /// A second hash, beside `context`, of how the comm was made. Members compare it when they exchange words
-    /// to make another comm.
+    /// to make another comm from this one.
     pub fingerprint: u64,
-    /// Reserves `context` in this process; None until the comm is entered in the table of comms.
+    /// Keeps the number `context` reserved in this process. None until the comm enters the table of comms.
     pub claim: Option<ContextClaim>,
-    /// The comm's processes; for an intercommunicator, the local group.
+    /// The processes of the comm. For an intercommunicator, the local group.
     pub group: Arc<Group>,
-    /// The remote group of an intercommunicator, to which ranks in messages refer; None for an
+    /// The remote group of an intercommunicator, in which the ranks of messages count. None for an
     /// intracommunicator.
     pub remote: Option<Arc<Group>>,
-    /// All processes of the comm, by their numbers in the job. An intercommunicator has one group first, then
-    /// the other, in an order that both sides share.
+    /// The numbers in the job of all processes of the comm. For an intercommunicator, first those of one
+    /// group, then those of the other, in an order that both sides share.
     pub all_peers: Arc<[u32]>,
-    /// The number of processes of `all_peers` in the first group of an intercommunicator; 0 for an
+    /// How many processes of `all_peers` are in the first group of an intercommunicator. 0 for an
     /// intracommunicator.
     pub first_group: u32,
-    /// This process's rank in `group`.
+    /// This process's rank in the comm, the local group for an intercommunicator.
     pub rank: u32,
-    /// The name that MPI_Comm_set_name has set.
+    /// The name that MPI_Comm_set_name has set. Empty if there is none.
     pub name: String,
-    /// The comm's error handler, of which the comm holds one reference in the table of `Objects`.
+    /// The error handler of the comm. Its reference count in the table of `Objects` counts this comm.
     pub errhandler: Handle,
     pub attributes: Attributes,
-    /// The hints that MPI_Comm_set_info has set.
+    /// The comm's hints, which MPI_Comm_set_info has set, and the default of `mpi_memory_alloc_kinds`.
     pub info: Info,
-    /// The number of the handle of the session from which the comm derives; 0 if it derives from no session.
+    /// The number of the handle of the session from which the comm derives. 0 if it derives from no session.
     pub session: u64,
-    /// The state of the slots for short blocking collectives.
+    /// Whether the comm has slots, the shared memory by which short blocking collectives go.
     pub flat: FlatState,
-    /// The state of the queue for nonblocking collectives.
+    /// Whether the comm has a queue, by which short nonblocking collectives go one after the other.
     pub queue: QueueState,
     pub topology: Option<Arc<Topology>>,
-    /// The number of collectives started so far: blocking ones, then nonblocking ones. All members count
+    /// How many blocking collectives, and how many nonblocking ones, the comm has started. All members count
     /// alike.
     pub sequences: [u32; 2],
     children: u64,
-    /// Counts the calls of MPI_Comm_create_group by their tag and members, since only some members of the
-    /// comm make each.
+    /// Counts the calls of MPI_Comm_create_group, by their tag and members: only some members of the comm
+    /// make each call.
     partial: PartialCalls,
-    /// Counts the partitioned messages so far by tag, sender and receiver: those received, then those sent. A
-    /// message of the process to itself counts as both.
+    /// Counts the partitioned messages that this process has received, and those that it has sent, by tag,
+    /// sender and receiver. A message to itself counts as both.
     partitioned: [PartialCalls; 2],
 }
 
-/// Whether a comm has attached the slots for short blocking collectives (crate `coll`).
+/// Whether a comm has attached its slots, the shared memory by which short blocking collectives go (crate
+/// `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlatState {
-    /// The slots are not attached; this many calls so far could have used them.
+    /// The comm has no slots yet. Holds how many calls so far could have used them.
     Counted(u32),
-    /// The slots are never attached, because some member has no memory for them.
+    /// The comm never gets slots (shared memory for collectives), because some member has no memory for them.
     Refused,
-    /// The slots are attached; `coll` knows them by this number.
+    /// The comm has slots. Holds the number by which `coll` knows them.
     Attached(usize),
 }
 
-/// Whether a comm has opened its queue for nonblocking collectives (crate `coll`).
+/// Whether a comm has opened its queue, by which short nonblocking collectives go (crate `coll`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueState {
-    /// The queue is not open; this many calls so far could have used it.
+    /// The comm has no queue yet. Holds how many calls so far could have used it.
     Counted(u32),
-    /// The queue is open; `coll` knows it by this number.
+    /// The comm has a queue. Holds the number by which `coll` knows it.
     Open(usize),
 }
 
-/// The bit in a context that tells nonblocking collectives of a comm from blocking ones.
+/// The bit that the context ids of a comm's nonblocking collectives have, and those of its blocking ones have
+/// not.
 const NONBLOCKING: u64 = 1 << 63;
 
-/// The hints that a comm stores. All are promises of the program, of which this library makes no use.
+/// The keys of the hints that a comm stores. Each hint is a promise of the program. This library makes no use
+/// of it.
 const HINTS: [&str; 6] = [
     "mpi_assert_no_any_tag",
     "mpi_assert_no_any_source",
@@ -123,9 +128,9 @@ impl Comm {
         }
     }
 
-    /// Makes an intercommunicator of `local`, of which this process must be a member, and `remote`. Neither
-    /// group is empty, and they share no process (MPI 5.0, section 7.6.2). The group with the lowest peer is
-    /// the first on both sides.
+    /// Makes an intercommunicator of two groups. This process is a member of `local`. Neither group is empty,
+    /// and they share no process (MPI 5.0, section 7.6.2). The group with the lowest process number is the
+    /// first on both sides.
     pub fn between(context: Context, local: Arc<Group>, remote: Arc<Group>, name: &str) -> Comm {
         let local_first = local.peers.iter().min() < remote.peers.iter().min();
         let (first, second) = if local_first { (&local, &remote) } else { (&remote, &local) };
@@ -135,30 +140,31 @@ impl Comm {
         Comm { remote: Some(remote), all_peers: all_peers.into(), first_group, ..comm }
     }
 
-    /// Returns the number of processes in the comm, or in the local group of an intercommunicator.
+    /// Returns how many processes are in the comm, or in the local group of an intercommunicator.
     #[inline]
     pub fn size(&self) -> u32 {
         self.group.size()
     }
 
-    /// Returns the group to which ranks in messages refer: the comm's group, or the remote group of an
+    /// Returns the group in which the ranks of messages count: the comm's group, or the remote group of an
     /// intercommunicator.
     #[inline]
     pub fn partners(&self) -> &Arc<Group> {
         self.remote.as_ref().unwrap_or(&self.group)
     }
 
-    /// Whether the local group of an intercommunicator is the second in `all_peers`.
+    /// Whether this is an intercommunicator whose local group comes second in `all_peers`.
     pub fn is_second(&self) -> bool {
         self.remote.is_some() && self.all_peers.first() != self.group.peers.first()
     }
 
-    /// Returns the index in `all_peers` at which this process is.
+    /// Returns the index of this process in `all_peers`.
     pub fn own_index(&self) -> u32 {
         self.rank + if self.is_second() { self.first_group } else { 0 }
     }
 
-    /// Returns which part of `all_peers` is the local group, and which part its `partners`.
+    /// Returns the range of `all_peers` that is the local group, and the range that is the group `partners`
+    /// returns.
     pub fn index_ranges(&self) -> (Range<usize>, Range<usize>) {
         let (all, first) = (self.all_peers.len(), self.first_group as usize);
         match (self.remote.is_some(), self.is_second()) {
@@ -173,7 +179,7 @@ impl Comm {
         if self.name.is_empty() { handle.to_string() } else { self.name.clone() }
     }
 
-    /// Returns the number in the job of the process to which `rank` in a message refers; MPI_ERR_RANK if
+    /// Returns the number in the job of the process with the rank `rank` in messages, or MPI_ERR_RANK if
     /// there is none.
     #[inline]
     pub fn peer(&self, rank: i32) -> Result<u32> {
@@ -187,13 +193,13 @@ impl Comm {
         }
     }
 
-    /// Adds the hints that a comm stores; ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
+    /// Adds those of `hints` that a comm stores, and ignores the others (MPI 5.0, sections 7.4.4 and 11.4.3).
     pub fn hint(&mut self, hints: &Info) -> Result<()> {
         let known = hints.entries().iter().filter(|(key, _)| HINTS.contains(&key.as_str()));
         known.into_iter().try_for_each(|(key, value)| self.info.set(key, value))
     }
 
-    /// Compares this comm with a different one, as MPI_Comm_compare does (MPI 5.0, sections 7.4.1 and 7.6.1).
+    /// Compares this comm with another comm, as MPI_Comm_compare does (MPI 5.0, sections 7.4.1 and 7.6.1).
     pub fn compare(&self, other: &Comm) -> i32 {
         let remote = match (&self.remote, &other.remote) {
             (None, None) => constants::IDENT,
@@ -207,10 +213,9 @@ impl Comm {
         }
     }
 
-    /// Counts the next collective, and returns its context and number, which are the same at all members,
-    /// since these make the same calls in the same order. Blocking and nonblocking calls never match (MPI
-    /// 5.0, section 6.12) and are counted separately. So erroneous programs whose members mix the two in
-    /// different orders, which other libraries accept, do not deadlock here.
+    /// Counts one more collective, and returns its context id and number, which are the same at all members.
+    /// Blocking and nonblocking calls never match (MPI 5.0, section 6.12), and are counted separately. So
+    /// programs whose members mix the two in different orders, which is erroneous, do not deadlock here.
     pub fn next_collective(&mut self, blocking: bool) -> (u64, u32) {
         let (context, number) = match blocking {
             true => (self.context, &mut self.sequences[0]),
@@ -220,41 +225,41 @@ impl Comm {
         (context, *number)
     }
 
-    /// Whether messages or collectives with this context belong to the comm, whatever marks the context has.
+    /// Whether the context id `context`, with any marks in its two highest bits, belongs to this comm.
     pub fn has_context(&self, context: u64) -> bool {
         (context ^ self.context) & ID == 0
     }
 
-    /// Returns the context of the next comm that all members of this one make together. `color` distinguishes
-    /// the comms of one MPI_Comm_split.
+    /// Returns the context of the next comm that all members of this comm make together. `color`
+    /// distinguishes the comms of one MPI_Comm_split.
     pub fn child_context(&mut self, color: i32) -> Context {
         self.children += 1;
         self.own_context().derive(&[self.children, u64::from(color as u32)])
     }
 
-    /// Returns a hash of this comm and of the number of comms made from it. Members compare it before they
-    /// call `child_context`.
+    /// Returns a hash of this comm and of how many comms were made from it. Members compare this hash before
+    /// they call `child_context`.
     pub fn next_fingerprint(&self) -> i64 {
         self.own_context().derive(&[self.children + 1]).fingerprint as i64
     }
 
-    /// Returns the context of the next comm that only these members of this one make with `tag`. `members`
-    /// are numbers in the job.
+    /// Returns the context of the next comm that only the processes `members` of this comm make, with the tag
+    /// `tag`.
     pub fn partial_context(&mut self, tag: i32, members: &[u32]) -> Context {
         let words = [u64::MAX, u64::from(tag as u32)];
         let words: Vec<u64> = words.into_iter().chain(members.iter().map(|peer| u64::from(*peer))).collect();
         self.partial.context(self.own_context(), &words)
     }
 
-    /// Returns the context of the next partitioned message with `tag` from the peer `from` to the peer `to`,
-    /// which is the same at both. `sends`: whether this process is the sender.
+    /// Returns the context of the next partitioned message with the tag `tag` from the process `from` to the
+    /// process `to`. Both compute the same context. `sends` says whether this process is the sender.
     pub fn partitioned_context(&mut self, tag: i32, from: u32, to: u32, sends: bool) -> Context {
         let words = [u64::MAX - 1, u64::from(tag as u32), from.into(), to.into()];
         self.partitioned[usize::from(sends)].context(self.own_context(), &words)
     }
 
-    /// Returns a context for one operation of all members that must not share the comm's, such as an access
-    /// to a file.
+    /// Returns a new context id for one operation of all members, such as an access to a file, whose messages
+    /// must stay apart from the comm's own.
     pub fn operation_context(&mut self) -> Result<u64> {
         let id = self.child_context(0).id;
         self.claim.as_ref().map_or(Ok(()), |claim| claim.pass(id))?;

@@ -2,85 +2,89 @@
 //! Contexts: numbers that separate the messages and collectives of one comm from those of another.
 //!
 //! Members derive a new comm's context without traffic, as a hash of its parent's context and of the number
-//! of comms that the parent has made. Two hashes may collide, so:
-//! - a process refuses a context that it already uses (`Contexts`). Comms disturb each other only in a
-//!   process that is in both, so this finds every such pair;
-//! - members compare a second hash when they exchange words anyway, and so notice that they make different
-//!   comms.
+//! of comms that the parent has made. The hashes of two comms may be equal, so:
+//! - a process refuses a context that it already uses (`Contexts`). Two comms disturb each other only in a
+//!   process that is a member of both, so this finds every such pair;
+//! - members compare a second hash when they exchange words anyway. If they are making different comms, the
+//!   second hashes differ.
 
 use error::{Class, Result, fail};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Two hashes of how a comm was made, which its members compute alike and by which they know it.
+/// Two hashes of how a comm was made. All members compute the same hashes, and know the comm by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// The hash that messages and collectives of the comm carry; below 2^62.
+    /// The first hash, below 2^62. The messages and collectives of the comm carry it.
     pub id: u64,
-    /// A second hash of the same facts, which tells comms apart whose first hashes are equal.
+    /// A second hash of the same facts. It tells apart two comms whose first hashes are equal.
     pub fingerprint: u64,
 }
 
-/// The bits of an id. The other two bits are marks: bit 63 of nonblocking collectives (`comm`) and of
-/// leaders' messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
+/// The bits of a context id. The two highest bits are marks: bit 63 of nonblocking collectives (`comm`) and
+/// of leaders' messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
 pub(crate) const ID: u64 = (1 << 62) - 1;
 
-/// The context of the message by which MPI_Comm_connect asks a port to connect. Its tag is the port's.
+/// The context id of the message by which MPI_Comm_connect asks for a connection. The message has the port's
+/// tag.
 pub const PORT_CONTEXT: u64 = 1 << 62;
 
-/// The context of messages about windows between hosts: it has both marks, which no other context has.
+/// The context id of messages about windows between hosts. It has both marks, which no other context id has.
 pub const WINDOW_CONTEXT: u64 = 3 << 62;
 
-/// The context of the messages that follow the one by which MPI_Comm_connect asks: the answer, and the last
-/// message. No comm, and so none of its leaders, has the id 0.
+/// The context id of the later messages of MPI_Comm_connect: the answer, and the connecting root's last
+/// message. No comm has the id 0, so `leaders_context` never returns this id.
 pub const CONNECT_CONTEXT: u64 = 1 << 63;
 
-/// Returns the context of messages between the leaders of two groups, which communicate over the comm with
-/// this context.
+/// Returns the context id of messages between the leaders of two groups, which they exchange over the comm
+/// with the id `context`.
 pub fn leaders_context(context: u64) -> u64 {
     1 << 63 | context
 }
 
-/// The context from which contexts without a parent are derived. No comm has it.
+/// The context that stands for no parent when a context is derived. No comm has this context.
 const NOTHING: Context = Context { id: 0, fingerprint: 0 };
-/// The context of MPI_COMM_WORLD in the job's first world, whose number is 0.
+/// The context of MPI_COMM_WORLD in the job's first world (its first set of processes), which has the number
+/// 0.
 const WORLD: Context = Context { id: 1, fingerprint: 1 };
 
 impl Context {
-    /// Returns the context that follows from this one and these words, by hashing.
+    /// Returns the hash of this context and the words `words`, as a new context.
     pub fn derive(self, words: &[u64]) -> Context {
         Context { id: mixed(self.id, words) & ID, fingerprint: mixed(!self.fingerprint, words) }
     }
 
-    /// Returns the context of MPI_COMM_WORLD in the world with the number `id`.
+    /// Returns the context of MPI_COMM_WORLD in the world with the number `id`. Each MPI_Comm_spawn makes a
+    /// world.
     pub fn of_world(id: u64) -> Context {
         if id == 0 { WORLD } else { NOTHING.derive(&[1, id]) }
     }
 
     /// Returns the context of MPI_COMM_SELF in world `id` at the process with the number `me` in the job. It
-    /// differs between processes, since intercommunicators derive from it.
+    /// differs between processes, because contexts of intercommunicators derive from it.
     pub fn of_self(id: u64, me: u32) -> Context {
         NOTHING.derive(&[2, id, me.into()])
     }
 
-    /// Returns the context of the intercommunicator between the spawned world `id` and its parents.
+    /// Returns the context of the intercommunicator between the spawned world `id` and the processes that
+    /// spawned it.
     pub fn of_spawn(id: u64) -> Context {
         NOTHING.derive(&[3, id])
     }
 
-    /// Returns the context of the intercommunicator that MPI_Comm_connect and MPI_Comm_accept make, in
-    /// connection `id` of the job.
+    /// Returns the context of the intercommunicator that MPI_Comm_connect and MPI_Comm_accept make in the
+    /// connection with the number `id`.
     pub fn of_connection(id: u64) -> Context {
         NOTHING.derive(&[4, id])
     }
 
-    /// Returns the context from which those of comms made from groups (MPI_Comm_create_from_group) derive.
+    /// Returns the context from which the contexts of comms that MPI_Comm_create_from_group makes derive.
     pub fn of_groups() -> Context {
         NOTHING.derive(&[5])
     }
 
-    /// Returns the context of an intercommunicator whose two groups each propose one of these contexts. Their
-    /// order does not matter.
+    /// Returns the context of an intercommunicator, for which one group proposes `one` and the other group
+    /// `other`. The order of the two does not matter.
     pub fn of_both(one: Context, other: Context) -> Context {
         let (a, b) = if one.id < other.id { (one, other) } else { (other, one) };
         let fingerprint = mixed(a.fingerprint, &[b.fingerprint]);
@@ -88,8 +92,8 @@ impl Context {
     }
 }
 
-/// Returns a 64-bit hash of `first` and `words`. Each word is mixed in by the finaliser of MurmurHash3, in
-/// which every output bit depends on every input bit.
+/// Returns a 64-bit hash of `first` and `words`. Mixes each word in by the finaliser of MurmurHash3, in which
+/// every output bit depends on every input bit.
 pub fn mixed(first: u64, words: &[u64]) -> u64 {
     std::iter::once(&first).chain(words).fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
         let mut x = hash ^ word.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31);
@@ -99,15 +103,15 @@ pub fn mixed(first: u64, words: &[u64]) -> u64 {
     })
 }
 
-/// Counts calls that only some processes make, by the arguments that these share.
+/// Counts the calls that only some processes make, by the arguments that these processes share.
 #[derive(Debug, Default)]
 pub struct PartialCalls {
     calls: HashMap<(u64, u64), u64>,
 }
 
 impl PartialCalls {
-    /// Counts one more call with this context and these words. Returns a context that all processes that
-    /// count the same calls compute alike.
+    /// Counts one more call with the context `of` and the words `words`. Returns a new context. All processes
+    /// that count the same calls compute the same context.
     pub fn context(&mut self, of: Context, words: &[u64]) -> Context {
         let key = of.derive(words);
         let calls = self.calls.entry((key.id, key.fingerprint)).or_insert(0);
@@ -116,8 +120,8 @@ impl PartialCalls {
     }
 }
 
-/// The contexts in use by this process, and the latest that were in use: messages of a freed comm may still
-/// be under way.
+/// The context ids that this process uses, and the latest that it has used: messages of a freed comm may
+/// still be under way.
 #[derive(Clone, Debug, Default)]
 pub struct Contexts(Arc<Mutex<InUse>>);
 
@@ -127,10 +131,11 @@ struct InUse {
     retired: VecDeque<u64>,
 }
 
-/// The number of the latest freed contexts that stay reserved.
+/// How many of the latest freed context ids stay reserved.
 const RETIRED_MAX: usize = 4096;
 
-/// Reserves one context in this process until it is dropped and `RETIRED_MAX` others were after it.
+/// Reserves a context id in this process. The id stays reserved after the drop until `RETIRED_MAX` others
+/// were dropped.
 #[derive(Debug)]
 pub struct ContextClaim {
     contexts: Contexts,
@@ -138,8 +143,8 @@ pub struct ContextClaim {
 }
 
 impl Contexts {
-    /// Reserves the context `id` until the returned claim is dropped; an error if this process already uses
-    /// it.
+    /// Reserves the context id `id` until the claim that is returned is dropped. Fails if this process
+    /// already uses the id.
     pub fn claim(&self, id: u64) -> Result<ContextClaim> {
         if !self.lock().ids.insert(id) {
             fail!(
@@ -157,8 +162,8 @@ impl Contexts {
 }
 
 impl ContextClaim {
-    /// Reserves the context `id` for one operation on the comm of this claim; an error if the process already
-    /// uses it.
+    /// Reserves the context id `id` for one operation on the comm that has this claim. Fails if this process
+    /// already uses the id.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Error handlers (MPI 5.0, section 9.3). The `abi` crate calls them.
+//! Error handlers as data (MPI 5.0, section 9.3). The `abi` crate calls them.
 
 use crate::constants;
 use crate::handle::{Handle, HandleKind};
@@ -10,20 +10,20 @@ use error::{Class, Result, fail};
 pub enum ErrorAction {
     /// MPI_ERRORS_ARE_FATAL: prints the error and ends the job.
     Fatal,
-    /// MPI_ERRORS_ABORT: prints the error and ends the job, which includes the processes of the comm.
+    /// MPI_ERRORS_ABORT: prints the error and ends the whole job.
     Abort,
-    /// MPI_ERRORS_RETURN: the call returns the error's class.
+    /// MPI_ERRORS_RETURN: the MPI call returns the error's class or code.
     Return,
     /// Calls the program's function at this address.
     Call(usize),
 }
 
-/// An error handler, and the number of handles and objects that refer to it. It outlives
-/// `MPI_Errhandler_free` while an object uses it.
+/// An error handler, and how many handles and objects refer to it. It outlives MPI_Errhandler_free while an
+/// object uses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errhandler {
-    /// The kind of objects that the error handler serves; None for the predefined ones, which serve all
-    /// kinds.
+    /// The kind of objects that the error handler serves. None for a predefined error handler, which serves
+    /// all kinds.
     pub on: Option<HandleKind>,
     pub action: ErrorAction,
     references: u32,
@@ -36,7 +36,7 @@ impl Errhandler {
     }
 }
 
-/// Makes the table of error handlers, which has only the predefined ones.
+/// Makes the table of error handlers, with the predefined error handlers only.
 pub(crate) fn table() -> HandleTable<Errhandler> {
     let mut table = HandleTable::new(HandleKind::Errhandler);
     table.predefine(constants::ERRORS_ARE_FATAL, Errhandler::new(None, ErrorAction::Fatal));
@@ -45,8 +45,8 @@ pub(crate) fn table() -> HandleTable<Errhandler> {
     table
 }
 
-/// Adds a reference to the error handler for an object of kind `on`; an error if it was made for another
-/// kind.
+/// Adds one to the reference count of an error handler, for an object of the kind `on`. Fails if the error
+/// handler was made for another kind.
 pub fn retain(table: &mut HandleTable<Errhandler>, handle: Handle, on: HandleKind) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;
@@ -59,8 +59,8 @@ pub fn retain(table: &mut HandleTable<Errhandler>, handle: Handle, on: HandleKin
     Ok(())
 }
 
-/// Drops one reference to the error handler, and removes it with the last one. Predefined error handlers
-/// stay.
+/// Subtracts one from the reference count of an error handler, and removes the error handler if the count is
+/// then 0. Predefined error handlers stay.
 pub fn release(table: &mut HandleTable<Errhandler>, handle: Handle) -> Result<()> {
     let predefined = table.is_predefined(handle);
     let errhandler = table.get_mut(handle)?;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Error classes, codes and their texts: the standard's, and the program's (MPI 5.0, sections 9.4 and 9.5).
+//! Error classes, error codes and their texts: the standard's, and those that the program adds (MPI 5.0,
+//! sections 9.4 and 9.5).
 
 use crate::constants::{ERR_LASTCODE, SUCCESS};
 use error::{Class, Result, fail};
 use std::collections::BTreeMap;
 
-/// Classes and codes that the program added. No number is used twice, since MPI_LASTUSEDCODE only grows.
+/// The error classes and codes that the program has added. No number is used twice, since MPI_LASTUSEDCODE
+/// only grows.
 #[derive(Debug)]
 pub struct Errors {
     added: BTreeMap<i32, Added>,
@@ -14,7 +16,7 @@ pub struct Errors {
 
 #[derive(Debug)]
 struct Added {
-    /// The class to which an added code belongs; for an added class, its own number.
+    /// The class of an added code. For an added class, its own number.
     class: i32,
     text: String,
     has_text: bool,
@@ -27,7 +29,8 @@ impl Default for Errors {
 }
 
 impl Errors {
-    /// Returns the greatest number of a class or code so far, which is the attribute MPI_LASTUSEDCODE.
+    /// Returns the greatest number that a class or code has had so far: the value of the attribute
+    /// MPI_LASTUSEDCODE.
     pub fn last_used(&self) -> i32 {
         self.last
     }
@@ -38,7 +41,7 @@ impl Errors {
         self.last
     }
 
-    /// Adds an error code to a class, which may be a predefined one. Returns the code's number.
+    /// Adds an error code to the class `class`, which may be predefined. Returns the code's number.
     pub fn add_code(&mut self, class: i32) -> Result<i32> {
         if !self.is_class(class) {
             fail!(Class::Arg, "{class} is not an error class");
@@ -48,7 +51,7 @@ impl Errors {
         Ok(self.last)
     }
 
-    /// Sets the text of an added class or code.
+    /// Sets the text of a class or code that the program has added.
     pub fn add_text(&mut self, code: i32, text: &str) -> Result<()> {
         let Some(added) = self.added.get_mut(&code) else {
             fail!(Class::Arg, "{code} is no error class or code that the program added");
@@ -58,7 +61,7 @@ impl Errors {
         Ok(())
     }
 
-    /// Removes an added class, which must have no codes.
+    /// Removes a class that the program has added. The class must have no codes.
     pub fn remove_class(&mut self, class: i32) -> Result<()> {
         if self.added.get(&class).is_none_or(|added| added.class != class) {
             fail!(Class::Arg, "{class} is no error class that the program added");
@@ -87,7 +90,7 @@ impl Errors {
         }
     }
 
-    /// Removes the text of an added class or code.
+    /// Removes the text of a class or code that the program has added.
     pub fn remove_text(&mut self, code: i32) -> Result<()> {
         match self.added.get_mut(&code) {
             Some(added) if added.has_text => {
@@ -127,7 +130,7 @@ impl Errors {
     }
 }
 
-/// Returns the name and the meaning of one of the standard's error classes; None for any other number.
+/// Returns the name and the meaning of an error class of the standard. Returns None for any other number.
 pub fn text_of_class(class: i32) -> Option<String> {
     let (name, meaning) = match class {
         SUCCESS => ("MPI_SUCCESS", "no error"),
@@ -140,7 +143,7 @@ pub fn text_of_class(class: i32) -> Option<String> {
     Some(format!("{name}: {meaning}"))
 }
 
-/// Returns the meaning of one of the standard's error classes, shortened from MPI 5.0, tables 9.2 and 15.3.
+/// Returns the meaning of an error class of the standard, shortened from MPI 5.0, tables 9.2 and 15.3.
 fn meaning(class: i32) -> &'static str {
     const MEANINGS: [&str; 63] = [
         "no error",

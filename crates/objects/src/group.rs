@@ -6,34 +6,35 @@ use error::{Class, Result, fail};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An ordered set of processes, immutable.
+/// An ordered set of processes. It never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The processes in the order of their ranks in the group, each by its number in the job.
+    /// The numbers in the job of the group's processes, in the order of their ranks in the group.
     pub peers: Arc<[u32]>,
-    /// This process's rank in the group; None if it is no member.
+    /// This process's rank in the group. None if it is not a member.
     pub rank: Option<u32>,
-    /// The number of the handle of the session from which the group derives; 0 if it derives from no session.
+    /// The number of the handle of the session from which the group derives. 0 if it derives from no session.
     pub session: u64,
 }
 
-/// A range of ranks, as MPI_Group_range_incl takes it: the first rank, the last rank, and the stride.
+/// A range of ranks, as MPI_Group_range_incl gets it: the first rank, the last rank, and the stride.
 pub type RankRange = [i32; 3];
 
 impl Group {
-    /// Makes the group of `peers`. `me` is this process's number in the job, from which its rank follows.
+    /// Makes a group of the processes `peers`. `me` is this process's number in the job, from which its rank
+    /// follows.
     pub fn new(peers: impl Into<Arc<[u32]>>, me: u32) -> Group {
         let peers = peers.into();
         let rank = peers.iter().position(|peer| *peer == me).map(|rank| rank as u32);
         Group { peers, rank, session: 0 }
     }
 
-    /// Notes that the group derives from the session with this handle number.
+    /// Returns this group, marked as derived from the session whose handle has the number `session`.
     pub fn of_session(self, session: u64) -> Group {
         Group { session, ..self }
     }
 
-    /// Returns the same group with the rank that the process `me` has in it.
+    /// Returns a group of the same processes, with the rank that the process `me` has in it.
     pub fn seen_by(&self, me: u32) -> Arc<Group> {
         Arc::new(Group::new(self.peers.clone(), me))
     }
@@ -42,8 +43,7 @@ impl Group {
         self.peers.len() as u32
     }
 
-    /// Returns the rank in the group of the process with the number `peer` in the job; None if it is no
-    /// member.
+    /// Returns the rank of the process with the number `peer` in the job. Returns None if it is not a member.
     pub fn rank_of(&self, peer: u32) -> Option<u32> {
         // Most groups are a prefix of the world, so the answer is at its own index.
         if self.peers.get(peer as usize) == Some(&peer) {
@@ -65,8 +65,8 @@ impl Group {
         if self.size() == other.size() && sorted(self) == sorted(other) { SIMILAR } else { UNEQUAL }
     }
 
-    /// Converts ranks of this group to the ranks that the same processes have in `other`, as
-    /// MPI_Group_translate_ranks does. MPI_PROC_NULL stays.
+    /// Converts ranks in this group to the ranks of the same processes in `other`, as
+    /// MPI_Group_translate_ranks does. MPI_PROC_NULL stays MPI_PROC_NULL.
     pub fn translate(&self, ranks: &[i32], other: &Group) -> Result<Vec<i32>> {
         let ranks_there = other.ranks_by_peer();
         ranks
@@ -102,7 +102,7 @@ impl Group {
         .of_session(self.session)
     }
 
-    /// Makes the group of the members with these ranks, in this order (MPI_Group_incl); an error if a rank
+    /// Makes the group of the members with the ranks `ranks`, in this order (MPI_Group_incl). Fails if a rank
     /// repeats.
     pub fn include(&self, ranks: &[i32], me: u32) -> Result<Group> {
         self.distinct(ranks)?;
@@ -110,14 +110,15 @@ impl Group {
             .of_session(self.session))
     }
 
-    /// Makes the group of the members that have none of these ranks, in the old order (MPI_Group_excl).
+    /// Makes the group of all members except those with the ranks `ranks`, in the old order (MPI_Group_excl).
     pub fn exclude(&self, ranks: &[i32], me: u32) -> Result<Group> {
         let out = self.distinct(ranks)?;
         let stay = self.peers.iter().zip(&out).filter(|(_, out)| !**out).map(|(peer, _)| *peer);
         Ok(Group::new(stay.collect::<Vec<_>>(), me).of_session(self.session))
     }
 
-    /// Lists the ranks in these ranges, as MPI_Group_range_incl reads them (MPI 5.0, section 7.3.2).
+    /// Lists the ranks that `ranges` contain, as MPI_Group_range_incl reads such ranges (MPI 5.0, section
+    /// 7.3.2).
     pub fn ranks_of(&self, ranges: &[RankRange]) -> Result<Vec<i32>> {
         let mut ranks = Vec::new();
         for &[first, last, stride] in ranges {

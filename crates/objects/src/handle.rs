@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Handles: the values that a program holds for objects.
+//! Handles: the values by which a program names MPI objects.
 //!
-//! A handle is as wide as a pointer. Predefined ones are the constants of the standard ABI (MPI 5.0, section
-//! 20.3), below 1024. Others are `kind << 27 | generation << 22 | index`, a positive C int, so
-//! `MPI_Comm_toint` is the identity. Kind and generation show what a wrong handle is. The upper half of the
-//! indices, without generations, are numbers of objects that need no slot in a table.
+//! A handle is as wide as a pointer. Predefined handles are the constants of the standard ABI (MPI 5.0,
+//! section 20.3), below 1024. Others are `kind << 27 | generation << 22 | index`, a positive C int, so
+//! `MPI_Comm_toint` returns its argument. The kind and the generation show what a wrong handle is. The upper
+//! half of the indices, which have no generation, are numbers of objects that need no slot in a table.
 
 use error::Class;
 
-/// A handle of any kind, as the program passes it: the bits of the pointer.
+/// A handle of any kind, as the program passes it: the bits of a pointer.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle(pub usize);
@@ -19,10 +19,10 @@ const GENERATIONS: u32 = 1 << (KIND_SHIFT - GENERATION_SHIFT);
 
 const INDICES: u32 = 1 << GENERATION_SHIFT;
 
-/// The most objects of one kind that a table holds at once.
+/// The most objects of one kind that a table holds at the same time.
 pub const INDEX_MAX: u32 = INDICES / 2;
 
-/// The number of different handles of one kind that stand for a number, without a slot in a table.
+/// How many handles of one kind stand for a number, and not for a slot in a table.
 pub const NUMBERS: u32 = INDICES / 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ const KINDS: [HandleKind; 12] = [
 ];
 
 impl HandleKind {
-    /// Returns what an object of this kind is called in error messages, with an article.
+    /// Returns the name that error messages give to an object of this kind, with an article.
     pub fn noun(self) -> &'static str {
         match self {
             HandleKind::Comm => "a communicator",
@@ -77,7 +77,7 @@ impl HandleKind {
         }
     }
 
-    /// Returns the error class of a call that got a bad handle where one of this kind was expected.
+    /// Returns the error class of a call that got a bad handle in place of a handle of this kind.
     pub fn class(self) -> Class {
         match self {
             HandleKind::Comm => Class::Comm,
@@ -94,8 +94,8 @@ impl HandleKind {
         }
     }
 
-    /// Returns the standard ABI's range of predefined handles of this kind: the first, which is the null
-    /// handle, and how many there are (MPI 5.0, section 20.3.3).
+    /// Returns the standard ABI's range of predefined handles of this kind: the first handle, which is the
+    /// null handle, and how many there are (MPI 5.0, section 20.3.3).
     pub fn predefined(self) -> (usize, usize) {
         match self {
             HandleKind::Op => (0x20, 32),
@@ -116,28 +116,28 @@ impl HandleKind {
 }
 
 impl Handle {
-    /// Makes the handle of slot `index` of a table, when the slot is used for the `generation`th time.
+    /// Makes the handle of slot `index` of a table. `generation` is how many times the slot has been used.
     pub(crate) fn new(kind: HandleKind, generation: u32, index: u32) -> Handle {
         let generation = generation % GENERATIONS;
         Handle(((kind as u32) << KIND_SHIFT | generation << GENERATION_SHIFT | index) as usize)
     }
 
-    /// Makes a handle that stands for `number` instead of a slot in a table. Handles repeat after `NUMBERS`.
+    /// Makes a handle that stands for `number`, and not for a slot in a table. Numbers that differ by a
+    /// multiple of `NUMBERS` get the same handle.
     #[inline]
     pub fn numbered(kind: HandleKind, number: u32) -> Handle {
         Handle(((kind as u32) << KIND_SHIFT | INDEX_MAX | (number % NUMBERS)) as usize)
     }
 
-    /// Returns the number for which `numbered` made this handle; None if it is not such a handle of this
-    /// kind.
+    /// Returns the number for which `numbered` made this handle. Returns None for any other handle.
     #[inline]
     pub fn number(self, kind: HandleKind) -> Option<u32> {
         let number = self.0 as u32 % NUMBERS;
         (self == Handle::numbered(kind, number)).then_some(number)
     }
 
-    /// Returns the kind of object that the handle names, alive or not; None if it is no handle of this
-    /// library.
+    /// Returns the kind of objects to which the handle belongs, even if its object is freed. Returns None if
+    /// it is not a handle of this library.
     pub fn kind(self) -> Option<HandleKind> {
         if let Some(number) = self.dynamic() {
             return KINDS.get((number >> KIND_SHIFT).wrapping_sub(1) as usize).copied();
@@ -148,16 +148,16 @@ impl Handle {
         })
     }
 
-    /// Returns the index of the table's slot that the handle names; None if it is predefined or of another
-    /// kind.
+    /// Returns the index of the table's slot that the handle names. Returns None if the handle is predefined
+    /// or of another kind.
     #[inline]
     pub(crate) fn slot(self, kind: HandleKind) -> Option<usize> {
         // No kind is 0 or exceeds the bits of a C int.
         (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }
 
-    /// Converts the handle to a C int, for `MPI_*_toint` and keyvals. Handles that this library did not make
-    /// are truncated.
+    /// Converts the handle to a C int, for `MPI_*_toint` and keyvals. Cuts handles that this library did not
+    /// make.
     pub fn to_int(self) -> i32 {
         self.0 as u32 as i32
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The names of handles in error messages: a predefined handle is named by its constant.
+//! The names of handles in error messages. A predefined handle has the name of its constant.
 
 use crate::constants::handle_name;
 use crate::handle::Handle;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Infos: ordered lists of keys and values (MPI 5.0, chapter 10).
+//! Infos: lists of keys and values (MPI 5.0, chapter 10).
 
 use crate::constants::{MAX_INFO_KEY, MAX_INFO_VAL};
 use error::{Class, Result, fail};
@@ -11,7 +11,7 @@ pub struct Info {
 }
 
 impl<const N: usize> From<[(&str, &str); N]> for Info {
-    /// Makes an info of keys and values that are known to be valid.
+    /// Makes an info of keys and values that the caller knows to be valid.
     fn from(entries: [(&str, &str); N]) -> Info {
         Info { entries: entries.map(|(key, value)| (key.to_owned(), value.to_owned())).into() }
     }
@@ -26,8 +26,8 @@ impl Info {
         self.entries.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets the value of a key. The key must not be empty and must be shorter than MPI_MAX_INFO_KEY, the
-    /// value shorter than MPI_MAX_INFO_VAL.
+    /// Sets the value of a key. Fails if the key is empty or has MPI_MAX_INFO_KEY bytes or more, or the value
+    /// has MPI_MAX_INFO_VAL bytes or more.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         check_key(key)?;
         if value.len() >= MAX_INFO_VAL as usize {
@@ -45,7 +45,7 @@ impl Info {
         Ok(())
     }
 
-    /// Removes a key; MPI_ERR_INFO_NOKEY if the info does not have it.
+    /// Removes a key. Returns MPI_ERR_INFO_NOKEY if the info does not have the key.
     pub fn delete(&mut self, key: &str) -> Result<()> {
         check_key(key)?;
         match self.entries.iter().position(|(name, _)| name == key) {

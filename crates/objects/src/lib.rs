@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The MPI objects as data: comms, groups, infos, operators, error handlers, attributes, datatypes by handle.
 //!
-//! Invariants: the numbers are those of the MPI-5.0 standard ABI (`constants`, generated). No function here
-//! communicates, blocks, or calls the program.
+//! Invariants: numbers are those of the MPI-5.0 standard ABI (`constants`, which is generated). No function
+//! here communicates, blocks, or calls a function of the program.
 //!
 //! Read next: `handle.rs`, `table.rs`, `comm.rs`.
 #![forbid(unsafe_code)]
@@ -40,12 +40,13 @@ use datatype::Datatype;
 use error::{Result, fail};
 use std::sync::Arc;
 
-/// An entry of the table of datatypes: a datatype with the name and the attributes that the program gave it.
+/// An entry of the table of datatypes: a datatype, and the name and the attributes that the program has given
+/// it.
 #[derive(Debug)]
 pub struct TypeEntry {
-    /// The datatype, shared with the operations and datatypes that use it.
+    /// The datatype. Operations and other datatypes that use the datatype share it.
     pub datatype: Arc<Datatype>,
-    /// The name that MPI_Type_set_name has set.
+    /// The name that MPI_Type_set_name has set. Empty if there is none.
     pub name: String,
     pub attributes: Attributes,
 }
@@ -59,26 +60,26 @@ pub struct Objects {
     pub ops: HandleTable<Op>,
     pub errhandlers: HandleTable<Errhandler>,
     pub infos: HandleTable<Info>,
-    /// The keyvals of all kinds of objects. The number of a keyval is its handle as an int.
+    /// The keyvals for all kinds of objects. A keyval's number is its handle as an int.
     pub keyvals: HandleTable<RegisteredKeyval>,
     pub sessions: HandleTable<Session>,
-    /// The processes of this process's world, which are the process set mpi://WORLD; empty before the process
-    /// has joined its job.
+    /// The processes of this process's world (its MPI_COMM_WORLD), which are the process set mpi://WORLD.
+    /// Empty until the process has joined its job.
     pub world: Arc<Group>,
-    /// Counts the comms that were made from groups without a parent comm (MPI_Comm_create_from_group).
+    /// Counts the comms that MPI_Comm_create_from_group has made, which have no parent comm.
     pub from_groups: context::PartialCalls,
     pub contexts: context::Contexts,
-    /// Error classes and codes that the program added.
+    /// The error classes and codes that the program has added.
     pub errors: Errors,
-    /// The error handler of MPI_FILE_NULL, which new files get and errors without a file raise.
+    /// The error handler of MPI_FILE_NULL. New files get it, and calls that fail without a file call it.
     pub file_errhandler: Handle,
-    /// Whether the program has set MPI_COMM_SELF's error handler.
+    /// Whether the program has set the error handler of MPI_COMM_SELF.
     pub self_errhandler_set: bool,
-    /// This process's number in the job, as groups have it in `Group::peers`.
+    /// This process's number in the job. `Group::peers` holds such numbers.
     pub me: u32,
     world_id: u64,
-    /// The intercommunicator with the processes that spawned this one's world (MPI_Comm_get_parent); the null
-    /// handle in a world that was not spawned.
+    /// The intercommunicator with the processes that spawned this process's world (MPI_Comm_get_parent).
+    /// MPI_COMM_NULL in a world that was not spawned.
     pub parent: Handle,
 }
 
@@ -89,7 +90,7 @@ impl Default for Objects {
 }
 
 impl Objects {
-    /// Makes the objects of a process before MPI_Init: all predefined ones except the comms.
+    /// Makes the objects that a process has before MPI_Init: all predefined objects except the comms.
     pub fn new() -> Objects {
         let mut groups = HandleTable::new(HandleKind::Group);
         groups.predefine(constants::GROUP_EMPTY, Arc::new(Group::new([], 0)));
@@ -127,8 +128,8 @@ impl Objects {
         }
     }
 
-    /// Called when the process has joined its job. Sets its number `me` in the job, the processes of its
-    /// world, and the world's number.
+    /// Sets this process's number `me` in the job, the processes of its world, and the world's number. Called
+    /// when the process has joined its job.
     pub fn join(&mut self, me: u32, peers: std::ops::Range<u32>, world: u64) {
         self.me = me;
         self.world_id = world;
@@ -147,8 +148,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Enters a comm into the table of comms. Returns its handle; an error if this process already uses the
-    /// comm's context.
+    /// Adds a comm to the table of comms, and returns its handle. Fails if this process already uses the
+    /// comm's context id.
     pub fn enter_comm(&mut self, mut comm: Comm) -> Result<Handle> {
         comm.claim = Some(self.contexts.claim(comm.context)?);
         self.comms.insert(comm)
@@ -160,15 +161,15 @@ impl Objects {
         self.comms.undefine(constants::COMM_SELF);
     }
 
-    /// Returns the comm whose error handler gets the errors of calls without an object: MPI_COMM_SELF (MPI
-    /// 5.0, section 9.3). Until the program sets that handler, the comm is MPI_COMM_WORLD, as before MPI 4.0
-    /// and in MPICH.
+    /// Returns the comm whose error handler gets the errors of calls on no object. This is MPI_COMM_SELF (MPI
+    /// 5.0, section 9.3) if the program has set that comm's error handler. Until then it is MPI_COMM_WORLD,
+    /// as before MPI 4.0.
     pub fn comm_of_no_object(&self) -> Handle {
         if self.self_errhandler_set { constants::COMM_SELF } else { constants::COMM_WORLD }
     }
 
-    /// Makes the intercommunicator with the parents of this spawned process's world, number `world`. Called
-    /// after `enter_world`.
+    /// Makes the intercommunicator with the processes `parents`, which have spawned this process's world.
+    /// `world` is the world's number. Called after `enter_world`.
     pub fn join_parents(&mut self, parents: Vec<u32>, world: u64) -> Result<()> {
         let remote = Arc::new(Group::new(parents, self.me));
         let comm = Comm::between(Context::of_spawn(world), self.world.clone(), remote, "MPI_COMM_PARENT");
@@ -177,8 +178,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Returns the group of the process set with this name (MPI 5.0, section 11.3.2), a URI with letters of
-    /// any case (RFC 3986, section 6.2.2.1).
+    /// Returns the group of the process set with the name `name` (MPI 5.0, section 11.3.2). The name is a
+    /// URI, so letters of either case are equal (RFC 3986, section 6.2.2.1).
     pub fn process_set(&self, name: &str) -> Result<Arc<Group>> {
         match session::PROCESS_SETS.iter().position(|known| known.eq_ignore_ascii_case(name)) {
             Some(0) => Ok(self.world.clone()),
@@ -192,13 +193,13 @@ impl Objects {
         self.comms.get(handle)
     }
 
-    /// Returns the datatype that a handle names, whether it is committed or not.
+    /// Returns the datatype with the handle `handle`, whether it is committed or not.
     #[inline]
     pub fn datatype(&self, handle: Handle) -> Result<&Arc<Datatype>> {
         Ok(&self.datatypes.get(handle)?.datatype)
     }
 
-    /// Returns the datatype that a handle names; MPI_ERR_TYPE unless it is committed.
+    /// Returns the datatype with the handle `handle`, or MPI_ERR_TYPE if it is not committed.
     #[inline]
     pub fn committed(&self, handle: Handle) -> Result<&Arc<Datatype>> {
         let datatype = self.datatype(handle)?;
@@ -217,19 +218,19 @@ impl Objects {
         self.groups.get(handle)
     }
 
-    /// Returns a copy of the info that a handle names; for MPI_INFO_NULL an empty info.
+    /// Returns a copy of the info with the handle `handle`, or an empty info for MPI_INFO_NULL.
     pub fn info_or_empty(&self, handle: Handle) -> Result<Info> {
         if handle == constants::INFO_NULL { Ok(Info::default()) } else { self.infos.get(handle).cloned() }
     }
 
-    /// Enters a group into the table of groups. Returns its handle; for an empty group that is
-    /// MPI_GROUP_EMPTY.
+    /// Adds a group to the table of groups, and returns its handle. Returns MPI_GROUP_EMPTY for an empty
+    /// group.
     pub fn enter_group(&mut self, group: Arc<Group>) -> Result<Handle> {
         if group.size() == 0 { Ok(constants::GROUP_EMPTY) } else { self.groups.insert(group) }
     }
 
-    /// Enters a datatype into the table of datatypes. Returns its handle; a predefined datatype keeps the one
-    /// it has.
+    /// Adds a datatype to the table of datatypes, and returns its handle. A predefined datatype keeps its own
+    /// handle.
     pub fn enter_datatype(&mut self, datatype: Arc<Datatype>) -> Result<Handle> {
         match datatype.predefined() {
             Some(number) => Ok(Handle(number as usize)),

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Operators of reductions.
+//! The operators of reductions: predefined ones, and those that the program makes.
 
 use crate::constants;
 use datatype::PredefinedOp;
 
-/// An operator. Operations copy it, so `MPI_Op_free` need not wait for them.
+/// An operator. Operations under way have copies of it, so MPI_Op_free need not wait for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// An operator that the standard defines, such as MPI_SUM.
     Predefined(PredefinedOp),
-    /// An operator that the program has made by MPI_Op_create.
+    /// An operator that the program has made by MPI_Op_create or MPI_Op_create_c.
     User {
-        /// The address of the program's function.
+        /// The address of the program's function that combines elements.
         function: usize,
-        /// Whether the function is an `MPI_User_function_c`, which takes an MPI_Count.
+        /// Whether the function is an MPI_User_function_c, whose count is an MPI_Count.
         large: bool,
         commutative: bool,
     },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sessions: MPI without MPI_Init (MPI 5.0, section 11.3).
+//! Sessions, by which a program uses MPI without MPI_Init (MPI 5.0, section 11.3).
 
 use crate::constants as c;
 use crate::handle::Handle;
@@ -9,27 +9,28 @@ use std::sync::OnceLock;
 
 #[derive(Debug)]
 pub struct Session {
-    /// The session's error handler, of which the session holds one reference in the table of `Objects`.
+    /// The error handler of the session. Its reference count in the table of `Objects` counts this session.
     pub errhandler: Handle,
-    /// The thread level of all objects that derive from the session.
+    /// The thread level of the session, an MPI_THREAD constant. All objects that derive from the session have
+    /// it.
     pub thread_level: i32,
-    /// The session's hints with the values in use, for MPI_Session_get_info.
+    /// The session's hints, each with the value in use, for MPI_Session_get_info.
     pub info: Info,
 }
 
-/// The names of the process sets: the process's world, and the process alone.
+/// The names of the two process sets: all processes of the world (MPI_COMM_WORLD), and the process alone.
 pub const PROCESS_SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
 
-/// The memory kinds that are always supported, as the info key `mpi_memory_alloc_kinds` names them (MPI 5.0,
-/// section 11.4.3).
+/// The memory kinds that every process supports, in the form of the info key `mpi_memory_alloc_kinds` (MPI
+/// 5.0, section 11.4.3).
 const MEMORY_KINDS: &str = "mpi,system";
 
-/// The names of the memory kinds of the device in use: the kind alone, then the kind with each restrictor.
-/// Unset without a device.
+/// The memory kinds of the device that is in use: the kind alone, then the kind with each restrictor
+/// ("cuda:host"). Not set without a device.
 static DEVICE_KINDS: OnceLock<&[&str]> = OnceLock::new();
 
-/// Notes that MPI calls accept memory of a device. `kinds` are its memory kinds: the kind alone, then the
-/// kind with each restrictor.
+/// Records that MPI calls accept memory of a device. `kinds` are its memory kinds: the kind alone, then the
+/// kind with each restrictor ("cuda:host").
 pub fn support_memory_kinds(kinds: &'static [&'static str]) {
     // Later calls name the same device.
     let _ = DEVICE_KINDS.set(kinds);
@@ -39,8 +40,8 @@ fn device_kinds() -> &'static [&'static str] {
     DEVICE_KINDS.get().copied().unwrap_or_default()
 }
 
-/// Lists the memory kinds that a program may use without asking for them, as `mpi_memory_alloc_kinds` has
-/// them.
+/// Lists the memory kinds that a program may use without asking for them, in the form of the info key
+/// `mpi_memory_alloc_kinds`.
 pub fn default_memory_kinds() -> String {
     [MEMORY_KINDS].into_iter().chain(device_kinds().first().copied()).collect::<Vec<_>>().join(",")
 }
@@ -53,7 +54,8 @@ const LEVELS: [(&str, i32); 4] = [
 ];
 
 impl Session {
-    /// Makes a session with these hints. Without the hint `thread_level`, any thread may call at any time.
+    /// Makes a session with the hints `hints`. Without the hint `thread_level`, any thread may call MPI at
+    /// any time.
     pub fn new(errhandler: Handle, hints: &Info) -> Result<Session> {
         let wanted = hints.get("thread_level").unwrap_or("MPI_THREAD_MULTIPLE");
         let Some((name, thread_level)) = LEVELS.into_iter().find(|(name, _)| *name == wanted) else {
@@ -66,8 +68,8 @@ impl Session {
     }
 }
 
-/// Lists the memory kinds that a program gets which asks with `hints`: the default ones, and those that it
-/// asks for and that are supported.
+/// Lists the memory kinds that a program may use if it asks with `hints`: the default kinds, and those kinds
+/// in `hints` that are supported.
 pub fn memory_kinds(hints: &Info) -> String {
     let mut kinds = default_memory_kinds();
     let wanted = hints.get("mpi_memory_alloc_kinds").unwrap_or("");

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table per kind of object: finds the value of a handle with one bounds check and one comparison.
+//! Tables of MPI objects, one for each kind. A table finds the value of a handle with one bounds check and
+//! one comparison.
 
 use crate::handle::{Handle, HandleKind, INDEX_MAX};
 use error::{Class, Error, Result, fail};
 
-/// The live objects of one kind.
+/// The live objects of one kind, in slots.
 ///
-/// Invariants: only the current handle of a slot finds its value. After `remove` the old handle finds
-/// nothing, until the slot has been used 32 times more.
+/// Invariants: only the current handle of a slot finds the slot's value. After `remove` the old handle finds
+/// no value until the slot has been used 32 times more.
 #[derive(Debug)]
 pub struct HandleTable<T> {
     kind: HandleKind,
@@ -25,7 +26,7 @@ struct TableSlot<T> {
     value: Option<T>,
 }
 
-/// The slot of a live object that the program made, through which the object is changed or removed.
+/// The slot of a live object that the program made, by which a caller changes or removes the object.
 pub struct OccupiedEntry<'a, T> {
     slot: &'a mut TableSlot<T>,
     free: &'a mut Vec<u32>,
@@ -39,14 +40,14 @@ impl<T> OccupiedEntry<'_, T> {
         self.slot.value.as_mut().expect("an entry has a value")
     }
 
-    /// Removes and returns the object's value. Its handle is dead from now on.
+    /// Removes the object from the table and returns its value. The object's handle is not valid any more.
     #[inline]
     pub fn remove(mut self) -> T {
         self.leave();
         self.slot.value.take().expect("an entry has a value")
     }
 
-    /// Removes the object and drops its value. Its handle is dead from now on.
+    /// Removes the object from the table and drops its value. The object's handle is not valid any more.
     #[inline]
     pub fn discard(mut self) {
         self.leave();
@@ -72,14 +73,14 @@ impl<T> HandleTable<T> {
         }
     }
 
-    /// Returns how many values were removed or redefined so far. While this is unchanged, a handle that found
-    /// a value finds it again.
+    /// Returns how many values were removed or redefined so far. While this number is the same, a handle that
+    /// has found a value finds the same value again.
     #[inline(always)]
     pub fn removals(&self) -> u64 {
         self.removals
     }
 
-    /// Enters the value that the predefined handle `handle` finds from now on.
+    /// Sets the value that the predefined handle `handle` finds from now on.
     pub fn predefine(&mut self, handle: Handle, value: T) {
         let at = handle.0.checked_sub(self.first).expect("a predefined handle of this kind");
         if self.predefined.len() <= at {
@@ -89,25 +90,26 @@ impl<T> HandleTable<T> {
         self.removals += 1;
     }
 
-    /// Removes the value of a predefined handle.
+    /// Removes the value of the predefined handle `handle`.
     pub fn undefine(&mut self, handle: Handle) {
         self.predefined[handle.0 - self.first] = None;
         self.removals += 1;
     }
 
-    /// Whether no object that the program made is alive; predefined ones do not count.
+    /// Whether the table has no object that the program made. Predefined objects do not count.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()
     }
 
-    /// Enters a value, and returns its new handle; MPI_ERR_OTHER if two million are alive.
+    /// Adds a value, and returns a new handle for it. Returns MPI_ERR_OTHER if the table has two million
+    /// values.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> Result<Handle> {
         self.reserve()?;
         Ok(self.put(value))
     }
 
-    /// Enters a value, and returns its new handle. The caller has ensured a free slot by `reserve`.
+    /// Adds a value, and returns a new handle for it. The caller has called `reserve`, so a slot is free.
     #[inline(always)]
     pub fn put(&mut self, value: T) -> Handle {
         let index = self.free.pop().expect("there is room");
@@ -119,7 +121,8 @@ impl<T> HandleTable<T> {
         slot.handle
     }
 
-    /// Makes sure that a slot is free for one more value; MPI_ERR_OTHER if two million are alive.
+    /// Makes sure that a slot is free for one more value. Returns MPI_ERR_OTHER if the table has two million
+    /// values.
     #[inline(always)]
     pub fn reserve(&mut self) -> Result<()> {
         if self.free.is_empty() { self.grow() } else { Ok(()) }
@@ -141,7 +144,7 @@ impl<T> HandleTable<T> {
         Ok(())
     }
 
-    /// Returns the value that a handle finds. The error says what the handle is instead.
+    /// Returns the value that a handle finds. The error says what the handle is if it finds none.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {
@@ -161,8 +164,8 @@ impl<T> HandleTable<T> {
         Ok(self.predefined[handle.0 - self.first].as_mut().expect("found above"))
     }
 
-    /// Returns the entry of an object that the program made, to change or remove it. Predefined objects have
-    /// no entry.
+    /// Returns the slot of an object that the program made, to change or remove the object. Fails for a
+    /// predefined object.
     #[inline(always)] // Like `get`.
     pub fn entry(&mut self, handle: Handle) -> Result<OccupiedEntry<'_, T>> {
         let alive = |slot: &TableSlot<T>| slot.handle == handle && slot.value.is_some();
@@ -185,7 +188,7 @@ impl<T> HandleTable<T> {
         Error::new(self.kind.class(), format!("{handle} is predefined and cannot be freed"))
     }
 
-    /// Removes and returns the value of a handle, which is dead from now on. An error for predefined objects.
+    /// Removes and returns the value of a handle, which is not valid any more. Fails for a predefined object.
     pub fn remove(&mut self, handle: Handle) -> Result<T> {
         Ok(self.entry(handle)?.remove())
     }
@@ -195,7 +198,7 @@ impl<T> HandleTable<T> {
         handle.slot(self.kind).is_none()
     }
 
-    /// Lists the live objects that the program made: handle and value.
+    /// Lists the live objects that the program made, each with its handle.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &T)> {
         self.slots.iter().filter_map(|slot| slot.value.as_ref().map(|value| (slot.handle, value)))
     }

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Virtual topologies as data (MPI 5.0, chapter 8): the neighbours of each rank.
+//! Virtual topologies as data (MPI 5.0, chapter 8): grids and graphs that say which ranks are neighbours.
 
 use error::{Class, Result, fail};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// A Cartesian grid (MPI_Cart_create).
+    /// A Cartesian grid, which MPI_Cart_create makes.
     Cart(Cart),
-    /// A graph that every process knows as a whole (MPI_Graph_create).
+    /// A graph that each process knows as a whole. MPI_Graph_create makes it.
     Graph(Graph),
-    /// A graph of which each process knows its own edges (MPI_Dist_graph_create and
-    /// MPI_Dist_graph_create_adjacent).
+    /// A graph of which each process knows its own edges. MPI_Dist_graph_create or
+    /// MPI_Dist_graph_create_adjacent makes it.
     DistGraph(DistGraph),
 }
 
-/// The ranks of neighbours; None (MPI_PROC_NULL) beyond the edge of a grid.
+/// The ranks of neighbours. None stands for MPI_PROC_NULL, beyond the edge of a grid.
 pub type NeighborList = Vec<Option<u32>>;
 
 impl Topology {
-    /// Returns the ranks to which `rank` sends in neighborhood collectives, and those from which it receives,
-    /// in the order of their blocks (MPI 5.0, section 8.6).
+    /// Returns the ranks to which `rank` sends in neighborhood collectives, and the ranks from which it
+    /// receives, in the order of the blocks in its buffers (MPI 5.0, section 8.6).
     pub fn neighbors(&self, rank: u32) -> (NeighborList, NeighborList) {
         let known = |ranks: &[u32]| ranks.iter().copied().map(Some).collect();
         match self {
@@ -34,17 +34,17 @@ impl Topology {
     }
 }
 
-/// A grid, or a torus in its periodic dimensions. Ranks are in row-major order.
+/// A grid of ranks, in row-major order. In a periodic dimension it wraps around.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cart {
     pub dims: Vec<u32>,
-    /// For each dimension: whether it wraps around, so that its last place is next to its first.
+    /// For each dimension, whether it wraps around, so that its last place is next to its first.
     pub periods: Vec<bool>,
 }
 
 impl Cart {
-    /// Makes a grid of `dims` places, in which dimension `i` wraps around unless `periods[i]` is 0;
-    /// MPI_ERR_DIMS unless all `dims` are positive.
+    /// Makes a grid with `dims[i]` places in dimension i, which wraps around unless `periods[i]` is 0.
+    /// Returns MPI_ERR_DIMS unless all `dims` are positive.
     pub fn new(dims: &[i32], periods: &[i32]) -> Result<Cart> {
         if let Some(dim) = dims.iter().position(|extent| *extent < 1) {
             fail!(Class::Dims, "dims[{dim}] is {}, which is not positive", dims[dim]);
@@ -57,7 +57,7 @@ impl Cart {
         Ok(Cart { dims, periods: periods.iter().map(|period| *period != 0).collect() })
     }
 
-    /// Returns the number of places in the grid, which is the number of its ranks.
+    /// Returns how many places the grid has, each for one rank.
     pub fn size(&self) -> u32 {
         self.dims.iter().product()
     }
@@ -79,8 +79,8 @@ impl Cart {
         coords
     }
 
-    /// Returns the rank at these coordinates; MPI_ERR_ARG if one is outside a dimension that does not wrap
-    /// around.
+    /// Returns the rank at the coordinates `coords`. Returns MPI_ERR_ARG if a coordinate lies outside a
+    /// dimension that does not wrap around.
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         let mut rank = 0;
         for (dim, (coord, extent)) in coords.iter().zip(&self.dims).enumerate() {
@@ -96,7 +96,7 @@ impl Cart {
         Ok(rank)
     }
 
-    /// Returns the rank `by` steps away from `rank` in dimension `dim`; None outside the grid.
+    /// Returns the rank that is `by` steps away from `rank` in dimension `dim`, or None outside the grid.
     pub fn neighbor(&self, rank: u32, dim: usize, by: i64) -> Option<u32> {
         let stride: u32 = self.dims[dim + 1..].iter().product();
         let extent = self.dims[dim];
@@ -107,8 +107,8 @@ impl Cart {
         reached.then_some(rank - here * stride + inside * stride)
     }
 
-    /// Makes the grid of the dimensions in `remain`, as MPI_Cart_sub does. Returns it, and the ranks of this
-    /// grid that get into the same new one as `rank`, in order.
+    /// Makes the grid that keeps the dimensions for which `remain` is true, as MPI_Cart_sub does. Returns
+    /// that grid, and the ranks of this grid that get into the same new grid as `rank`, in order.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |dim: &usize| remain[*dim];
         let dims = || (0..self.dims.len()).filter(kept);
@@ -127,7 +127,7 @@ impl Cart {
         (sub, (0..self.size()).filter(mine).collect())
     }
 
-    /// Lists the pairs of neighbours in the grid as edges of weight 1, each pair once.
+    /// Lists the pairs of neighbours in the grid, each pair once, as edges with weight 1.
     pub fn edges(&self) -> Vec<GraphEdge> {
         let next =
             |rank| (0..self.dims.len()).filter_map(move |dim| Some((rank, self.neighbor(rank, dim, 1)?, 1)));
@@ -138,18 +138,18 @@ impl Cart {
 /// An edge of a graph: the rank from which it leads, the rank to which it leads, and its weight.
 pub type GraphEdge = (u32, u32, u64);
 
-/// A graph that every process knows as a whole.
+/// A graph that each process knows as a whole (MPI_Graph_create).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
-    /// For each node: where its neighbours end in `edges`. Those of the next node follow.
+    /// For each node, the index in `edges` behind its last neighbour, where the next node's neighbours begin.
     pub index: Vec<i32>,
     /// The neighbours of all nodes, node after node.
     pub edges: Vec<u32>,
 }
 
 impl Graph {
-    /// Makes a graph from the arguments of MPI_Graph_create; MPI_ERR_ARG if `index` decreases or an edge
-    /// leads to no node.
+    /// Makes a graph from the arguments of MPI_Graph_create. Returns MPI_ERR_ARG if `index` decreases, or if
+    /// an edge leads to a node that does not exist.
     pub fn new(index: Vec<i32>, edges: &[i32]) -> Result<Graph> {
         let nodes = index.len();
         if index.first().is_some_and(|first| *first < 0) || !index.is_sorted() {
@@ -170,7 +170,8 @@ impl Graph {
     }
 }
 
-/// Converts ranks that the program gave as the argument `name`; MPI_ERR_ARG unless all are below `size`.
+/// Converts ranks that the program passes as the argument `name`. Returns MPI_ERR_ARG unless all ranks are
+/// below `size`.
 pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
     match given.iter().position(|rank| *rank < 0 || *rank as usize >= size) {
         Some(at) => fail!(Class::Arg, "{name}[{at}] is {}, which is none of the {size} ranks", given[at]),
@@ -178,15 +179,15 @@ pub fn ranks(given: &[i32], size: usize, name: &str) -> Result<Vec<u32>> {
     }
 }
 
-/// A graph of which each process knows its own edges.
+/// A graph of which each process knows its own edges (MPI_Dist_graph_create).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DistGraph {
     /// The ranks from which edges lead to this process.
     pub sources: Vec<u32>,
     /// The ranks to which edges lead from this process.
     pub destinations: Vec<u32>,
-    /// The weights of the edges from `sources`, then of those to `destinations`; None if MPI_UNWEIGHTED was
-    /// given.
+    /// The weights of the edges from `sources`, and of the edges to `destinations`. None if the program
+    /// passed MPI_UNWEIGHTED.
     pub weights: Option<(Vec<i32>, Vec<i32>)>,
 }
 

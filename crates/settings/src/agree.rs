@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Settings that processes of a job must have alike: they send them as text, and compare them as values
-//! ("1MiB" equals "1048576").
+//! Compares settings that must be equal in the processes of a job. Processes send them as text, and compare
+//! the values ("1MiB" equals "1048576").
 
 use crate::{Scope, Setting, Settings, TABLE, parse};
 
-/// The scopes of the settings that all ranks read and that must have the same values in all of them.
+/// The scope of the settings that all ranks read, and that must be equal in all ranks.
 pub const RANKS: &[Scope] = &[Scope::Job];
-/// The scopes of settings that only the process that makes the job and the proxies read; a rank's own value
-/// has no effect.
+/// The scopes of the settings that only `mpirun` (or a program that runs alone) and the proxies read. A
+/// rank's own value has no effect.
 pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 
-/// A setting that two processes have with different values.
+/// A setting that has different values in two processes.
 #[derive(Clone, Debug)]
 pub struct Difference {
-    /// The setting that differs.
+    /// The setting that has different values.
     pub setting: &'static Setting,
-    /// The value that the setting has in the other process, as sentences show it.
+    /// The value in the other process, as error sentences show it.
     pub theirs: String,
-    /// The value that the setting has in this process, as sentences show it.
+    /// The value in this process, as error sentences show it.
     pub ours: String,
 }
 
-/// Returns the settings of `scopes` that the environment sets, one line `NAME=value` for each.
+/// Returns a line `NAME=value` for each setting of the scopes `scopes` that the environment sets.
 pub fn text_of_settings(scopes: &[Scope]) -> String {
     text_of_variables(&crate::environment(), scopes)
 }
 
-/// Returns the settings of `scopes` that `variables` (name, value) set, one line `NAME=value` for each.
+/// Returns a line `NAME=value` for each setting of the scopes `scopes` that `variables` (name, value) sets.
 pub fn text_of_variables(variables: &[(String, String)], scopes: &[Scope]) -> String {
     let value = |row: &Setting| variables.iter().rev().find(|(name, _)| name == row.variable);
     rows(scopes)
@@ -36,8 +36,8 @@ pub fn text_of_variables(variables: &[(String, String)], scopes: &[Scope]) -> St
         .collect()
 }
 
-/// Compares two texts of `text_of_settings` and returns the first setting of `scopes` that differs in value.
-/// Returns None if none does, or a text was cut.
+/// Compares two texts that `text_of_settings` has made. Returns the first setting of the scopes `scopes` that
+/// has different values. Returns None if there is none, or if one of the texts was cut.
 pub fn difference(theirs: &str, ours: &str, scopes: &[Scope]) -> Option<Difference> {
     // A text without a line end at its end was cut, so it may lack settings: there is nothing to compare.
     if [theirs, ours].iter().any(|text| !text.is_empty() && !text.ends_with('\n')) {

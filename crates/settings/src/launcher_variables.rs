@@ -1,30 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Variables of other launchers: signs that another launcher started this process, and the variables that
-//! `mpirun` passes on.
+//! Environment variables of other launchers, which show that another launcher started this process. Also
+//! reads any variable, for `mpirun` to pass on.
 
-/// Another launcher, which started this process as one task of several, as variables of the environment show.
+/// A launcher other than `mpirun` that started this process as one task of several. Environment variables
+/// show this.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
-    /// The launcher as a user would name it.
+    /// The name of the launcher, as a user would call it.
     pub name: &'static str,
-    /// The variable of the environment that shows it, with its value.
+    /// The environment variable that shows the launcher, with its value.
     pub evidence: String,
-    /// Advice for error sentences: how to start the program instead.
+    /// How to start the program instead, as advice in error sentences.
     pub remedy: &'static str,
 }
 
-/// The lowest number of a Slurm step that srun does not start. It is the shell of `salloc`; then follow the
-/// batch script and the step of processes that came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
+/// The lowest number of a Slurm step that srun does not start: the shell of `salloc`. The next numbers are
+/// those of the batch script and of processes that came by ssh (SLURM_INTERACTIVE_STEP, ... in slurm.h).
 const SLURM_OWN_STEPS: u64 = 4294967290;
-/// The advice for launchers that have no better one.
+/// The advice for a launcher by which Outboard cannot be started.
 const OURS: &str = "start it by Outboard's mpirun";
 
-/// The other launcher that made this process one task of several. None if there is no sign of one.
+/// Returns the other launcher that started this process as one task of several. Returns None if no
+/// environment variable shows one.
 pub fn launcher() -> Option<Launcher> {
     launcher_by(|name| variable(name).and_then(|value| value.into_string().ok()))
 }
 
-/// Reads any variable of the environment. For settings use [`crate::get`].
+/// Reads an environment variable that is not a setting. For settings use [`crate::get`].
 pub fn variable(name: &str) -> Option<std::ffi::OsString> {
     std::env::var_os(name)
 }
@@ -65,14 +67,15 @@ fn launcher_by(look_up: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
 mod tests {
     use super::*;
 
-    /// The launcher that an environment shows, which is given as `env` prints it, with blanks for newlines.
+    /// Returns the launcher that an environment shows. `environment` is the output of `env`, with blanks for
+    /// newlines.
     fn with(environment: &str) -> Option<Launcher> {
         let pairs = || environment.split_whitespace().filter_map(|word| word.split_once('='));
         launcher_by(|name| pairs().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
     }
 
-    /// Environments of shells, and of tasks that are alone, as batch systems make them: only the variables
-    /// that concern tasks.
+    /// Environments that batch systems make for shells, and for tasks that are alone. Only the variables that
+    /// concern tasks are here.
     const ALONE: [(&str, &str); 14] = [
         ("no batch system", ""),
         ("one rank of Hydra", "PMI_SIZE=1 PMI_RANK=0 PMI_FD=8"),
@@ -115,7 +118,8 @@ mod tests {
         ("flux run -n 1", "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0 PMI_FD=8 PMI_RANK=0 PMI_SIZE=1"),
     ];
 
-    /// Environments of one task of several: launcher, variables, and the variable that shows it.
+    /// Environments of one task of several. Each has the launcher's name, the variables, and the variable
+    /// that shows it.
     const TASKS: [(&str, &str, &str); 9] = [
         ("mpiexec.hydra -n 4", "PMI_SIZE=4 PMI_RANK=0 PMI_FD=8", "PMI_SIZE=4"),
         (

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The settings: one table (`tables/settings.toml`) lists them all; they are read from the environment once.
+//! The settings (OUTBOARD_... environment variables). One table, `tables/settings.toml`, lists all of them.
+//! The environment is read once.
 //!
-//! `load` reads and checks them; MPI_Init and `mpirun` call it and report its error. All other code calls
-//! `get`. No other code of the library reads the environment, so `outboard info` shows all that matters.
+//! `load` reads and checks the settings. MPI_Init and `mpirun` call it, and report its error. All other code
+//! calls `get`. No other code of the library reads the environment, so `outboard info` shows all that
+//! matters.
 //!
-//! Read next: `value.rs` (units and bounds), `agree.rs` (settings that processes must have alike),
-//! `launcher_variables.rs` (the few variables of other launchers that concern Outboard).
+//! Read next: `value.rs` (units and bounds), `agree.rs` (settings that must be equal in the processes of a
+//! job), `launcher_variables.rs` (the few variables of other launchers that concern Outboard).
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
@@ -21,42 +23,44 @@ mod value;
 pub use generated::*;
 pub use value::{Scope, Setting, SettingKind, bytes, list};
 
-/// The settings of this process. If [`load`] has refused the environment, these are the defaults.
+/// Returns the settings of this process. If [`load`] has refused the environment, returns the defaults.
 pub fn get() -> &'static Settings {
     static DEFAULTS: OnceLock<Settings> = OnceLock::new();
     load().unwrap_or_else(|_| DEFAULTS.get_or_init(Settings::default))
 }
 
 impl Default for Settings {
-    /// The settings in an environment without OUTBOARD_ variables.
+    /// Returns the settings in an environment without OUTBOARD_ variables.
     fn default() -> Settings {
         parse(&[]).expect("the defaults of tables/settings.toml are valid, as the tests check")
     }
 }
 
-/// Reads the environment once per process. The error of a bad value names the variable and what is allowed.
+/// Reads the settings from the environment, once per process. If a value is bad, the error names the variable
+/// and what is allowed.
 pub fn load() -> Result<&'static Settings> {
     static LOADED: OnceLock<Result<Settings>> = OnceLock::new();
     LOADED.get_or_init(|| parse(&environment())).as_ref().map_err(Error::clone)
 }
 
-/// Settings from (variable, value) pairs instead of the environment; other variables are ignored.
+/// Reads the settings from pairs (variable, value) in place of the environment. Ignores other variables.
 pub fn parse(variables: &[(String, String)]) -> Result<Settings> {
     Settings::read(&value::Values::new(TABLE, variables))
 }
 
-/// A sentence for each variable that begins with OUTBOARD_ but is no setting; the sentence names the setting
-/// with the nearest name. `mpirun` prints these sentences once for the job.
+/// Returns a sentence for each environment variable that begins with OUTBOARD_ but is not a setting. It names
+/// the setting with the nearest name. `mpirun` prints these sentences once for the job.
 pub fn unknown() -> Vec<String> {
     unknown_among(&environment())
 }
 
-/// The value of a setting's variable in this environment, as text; None if the variable is not set.
+/// Returns the value of a setting's environment variable as text, or None if the variable is not set.
 pub fn text_in_environment(setting: &Setting) -> Option<String> {
     std::env::var_os(setting.variable).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// The folder in which Outboard keeps files of this user: $XDG_CACHE_HOME/outboard or ~/.cache/outboard.
+/// Returns the folder in which Outboard keeps files of this user: $XDG_CACHE_HOME/outboard or
+/// ~/.cache/outboard. Returns None if neither variable (XDG_CACHE_HOME, HOME) is set.
 pub fn cache_folder() -> Option<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let base =
@@ -88,7 +92,8 @@ fn unknown_among(variables: &[(String, String)]) -> Vec<String> {
         .collect()
 }
 
-/// How similar `name` is to a setting's name, both without the prefix OUTBOARD_: from 0 (not at all) to 1.
+/// Returns how similar `name` is to a setting's name, both without the prefix OUTBOARD_: from 0 (not at all)
+/// to 1.
 fn likeness(name: &str, setting: &Setting) -> f64 {
     strsim::normalized_damerau_levenshtein(
         name.trim_start_matches("OUTBOARD_"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Turns the text of a setting into a typed value: units, bounds, choices.
+//! Converts the text of a setting to a typed value: units, bounds, choices.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ pub struct Setting {
     pub variable: &'static str,
     /// The type of the setting's value, and the values that are allowed.
     pub kind: SettingKind,
-    /// The default as a user would write it; empty if the setting is not set by default.
+    /// The default, as a user would write it. Empty if the setting has no default.
     pub default: &'static str,
     /// Which processes read the setting, and which must agree on it.
     pub scope: Scope,
-    /// Whether `mpirun` sets it for its children, and a user never does.
+    /// Whether only `mpirun` sets the setting, for its children. A user never sets it.
     pub internal: bool,
     /// What the setting does, in one sentence.
     pub doc: &'static str,
@@ -36,11 +36,12 @@ pub enum Scope {
     Job,
     /// Only the proxies read the setting.
     Proxy,
-    /// Only `mpirun` reads the setting, or a program that runs alone.
+    /// Only `mpirun`, or a program that runs without it, reads the setting.
     Launch,
 }
 
-/// The type of a setting. Bounds are inclusive, in bytes, milliseconds or microseconds.
+/// The type of a setting's value. Bounds are inclusive. They are in bytes, milliseconds or microseconds, as
+/// the type's name says, or a count.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)] // The table's head comment describes the types.
 pub enum SettingKind {
@@ -62,13 +63,14 @@ const MICROSECOND_UNITS: &[(&str, u64)] = &[("s", 1_000_000), ("ms", 1000), ("us
 const NO_UNITS: &[(&str, u64)] = &[("", 1)];
 
 impl SettingKind {
-    /// Reads a number from its text, in the unit at the end of the setting's name (`_ms`, `_us`; else bytes
-    /// or a count). Returns None if the text is not allowed, or the setting is not a number.
+    /// Reads a number from the text of a setting: in bytes, milliseconds or microseconds, or a count, as this
+    /// type says. Returns None if the text is not allowed, or the setting is not a number.
     pub fn number(&self, text: &str) -> Option<u64> {
         u64::from_text(self, text).ok()
     }
 
-    /// The values that a user may write for the setting, as text for error sentences and `outboard info`.
+    /// Returns a text that says which values a user may write for the setting, for error sentences and
+    /// `outboard info`.
     pub fn allowed(&self) -> String {
         match *self {
             SettingKind::Bytes { min, max } => bounds("bytes, as 4096 or 16KiB", BYTE_UNITS, min, max),
@@ -96,17 +98,17 @@ fn bounds(what: &str, units: &[(&str, u64)], min: u64, max: u64) -> String {
     }
 }
 
-/// Writes a number with the largest of `units` that divides it.
+/// Writes a number with the largest of the units `units` of which it is a multiple.
 fn with_unit(value: u64, units: &[(&str, u64)]) -> String {
     let fits = |factor: u64| value >= factor && value.is_multiple_of(factor);
     let (unit, factor) = units.iter().find(|(_, factor)| fits(*factor)).unwrap_or(&("", 1));
     format!("{}{unit}", value / factor)
 }
 
-/// A type that a field of `Settings` may have, which can be made from the text of a setting.
+/// A type of a field in `Settings`. Its values are made from the text of a setting.
 pub trait FromText: Sized {
-    /// Makes the value of a setting of this kind from its text, or returns a sentence about what is wrong
-    /// with it.
+    /// Makes a value from the text of a setting with the type `kind`. The error is a sentence about what is
+    /// wrong with the text.
     fn from_text(kind: &SettingKind, text: &str) -> Result<Self, String>;
 }
 
@@ -150,8 +152,8 @@ impl FromText for String {
     }
 }
 
-/// Parses a list of whole numbers: `0,2-3` is `[0, 2, 3]`. At most 65536 numbers; `mpirun --proxy-cores` is
-/// such a list, too.
+/// Reads a list of whole numbers: `0,2-3` is `[0, 2, 3]`. It may have at most 65536 numbers. The argument of
+/// `mpirun --proxy-cores` is such a list, too.
 pub fn list(text: &str) -> Result<Vec<u64>, String> {
     let one = |word: &str| word.trim().parse::<u64>().map_err(|_| format!("{word:?} is not a whole number"));
     let mut all = Vec::new();
@@ -166,7 +168,7 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
     Ok(all)
 }
 
-/// Parses a number of bytes as settings have it: `8`, `64KiB`.
+/// Reads a number of bytes in the form that settings have: `8`, `64KiB`.
 pub fn bytes(text: &str) -> Result<u64, String> {
     number(text, BYTE_UNITS, 0, u64::MAX)
         .map_err(|reason| format!("{text:?} is no number of bytes: {reason}"))
@@ -204,7 +206,7 @@ fn refused(setting: &Setting, text: &str, reason: &str) -> Error {
     )
 }
 
-/// The table of settings, and the text that each setting has in one environment.
+/// The table of settings, and the text that each setting has in an environment.
 pub struct Values<'a> {
     table: &'a [Setting],
     texts: HashMap<&'a str, &'a str>,
@@ -216,16 +218,16 @@ impl<'a> Values<'a> {
         Values { table, texts }
     }
 
-    /// Reads the setting in row `index` of the table. A setting that is not set, or set to an empty text, has
-    /// its default. Errors: the text is not allowed.
+    /// Reads the setting in row `index` of the table. If the setting is not set, or set to an empty text,
+    /// returns its default. Fails if the text is not allowed.
     pub fn required<T: FromText>(&self, index: usize) -> error::Result<T> {
         let setting = &self.table[index];
         let text = self.text(setting).unwrap_or(setting.default);
         T::from_text(&setting.kind, text).map_err(|reason| refused(setting, text, &reason))
     }
 
-    /// Reads the setting in row `index` of the table. Returns None if it is not set, or set to an empty text.
-    /// Errors: the text is not allowed.
+    /// Reads the setting in row `index` of the table. If the setting is not set, or set to an empty text,
+    /// returns None. Fails if the text is not allowed.
     pub fn optional<T: FromText>(&self, index: usize) -> error::Result<Option<T>> {
         let setting = &self.table[index];
         self.text(setting)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPIX streams (include/mpi-ext.h), which the standard does not have.
+//! The C functions of MPIX streams (include/mpi-ext.h), which the standard does not have.
 //!
-//! Contract of every function, kept by the program (MPI 5.0, section 2.5): its arguments are what MPI
-//! requires.
+//! The program guarantees that the arguments of each function are what MPI requires (MPI 5.0, section 2.5).
 #![allow(non_snake_case, clippy::missing_safety_doc)]
 
 use abi::args::{Handle, In, Out, Text};

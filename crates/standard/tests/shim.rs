@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The library as C programs see it: its symbols, its header, and the objects of one process.
+//! Tests libmpi_abi.so.1 as C programs see it: its symbols, its header, and the objects of one process.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,8 +10,9 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The library as programs load it: the one that OUTBOARD_TEST_LIBRARY names, as `make test` does. Otherwise
-/// one is built here, since no test links a shared library, so that `cargo test` alone does not build it.
+/// Returns the path of the library as programs load it. This is the path in OUTBOARD_TEST_LIBRARY, which
+/// `make test` sets. Without it the library is built here: `cargo test` alone does not build it, since no
+/// test links it.
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -31,7 +32,7 @@ fn built() -> &'static Path {
     })
 }
 
-/// A folder that holds the library under the names by which programs find it.
+/// Makes a folder in which the library has the names by which programs find it. Returns the folder's path.
 fn library(folder: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
     std::fs::create_dir_all(&folder).unwrap();

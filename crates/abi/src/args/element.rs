@@ -1,22 +1,27 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Parameters that point to elements: `Out`, `In`, `Array`, and counts of both widths.
+//! Wrappers of pointer parameters: `Out` (one result), `In` (an array to read), `Array` (an array to write),
+//! and `Counts` and `OutCount`, whose elements are C ints, or 64 bits wide in a function with the suffix
+//! `_c`.
+//!
+//! An ABI shim, the generated C functions of one binary interface, makes the wrappers. Elements have the
+//! standard ABI's form, or a form that another shim describes by a `ShimForm`.
 
 use super::{NULL_PAGE_END, null};
 use error::{Class, Result, fail};
 use objects::constants;
 
-/// The form of a `T` in the memory of another shim's programs. Programs of the standard's shim use our form.
+/// The form in which programs that use another ABI than the standard's hold a `T` in memory.
 #[derive(Debug)]
 pub struct ShimForm<T> {
     /// The distance in bytes from one element of an array to the next.
     pub bytes: usize,
-    /// Reads the element at an address. By the contract of `args/mod.rs` there is one.
+    /// Reads the element at an address. The program guarantees that there is an element (`args/mod.rs`).
     pub load: unsafe fn(usize) -> T,
-    /// Writes the element at an address. By the contract of `args/mod.rs` there is room for one.
+    /// Writes an element to an address. The program guarantees that there is room for it (`args/mod.rs`).
     pub store: unsafe fn(usize, T),
 }
 
-/// A pointer parameter: elements of `T`, in our form or in another shim's.
+/// A pointer parameter. It points to elements of `T`, in the standard ABI's form or in the form `form`.
 #[derive(Debug)]
 pub(super) struct Pointer<T: 'static> {
     address: usize,
@@ -59,7 +64,7 @@ impl<T: Copy> Pointer<T> {
         }
         Ok((0..many).map(|at| turn(self.load(at))).collect())
     }
-    /// Reads element `at`. The caller has made sure by `check` that the pointer is not null.
+    /// Reads element `at`. The caller has made sure by `check` that this pointer is not null.
     #[inline(always)]
     fn load(self, at: usize) -> T {
         let Some(form) = self.form else {
@@ -71,8 +76,8 @@ impl<T: Copy> Pointer<T> {
         // SAFETY: as above, in the form of the program's shim.
         unsafe { (form.load)(self.address.wrapping_add(at * form.bytes)) }
     }
-    /// Returns a reference to element `at`, to be used at once, or None if elements are in another shim's
-    /// form. The caller has made sure by `check` that the pointer is not null.
+    /// Returns a reference to element `at`, which the caller uses at once. Returns None if the program uses
+    /// another ABI than the standard's. The caller has made sure by `check` that this pointer is not null.
     #[inline(always)]
     pub(super) fn element<'a>(self, at: usize) -> Option<&'a mut T> {
         let pointer = (self.address as *mut T).wrapping_add(at);
@@ -80,7 +85,7 @@ impl<T: Copy> Pointer<T> {
         // callers; the memory is the library's until the call returns.
         self.form.is_none().then(|| unsafe { &mut *pointer })
     }
-    /// Writes element `at`. The caller has made sure by `check` that the pointer is not null.
+    /// Writes element `at`. The caller has made sure by `check` that this pointer is not null.
     #[inline(always)]
     fn store(self, at: usize, value: T) {
         let Some(form) = self.form else {
@@ -104,37 +109,38 @@ impl<T: Copy> Out<T> {
     pub fn new(address: usize, name: &'static str) -> Out<T> {
         Out(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name` of another shim, which has results in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to one result in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Out<T> {
         Out(Pointer { address, name, form: Some(form) })
     }
-    /// Whether the pointer is null, which a few parameters may be.
+    /// Whether the pointer is null. A few parameters may be null.
     pub fn is_null(self) -> bool {
         self.is(0)
     }
-    /// Whether the pointer is `address`, one of the constants that are not the address of a value.
+    /// Whether the pointer is `address`, a constant that MPI defines as a special value of this parameter.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Returns MPI_ERR_ARG if the pointer is null. A body checks all its outputs before it changes anything.
+    /// Returns MPI_ERR_ARG if the pointer is null. An MPI function checks all its outputs before it changes
+    /// anything.
     #[inline]
     pub fn check(self) -> Result<()> {
         self.0.check()
     }
-    /// Stores the result.
+    /// Stores the result in the program's variable. Returns MPI_ERR_ARG if the pointer is null.
     #[inline]
     pub fn set(self, value: T) -> Result<()> {
         self.0.set(0, value)
     }
-    /// Returns the value that the program passed, for parameters that go in and out.
+    /// Returns the program's value of a parameter that is both input and output (INOUT).
     #[inline]
     pub fn get(self) -> Result<T> {
         self.0.get(0)
     }
 }
 
-/// An array that the library reads.
+/// An array parameter that the library only reads.
 #[derive(Clone, Copy, Debug)]
 pub struct In<T: Copy + 'static>(Pointer<T>);
 
@@ -144,7 +150,7 @@ impl<T: Copy> In<T> {
     pub fn new(address: usize, name: &'static str) -> In<T> {
         In(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name` of another shim, which has elements in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to an array in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> In<T> {
         In(Pointer { address, name, form: Some(form) })
@@ -153,22 +159,22 @@ impl<T: Copy> In<T> {
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
-    /// Whether the pointer is `address`, one of the standard's constants that are not an array.
+    /// Whether the pointer is `address`, a constant such as MPI_UNWEIGHTED, which stands for no array.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Element `at`, which the caller knows to be within the array.
+    /// Returns element `at`. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
         self.0.get(at)
     }
-    /// The first `many` elements.
+    /// Returns the first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
         self.0.read(many, |value| value)
     }
 }
 
-/// An array that the library writes, or reads and writes.
+/// An array parameter that the library writes, or reads and writes.
 #[derive(Clone, Copy, Debug)]
 pub struct Array<T: Copy + 'static>(pub(super) Pointer<T>);
 
@@ -178,7 +184,7 @@ impl<T: Copy> Array<T> {
     pub fn new(address: usize, name: &'static str) -> Array<T> {
         Array(Pointer { address, name, form: None })
     }
-    /// Wraps the parameter `name` of another shim, which has elements in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to an array in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<T>) -> Array<T> {
         Array(Pointer { address, name, form: Some(form) })
@@ -187,20 +193,20 @@ impl<T: Copy> Array<T> {
     pub fn is_null(self) -> bool {
         self.0.address == 0
     }
-    /// Whether the pointer is `address`, one of the standard's constants that are not an array.
+    /// Whether the pointer is `address`, a constant of MPI that stands for no array.
     pub fn is(self, address: usize) -> bool {
         self.0.address == address
     }
-    /// Element `at`, which the caller knows to be within the array.
+    /// Returns element `at`. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<T> {
         self.0.get(at)
     }
-    /// The first `many` elements.
+    /// Returns the first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<T>> {
         In(self.0).read(many)
     }
-    /// Stores element `at`, which the caller knows to be within the array.
+    /// Stores `value` as element `at`. The caller knows that the array has this element.
     #[inline]
     pub fn set(self, at: usize, value: T) -> Result<()> {
         self.0.set(at, value)
@@ -215,12 +221,13 @@ impl<T: Copy> Array<T> {
     }
 }
 
-/// Counts or displacements: C ints in a function, MPI_Count or MPI_Aint in its `_c` form.
+/// An array of counts or displacements. Elements are C ints, or 64 bits wide in a function with the suffix
+/// `_c`.
 #[derive(Clone, Copy, Debug)]
 pub enum Counts {
-    /// The elements are C ints: the function has no suffix `_c`.
+    /// C ints, the elements in a function without the suffix `_c`.
     Ints(In<i32>),
-    /// The elements are MPI_Counts or MPI_Aints: the function has the suffix `_c`.
+    /// MPI_Counts or MPI_Aints, the elements in a function with the suffix `_c`.
     Longs(In<i64>),
 }
 
@@ -235,7 +242,7 @@ impl Counts {
     pub fn longs(address: usize, name: &'static str) -> Counts {
         Counts::Longs(In::new(address, name))
     }
-    /// Element `at`, which the caller knows to be within the array.
+    /// Returns element `at`. The caller knows that the array has this element.
     #[inline]
     pub fn get(self, at: usize) -> Result<i64> {
         match self {
@@ -243,25 +250,25 @@ impl Counts {
             Counts::Longs(array) => array.get(at),
         }
     }
-    /// The first `many` elements.
+    /// Returns the first `many` elements.
     pub fn read(self, many: usize) -> Result<Vec<i64>> {
         match self {
             Counts::Ints(array) => array.0.read(many, i64::from),
             Counts::Longs(array) => array.read(many),
         }
     }
-    /// Whether the function has no suffix `_c`, which constructors of datatypes record.
+    /// Whether the program called the function without the suffix `_c`. A new datatype records this.
     pub fn is_int(self) -> bool {
         matches!(self, Counts::Ints(_))
     }
 }
 
-/// A pointer to a count: a C int in a function, an MPI_Count in its `_c` form.
+/// A pointer to a count: to a C int, or in a function with the suffix `_c` to an MPI_Count.
 #[derive(Clone, Copy, Debug)]
 pub enum OutCount {
-    /// The count is a C int: the function has no suffix `_c`.
+    /// A pointer to a C int: the program called the function without the suffix `_c`.
     Int(Out<i32>),
-    /// The count is an MPI_Count: the function has the suffix `_c`.
+    /// A pointer to an MPI_Count: the program called the function with the suffix `_c`.
     Long(Out<i64>),
 }
 
@@ -287,7 +294,8 @@ impl OutCount {
             },
         }
     }
-    /// Stores a count, or MPI_UNDEFINED if it does not fit, as the standard allows for some queries.
+    /// Stores a count, or MPI_UNDEFINED if `value` is None or does not fit the program's variable. The
+    /// standard allows MPI_UNDEFINED in queries such as MPI_Type_size.
     pub fn set_or_undefined(self, value: Option<u64>) -> Result<()> {
         let value = value.and_then(|value| i64::try_from(value).ok());
         match self {
@@ -311,7 +319,7 @@ impl OutCount {
             OutCount::Long(out) => out.check(),
         }
     }
-    /// Whether the function has no suffix `_c`.
+    /// Whether the program called the function without the suffix `_c`.
     pub fn is_int(self) -> bool {
         matches!(self, OutCount::Int(_))
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Memory of the program. Only here an address of the program becomes a claim (`Buffer`, `Span`).
+//! Turns addresses that the program passes into claims: a `Buffer` or a `Span`, an address and a length that
+//! the library may read and write. No other file does so.
 //!
-//! Contract, kept by the program (MPI 5.0, sections 2.2 and 3.2): a buffer holds as many elements of the
-//! datatype as the call says, and stays mapped until the operation has ended.
+//! The program guarantees (MPI 5.0, sections 2.2 and 3.2): a buffer holds as many elements of the datatype as
+//! the call says, and stays mapped until the operation has ended.
 
 use super::{Address, NULL_PAGE_END, Out};
 use crate::staging::{self, Fill};
@@ -13,13 +14,13 @@ use p2p::AttachedBuffer;
 use std::sync::Arc;
 use sys::Span;
 
-/// More bytes than any process has: addresses have at most 57 bits, and the upper half is the kernel's.
+/// A limit on sizes: no process has so many bytes. Addresses have at most 57 bits, and the upper half is the
+/// kernel's.
 pub(crate) const ADDRESSABLE_BYTES: usize = 1 << 56;
 
-/// Claims a buffer of the program for one call: `elements` elements of a layout, `bytes` bytes of data.
-///
-/// Errors: the address is null or MPI_IN_PLACE. MPI_BOTTOM is null, so null is valid where the datatype's
-/// offsets are addresses.
+/// Claims the program's buffer at `address`: `elements` elements of the datatype `layout`, with `bytes` bytes
+/// of data. Returns MPI_ERR_BUFFER if the address is MPI_IN_PLACE, or is null where data is to be moved. Null
+/// is valid as MPI_BOTTOM, where the datatype's own offsets are addresses.
 #[inline(always)]
 pub(crate) fn claim_buffer(
     address: Address,
@@ -48,7 +49,7 @@ pub(crate) fn claim_buffer(
 }
 
 impl Address {
-    /// Returns the `bytes` bytes at this address, or None if no buffer of the program can lie there.
+    /// Returns the `bytes` bytes at this address as a span, or None if no memory of a program can lie there.
     #[inline]
     pub(crate) fn contiguous(self, bytes: usize) -> Option<Span> {
         if bytes == 0 {
@@ -61,9 +62,8 @@ impl Address {
         Some(unsafe { Span::claim(self.0, bytes) })
     }
 
-    /// Returns the address that lies `bytes` bytes further on, where a block of `count` elements begins.
-    ///
-    /// Errors: the block is not empty, and this address is MPI_IN_PLACE, or the result is 2^63 or more.
+    /// Returns the address `bytes` bytes behind this address, where a block of `count` elements begins. Fails
+    /// if the block has elements, and this address is MPI_IN_PLACE or the result is 2^63 or more.
     pub(crate) fn displaced(self, bytes: i64, count: i64) -> Result<Address> {
         let there = Address(self.0.wrapping_add_signed(bytes as isize));
         if count > 0 && self.is_in_place() {
@@ -75,8 +75,8 @@ impl Address {
         Ok(there)
     }
 
-    /// Returns the `bytes` bytes here, which the program attaches for buffered sends, or the value for
-    /// MPI_BUFFER_AUTOMATIC.
+    /// Returns the `bytes` bytes at this address, which the program attaches as a buffer for sends in
+    /// buffered mode. For the address MPI_BUFFER_AUTOMATIC, returns `AttachedBuffer::Automatic`.
     pub(crate) fn attached(self, bytes: usize) -> Result<AttachedBuffer> {
         if self.0 == constants::BUFFER_AUTOMATIC {
             return Ok(AttachedBuffer::Automatic);
@@ -90,15 +90,15 @@ impl Address {
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores `address` in the program's variable at this address, for parameters that are declared `void *`
-    /// but point to a pointer.
+    /// Stores `address` in the program's pointer variable at this address. MPI declares a few such
+    /// parameters, the address of a pointer, as `void *`.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }
 }
 
 impl Address {
-    /// Returns the `bytes` bytes at this address, which a window exposes.
+    /// Returns the `bytes` bytes at this address as a span. The program exposes them in an RMA window.
     pub(crate) fn exposed(self, bytes: u64) -> Span {
         // SAFETY: the program passed it as so many bytes, which stay mapped until it frees the window or
         // detaches them (contract of this file; MPI 5.0, sections 12.2.1 and 12.2.4).

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Wrappers of C arguments. Each holds a pointer of the program and the parameter's name, and checks for null
-//! before it reads or writes. No wrapper keeps a reference.
+//! Wrappers of C arguments. A wrapper holds a pointer that the program passes, and the parameter's name. It
+//! checks for null before it reads or writes. No wrapper keeps a reference.
 //!
-//! Contract of every wrapper, kept by the program (MPI 5.0, section 2.5): a pointer that is not null points
-//! to as many values of its type as the function's description says.
+//! The program guarantees (MPI 5.0, section 2.5): a pointer that is not null points to as many values of its
+//! type as the description of the MPI function says.
 
 mod element;
 mod memory;
@@ -19,11 +19,11 @@ pub(crate) use status::convert;
 pub use status::{Status, StatusIn, StatusOut, Statuses};
 pub use text::{Text, TextOut};
 
-/// Addresses below this are null, or constants such as MPI_IN_PLACE. Linux maps nothing there
-/// (vm.mmap_min_addr).
+/// The end of the addresses at which Linux maps nothing (vm.mmap_min_addr). An address below is null, or a
+/// constant such as MPI_IN_PLACE.
 const NULL_PAGE_END: usize = 1 << 16;
 
-/// A buffer of the program, or another pointer that a body reads itself.
+/// The address of a buffer of the program, or a pointer parameter without a wrapper of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address(pub usize);
 
@@ -38,7 +38,8 @@ impl Address {
     }
 }
 
-/// A function of the program, or a small number that the standard defines for one.
+/// The address of a function of the program, or a small number that the standard defines in place of a
+/// function, such as MPI_COMM_DUP_FN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callback(pub usize);
 

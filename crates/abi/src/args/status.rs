@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPI_Status, and the parameters that point to statuses.
+//! MPI_Status as the library holds it, and wrappers of parameters that point to statuses: `StatusIn`,
+//! `StatusOut` and `Statuses`.
 
 use super::{Array, In, Out, ShimForm};
 use error::{Class, Result, fail};
@@ -8,8 +9,8 @@ use std::ffi::c_void;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` holds the data bytes, low word first,
-/// and whether the operation was cancelled.
+/// MPI_Status of the standard ABI (MPI 5.0, section 20.3.1). `hidden` holds how many bytes of data were moved
+/// (the low word first), and whether the operation was cancelled.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The names are the standard's.
@@ -21,7 +22,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// The status of a receive or probe of `bytes` bytes.
+    /// Returns the status of a receive or probe of a message of `bytes` bytes.
     pub fn new(source: i32, tag: i32, bytes: u64) -> Status {
         let mut status = Status { source, tag, error: 0, hidden: [0; 5] };
         status.set_bytes(bytes);
@@ -33,26 +34,27 @@ impl Status {
     /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Returns how many bytes of data the operation moved.
+    /// Returns how many bytes of data the operation moved that the status describes.
     pub fn bytes(&self) -> u64 {
         u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
     }
-    /// Sets how many bytes of data the operation moved.
+    /// Sets how many bytes of data the operation moved that the status describes.
     pub fn set_bytes(&mut self, bytes: u64) {
         self.hidden[0] = bytes as u32 as i32;
         self.hidden[1] = (bytes >> 32) as u32 as i32;
     }
-    /// Whether the operation of the status was cancelled.
+    /// Whether the operation that the status describes was cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.hidden[2] != 0
     }
-    /// Sets whether the operation was cancelled.
+    /// Sets whether the operation that the status describes was cancelled.
     pub fn set_cancelled(&mut self, cancelled: bool) {
         self.hidden[2] = i32::from(cancelled);
     }
 }
 
-/// Exports a pointer variable of mpi.h, which the Fortran library sets as it is loaded.
+/// Exports the pointer variables of mpi.h with the names `$name`. Outboard's Fortran library sets them when
+/// it is loaded.
 macro_rules! ignored {
     ($($name:ident)*) => {
         $(
@@ -68,12 +70,13 @@ macro_rules! ignored {
     };
 }
 
-/// The target of the pointer variables below while no Fortran library is loaded.
+/// The status to which the pointer variables that `ignored!` exports point while no Fortran library is
+/// loaded.
 static NO_STATUS: Status = Status::EMPTY;
 
 ignored! { MPI_F_STATUS_IGNORE MPI_F_STATUSES_IGNORE MPI_F08_STATUS_IGNORE MPI_F08_STATUSES_IGNORE }
 
-/// Copies a whole status between C and Fortran, where it has the same form. Refuses MPI_STATUS_IGNORE, which
+/// Copies a whole status from C to Fortran or back; both have the same form. Refuses MPI_STATUS_IGNORE, which
 /// is not a status (MPI 5.0, section 19.3.5).
 pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
     if is_ignored_by_fortran(|address| from.0.is(address) || to.0.is(address)) {
@@ -83,7 +86,7 @@ pub(crate) fn convert(from: StatusIn, to: StatusOut) -> Result<()> {
     to.change(|to| *to = status)
 }
 
-/// A status that the library reads. Null is an error.
+/// A status parameter that the library only reads. A null pointer is an error.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusIn(In<Status>);
 
@@ -92,7 +95,7 @@ impl StatusIn {
     pub fn new(address: usize, name: &'static str) -> StatusIn {
         StatusIn(In::new(address, name))
     }
-    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to a status in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusIn {
         StatusIn(In::in_form(address, name, form))
@@ -103,7 +106,7 @@ impl StatusIn {
     }
 }
 
-/// A status that the library writes. Null is MPI_STATUS_IGNORE.
+/// A status parameter that the library writes. A null pointer is MPI_STATUS_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusOut(Out<Status>);
 
@@ -113,7 +116,7 @@ impl StatusOut {
     pub fn new(address: usize, name: &'static str) -> StatusOut {
         StatusOut(Out::new(address, name))
     }
-    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to a status in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> StatusOut {
         StatusOut(Out::in_form(address, name, form))
@@ -122,8 +125,8 @@ impl StatusOut {
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores all fields but MPI_ERROR, which calls that complete one operation do not change (MPI 5.0,
-    /// section 3.2.5).
+    /// Stores all fields of `status` but MPI_ERROR. A call that completes one operation leaves MPI_ERROR as
+    /// it was (MPI 5.0, section 3.2.5).
     #[inline]
     pub fn set(self, status: Status) {
         if !self.is_ignored() {
@@ -135,7 +138,8 @@ impl StatusOut {
     pub fn set_empty(self) -> Result<()> {
         if self.is_ignored() { Ok(()) } else { self.0.set(Status::EMPTY) }
     }
-    /// Changes a field of a status that the program fills itself.
+    /// Changes a status that the program fills in by calls such as MPI_Status_set_elements. `change` changes
+    /// a copy.
     pub fn change(self, change: impl FnOnce(&mut Status)) -> Result<()> {
         let mut status = self.0.get()?;
         change(&mut status);
@@ -143,7 +147,7 @@ impl StatusOut {
     }
 }
 
-/// An array of statuses. Null is MPI_STATUSES_IGNORE.
+/// A parameter that is an array of statuses, which the library writes. A null pointer is MPI_STATUSES_IGNORE.
 #[derive(Clone, Copy, Debug)]
 pub struct Statuses(Array<Status>);
 
@@ -153,7 +157,7 @@ impl Statuses {
     pub fn new(address: usize, name: &'static str) -> Statuses {
         Statuses(Array::new(address, name))
     }
-    /// Wraps the parameter `name` of another shim, which has statuses in the form `form`.
+    /// Wraps the parameter `name` of a program with another ABI: a pointer to statuses in the form `form`.
     #[inline]
     pub fn in_form(address: usize, name: &'static str, form: &'static ShimForm<Status>) -> Statuses {
         Statuses(Array::in_form(address, name, form))
@@ -162,7 +166,7 @@ impl Statuses {
     pub fn is_ignored(self) -> bool {
         self.0.is_null()
     }
-    /// Stores all fields of status `at` but MPI_ERROR.
+    /// Stores all fields of `status` but MPI_ERROR in element `at` of the array.
     #[inline]
     pub fn set(self, at: usize, status: Status) {
         if self.is_ignored() {
@@ -177,7 +181,7 @@ impl Statuses {
         let error = self.0.get(at).expect("not null").error;
         self.0.set(at, Status { error, ..status }).expect("not null");
     }
-    /// Stores the field MPI_ERROR of status `at`, for calls that return MPI_ERR_IN_STATUS.
+    /// Stores `code` in the field MPI_ERROR of element `at`. A call that returns MPI_ERR_IN_STATUS does so.
     pub fn set_error(self, at: usize, code: i32) {
         if !self.is_ignored() {
             let status = self.0.get(at).expect("not null");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! C strings.
+//! Wrappers of parameters that are C strings: `Text` for strings to read, `TextOut` for strings to write.
 
 use super::null;
 use error::Result;
 
-/// A C string that the library reads.
+/// A parameter that is a C string, which the library reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
     address: usize,
@@ -20,7 +20,7 @@ impl Text {
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// Returns the string. Bytes that are not UTF-8 are replaced.
+    /// Returns the string. A byte sequence that is not UTF-8 becomes the character U+FFFD.
     pub fn read(self) -> Result<String> {
         Ok(String::from_utf8_lossy(&self.bytes()?).into_owned())
     }
@@ -36,7 +36,7 @@ impl Text {
 }
 
 impl Text {
-    /// Returns the string as the name of a file, whose bytes need not be UTF-8.
+    /// Returns the string as the path of a file, which need not be UTF-8.
     pub fn path(self) -> Result<std::path::PathBuf> {
         if self.address == 0 {
             return null(self.name);
@@ -48,7 +48,7 @@ impl Text {
     }
 }
 
-/// A buffer for a C string that the library writes.
+/// A parameter that is a buffer of the program, in which the library stores a C string.
 #[derive(Clone, Copy, Debug)]
 pub struct TextOut {
     address: usize,
@@ -61,7 +61,7 @@ impl TextOut {
     pub fn new(address: usize, name: &'static str) -> TextOut {
         TextOut { address, name, bytes_max: usize::MAX }
     }
-    /// Wraps the parameter `name` of another shim, whose programs provide a buffer of only `bytes_max` bytes.
+    /// Wraps the parameter `name`, for an ABI whose programs provide a buffer of only `bytes_max` bytes.
     pub fn at_most(address: usize, name: &'static str, bytes_max: usize) -> TextOut {
         TextOut { address, name, bytes_max }
     }
@@ -69,7 +69,7 @@ impl TextOut {
     pub fn is_null(self) -> bool {
         self.address == 0
     }
-    /// Stores at most `bytes_max` bytes, including the final zero. Returns the bytes stored before that zero.
+    /// Stores `text`, cut to `bytes_max` bytes with the final zero. Returns how many bytes precede that zero.
     pub fn set(self, text: &str, bytes_max: usize) -> Result<usize> {
         if self.address == 0 {
             return null(self.name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Keyvals and attributes of comms and datatypes (MPI 5.0, section 7.7).
+//! Keyvals (the keys of attributes), and attributes of comms, datatypes and windows (MPI 5.0, section 7.7).
 
 use crate::args::{Address, Callback, Handle, Out};
 use crate::attribute::{create, delete, free, get, predefined, predefined_value, set};
@@ -18,7 +18,7 @@ pub fn comm_create_keyval(
     create(guard, HandleKind::Comm, copy, delete, keyval, extra_state)
 }
 
-/// MPI_Keyval_create, deprecated: a keyval for comms.
+/// MPI_Keyval_create, deprecated: makes a keyval for attributes of comms.
 pub fn keyval_create(
     guard: &mut Guard,
     copy: Callback,

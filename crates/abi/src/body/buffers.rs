@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Buffers for sends in buffered mode: of the process, of a comm, of a session (MPI 5.0, section 3.6).
+//! Attaches, detaches and flushes buffers for sends in buffered mode (MPI 5.0, section 3.6). A buffer belongs
+//! to the process, to a comm, or to a session.
 
 use crate::args::{Address, Handle, Out, OutCount};
 use crate::process::Guard;
@@ -86,7 +87,8 @@ pub fn session_iflush_buffer(guard: &mut Guard, session: Handle, request: Out<Ha
     iflush(guard, constants::COMM_NULL, owner, request)
 }
 
-/// Detaches the buffer of an owner that is about to be freed, once its messages have left.
+/// Detaches the send buffer of a comm or session that is about to be freed. Waits first until all messages
+/// have left the buffer.
 pub(crate) fn detach_before_free(guard: &mut Guard, owner: BufferOwner) -> Result<()> {
     if guard.job().p2p.has_buffer(owner) {
         guard.wait(|process| process.job().p2p.detach_buffer(owner).transpose())?;

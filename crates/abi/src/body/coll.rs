@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collective communication (MPI 5.0, chapter 6): the blocking, the nonblocking and the persistent form of
-//! each collective, by one row of `forms!`.
+//! Collective communication (MPI 5.0, chapter 6). One row of `forms!` makes the blocking, the nonblocking and
+//! the persistent form of a collective.
 //!
-//! `crate::collective` checks and plans the call of every form. A persistent collective is planned once; its
-//! initialization needs no traffic.
+//! The module `crate::collective` checks the arguments of each call and makes a plan of them. A persistent
+//! collective is planned once, by its initialization, which needs no traffic.
 
 use crate::args::{Address, Counts, Handle, In, Out};
 use crate::collective::{Reduced, Typed, TypedEach, Weighted};
@@ -11,9 +11,9 @@ use crate::process::Guard;
 use error::Result;
 use schedule::algorithm::Collective;
 
-/// Makes the three forms of each collective. A row has their names, their common parameters, and how they are
-/// planned. The nonblocking form also has a request, the persistent form an info and a request. A row names
-/// the collective, so that the choice of the carrier is compiled for this collective.
+/// Makes the three functions of each collective. A row has their names and common parameters, the collective,
+/// and the function that plans a call. The nonblocking function also has a request, the persistent one an
+/// info and a request. The compiler can specialize a call, because its row names the collective.
 macro_rules! forms {
     ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident(
         $($parameter:ident: $type:ty),* $(,)?

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Comms (MPI 5.0, sections 7.4 and 7.8).
+//! The calls that make, free and inquire about intracommunicators (MPI 5.0, sections 7.4 and 7.8).
 
 use super::buffers;
 use super::exchange::gather_for_new_comm;
@@ -58,7 +58,8 @@ pub fn comm_set_name(guard: &mut Guard, comm: Handle, comm_name: Text) -> Result
     Ok(())
 }
 
-/// Reads the name that the program gives an object, truncated to MPI_MAX_OBJECT_NAME (MPI 5.0, section 7.8).
+/// Reads the name that the program gives a comm, datatype or window, cut to MPI_MAX_OBJECT_NAME bytes with
+/// the final zero (MPI 5.0, section 7.8).
 pub(crate) fn object_name(text: Text) -> Result<String> {
     let mut name = text.read()?;
     let mut bytes = name.len().min(c::MAX_OBJECT_NAME as usize - 1);
@@ -69,13 +70,13 @@ pub(crate) fn object_name(text: Text) -> Result<String> {
     Ok(name)
 }
 
-/// MPI_Comm_get_info: a new info with the hints in use.
+/// MPI_Comm_get_info: stores a new info that holds the hints in use.
 pub fn comm_get_info(guard: &mut Guard, comm: Handle, info_used: Out<Handle>) -> Result<()> {
     let info = guard.objects.comm(comm)?.info.clone();
     enter_info(guard, info, info_used)
 }
 
-/// MPI_Comm_set_info: adds to the hints that are set. Keys that Outboard does not know are ignored.
+/// MPI_Comm_set_info: adds the hints in `info` to the comm's hints. Ignores keys that Outboard does not know.
 pub fn comm_set_info(guard: &mut Guard, comm: Handle, info: Handle) -> Result<()> {
     let hints = guard.objects.info_or_empty(info)?;
     guard.objects.comms.get_mut(comm)?.hint(&hints)
@@ -105,7 +106,7 @@ fn remote(guard: &Guard, comm: Handle) -> Result<Arc<Group>> {
     }
 }
 
-/// MPI_Comm_dup: hints are not copied (MPI 5.0, section 7.4.2).
+/// MPI_Comm_dup: copies attributes and topology, but no hints (MPI 5.0, section 7.4.2).
 pub fn comm_dup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>) -> Result<()> {
     duplicate(guard, comm, &Info::default(), newcomm)
 }
@@ -116,7 +117,7 @@ pub fn comm_dup_with_info(guard: &mut Guard, comm: Handle, info: Handle, newcomm
     duplicate(guard, comm, &info, newcomm)
 }
 
-/// MPI_Comm_idup: a duplicate needs no traffic, so the request is complete when the call returns.
+/// MPI_Comm_idup: a duplicate needs no messages, so the request is complete when the call returns.
 pub fn comm_idup(guard: &mut Guard, comm: Handle, newcomm: Out<Handle>, request: Out<Handle>) -> Result<()> {
     request.check()?;
     comm_dup(guard, comm, newcomm)?;
@@ -148,7 +149,8 @@ fn duplicate(guard: &mut Guard, comm: Handle, hints: &Info, newcomm: Out<Handle>
     enter(guard, comm, new, newcomm)
 }
 
-/// Makes a comm of the same kind as its parent: an intercommunicator if there is a remote group.
+/// Makes a comm with the groups `local` and `remote`: an intercommunicator, or, if `remote` is None, an
+/// intracommunicator.
 fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> Comm {
     match remote {
         Some(remote) => Comm::between(context, local, remote, ""),
@@ -156,7 +158,8 @@ fn sibling(context: Context, local: Arc<Group>, remote: Option<Arc<Group>>) -> C
     }
 }
 
-/// Makes the handle of a new comm, which inherits its parent's error handler (MPI 5.0, section 9.3.1).
+/// Stores a handle of the new comm `new` for the program. The new comm inherits the error handler of `parent`
+/// (MPI 5.0, section 9.3.1).
 pub(crate) fn enter(guard: &mut Guard, parent: Handle, mut new: Comm, newcomm: Out<Handle>) -> Result<()> {
     guard.reach_hosts(&new.all_peers)?;
     let objects = &mut guard.objects;
@@ -184,8 +187,8 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, group: Handle, newcomm: Out<
     }
 }
 
-/// Returns the remote group of the intercommunicator that MPI_Comm_create makes: the group that the other
-/// side passes. Returns None if `comm` is an intracommunicator.
+/// Returns the group that the other side passes to MPI_Comm_create, which is the new intercommunicator's
+/// remote group. Returns None if `comm` is an intracommunicator.
 fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Option<Arc<Group>>> {
     if guard.objects.comm(comm)?.remote.is_none() {
         return Ok(None);
@@ -203,7 +206,7 @@ fn remote_members(guard: &mut Guard, comm: Handle, group: &Group) -> Result<Opti
     Ok(Some(group_of(guard, chosen.into_iter().map(|(_, peer)| peer))))
 }
 
-/// MPI_Comm_create_group: only the group's members call it.
+/// MPI_Comm_create_group: only the members of the group call it, not all members of the comm.
 pub fn comm_create_group(
     guard: &mut Guard,
     comm: Handle,
@@ -224,7 +227,7 @@ pub fn comm_create_group(
     enter(guard, comm, Comm::new(context, group, ""), newcomm)
 }
 
-/// Returns the comm, or MPI_ERR_COMM if it is an intercommunicator.
+/// Returns the comm with the handle `comm`, or MPI_ERR_COMM if it is an intercommunicator.
 pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     let found = guard.objects.comm(comm)?;
     if found.remote.is_some() {
@@ -233,12 +236,13 @@ pub(crate) fn intracomm(guard: &Guard, comm: Handle) -> Result<&Comm> {
     Ok(found)
 }
 
-/// Makes a group of the processes with the ranks `peers` in the job.
+/// Makes a group of the processes `peers`, each given by its number in the job.
 pub(crate) fn group_of(guard: &Guard, peers: impl IntoIterator<Item = u32>) -> Arc<Group> {
     Arc::new(Group::new(peers.into_iter().collect::<Vec<_>>(), guard.objects.me))
 }
 
-/// Returns a group, or MPI_ERR_GROUP if one of its members is not in the comm's local group.
+/// Returns the group with the handle `group`. Returns MPI_ERR_GROUP if a member is not in the local group of
+/// `comm`.
 fn members(guard: &Guard, comm: Handle, group: Handle) -> Result<Arc<Group>> {
     let parent = guard.objects.comm(comm)?;
     let group = guard.objects.group(group)?;
@@ -256,8 +260,9 @@ pub fn comm_split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm
     split(guard, comm, color, key, newcomm)
 }
 
-/// MPI_Comm_split_type (MPI 5.0, section 7.4.2): splits by shared memory, by the kind of hardware or the
-/// process set that `info` names, or by the coarsest kind of hardware that separates the processes.
+/// MPI_Comm_split_type (MPI 5.0, section 7.4.2). Splits by shared memory, or by the kind of hardware or the
+/// process set that `info` names. Without a name, splits by the coarsest kind of hardware that separates the
+/// processes.
 pub fn comm_split_type(
     guard: &mut Guard,
     comm: Handle,
@@ -316,8 +321,8 @@ fn split(guard: &mut Guard, comm: Handle, color: i32, key: i32, newcomm: Out<Han
     enter_part(guard, comm, color, &words, newcomm)
 }
 
-/// Makes the comm of all members of `comm` that pass the color `color`. `words` holds the color and the key
-/// of every member.
+/// Makes the new comm of the members of `comm` that pass the color `color` in a split. `words` holds the
+/// color and the key of each member.
 fn enter_part(
     guard: &mut Guard,
     comm: Handle,
@@ -349,8 +354,8 @@ fn enter_part(
     }
 }
 
-/// MPI_Comm_free: frees the comm at once. Operations under way on it keep what they need, but the call waits
-/// for operations enqueued on the comm's stream.
+/// MPI_Comm_free: frees the comm at once. Operations on the comm that have not ended keep what they need. But
+/// the call waits for operations that the program has enqueued on the comm's device stream.
 pub fn comm_free(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     guard.blame(On::Comm(handle));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How requests end: alone, as one of many, or many in one call (MPI 5.0, section 3.7.5). Read next:
-//! `request.rs`.
+//! How MPI's wait and test calls end requests: one request, one of many, or many in one call (MPI 5.0,
+//! section 3.7.5). A function with "retire" in its name frees a complete request, or makes it inactive if it
+//! is persistent. Read next: `request.rs`.
 
 use crate::args::{Array, Handle, Out, Status, StatusOut, Statuses};
 use crate::process::{Guard, JobState, On, Process};
@@ -8,8 +9,8 @@ use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
 
-/// Returns an operation's error, if there is one, so that the error handler of `comm`, the request's comm or
-/// file, gets it. For MPI_COMM_NULL the handler is that of calls on no object.
+/// Returns the error of an operation, if there is one. Makes the error handler of `comm`, the request's comm
+/// or file, receive it. For MPI_COMM_NULL this is the error handler of calls on no object.
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -20,8 +21,8 @@ pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -
     Err(error)
 }
 
-/// Returns the outcome of a call on a request. An error goes to the error handler of the request's comm or
-/// file.
+/// Returns `outcome`, the outcome of a call on the request `request`. Makes the error handler of the
+/// request's comm or file receive the error.
 pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>) -> Result<()> {
     let Err(error) = outcome else { return Ok(()) };
     let JobState { requests, deferred, .. } = guard.job();
@@ -31,25 +32,25 @@ pub(crate) fn for_owner(guard: &mut Guard, request: Handle, outcome: Result<()>)
 }
 
 impl Completion {
-    /// Stores the operation's status for the program, and returns its error.
+    /// Stores the operation's status for the program, and returns the operation's error.
     pub(crate) fn store(self, status: StatusOut) -> Result<()> {
         status.set(self.status);
         self.error.map_or(Ok(()), Err)
     }
 }
 
-/// A request that has ended.
+/// How a request ended that a wait or test call has freed, or made inactive.
 pub(super) struct Retired {
-    /// The comm or file whose error handler gets a failure.
+    /// The comm or file of the request. Its error handler receives the operation's error.
     comm: Handle,
     completion: Completion,
-    /// Whether the program's variable keeps the handle, because the request is persistent or null.
+    /// Whether the program's request variable keeps its value, because the request is persistent or null.
     stays: bool,
 }
 
 impl Retired {
-    /// Stores the request's status for the program, and returns the error for the handler of its comm or
-    /// file.
+    /// Stores the request's status for the program. Returns the operation's error, which the error handler of
+    /// the request's comm or file receives.
     fn store(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
         let completion = self.completion.ended(guard);
         status.set(completion.status);
@@ -69,7 +70,7 @@ pub(super) fn finish_one(
     retired.store(guard, status)
 }
 
-/// The first of many requests that is complete: its index, and how it ended. None if no request is active.
+/// The index of the first complete request among many, and how it ended. None if no request is active.
 pub(super) type FirstDone = Option<(usize, Retired)>;
 
 #[rustfmt::skip]
@@ -100,7 +101,8 @@ pub(super) fn finish_some(
     finish_many(guard, requests, done.into_iter(), statuses)
 }
 
-/// Ends the requests with the indices `done`, which are all complete, and stores their statuses.
+/// Frees the requests with the indices `done`, which are all complete (or makes them inactive if they are
+/// persistent), and stores their statuses.
 #[rustfmt::skip]
 pub(super) fn finish_many(
     guard: &mut Guard, requests: Array<Handle>, done: impl Iterator<Item = usize>, statuses: Statuses,
@@ -113,16 +115,16 @@ pub(super) fn finish_many(
     ended.conclude(guard)
 }
 
-/// Many requests, which end one after the other. If one has failed, the call returns MPI_ERR_IN_STATUS, and
-/// every status has its own error (MPI 5.0, section 3.7.5).
+/// The state of a call that ends many requests, one after the other. If an operation has failed, the call
+/// returns MPI_ERR_IN_STATUS, and each status holds the error of its operation (MPI 5.0, section 3.7.5).
 pub(super) struct EndedRequests {
     requests: Array<Handle>,
     statuses: Statuses,
-    /// How many requests have ended. The request that ends next gets the status at this index.
+    /// How many requests the call has ended so far. The status of the next one is stored at this index.
     count: usize,
     failed: Vec<(usize, Handle, Error)>,
-    /// The generalized requests that have ended: status index, comm, and completion. Their functions are
-    /// called at the end, without the lock.
+    /// The generalized requests that have ended: index of the status, comm, and outcome. At the end of the
+    /// call the library calls their query and free functions, without the lock.
     generalized: Vec<(usize, Handle, Completion)>,
 }
 
@@ -131,8 +133,8 @@ impl EndedRequests {
         EndedRequests { requests, statuses, count: 0, failed: Vec::new(), generalized: Vec::new() }
     }
 
-    /// Ends the requests in order, from the first that has not ended up to index `end`. Returns None as soon
-    /// as one of them is not complete.
+    /// Frees complete requests in order, up to index `end`, or makes them inactive if they are persistent.
+    /// Goes on where the last call ended. Returns None at the first request that is not complete.
     #[inline(never)] // A wait calls it in several places.
     pub(super) fn retire_until(&mut self, process: &mut Process, end: usize) -> Option<Result<()>> {
         while self.count < end {
@@ -145,7 +147,8 @@ impl EndedRequests {
         Some(Ok(()))
     }
 
-    /// Ends the request at `index` if it is complete. Returns whether it was.
+    /// Frees the request at `index` if it is complete, or makes it inactive if it is persistent. Returns
+    /// whether it was complete.
     #[inline(always)]
     fn retire(&mut self, process: &mut Process, index: usize) -> Result<bool> {
         let handle = self.requests.get(index)?;
@@ -196,7 +199,7 @@ impl EndedRequests {
 }
 
 impl Process {
-    /// Returns how a request ended, or None if it is not complete. The request is not freed.
+    /// Returns how a request ended, or None if it is not complete. Leaves the request as it is.
     pub(super) fn look(&mut self, handle: Handle) -> Result<Option<Completion>> {
         if handle == constants::REQUEST_NULL {
             return Ok(Some(Completion::EMPTY));
@@ -213,7 +216,7 @@ impl Process {
         Ok(Some(completion))
     }
 
-    /// Returns how a request ended, or None if it is not complete. A complete request is freed, or becomes
+    /// Returns how a request ended, or None if it is not complete. Frees a complete request, or makes it
     /// inactive if it is persistent.
     #[inline(always)] // Else its result is copied several times.
     pub(super) fn retire(&mut self, handle: Handle) -> Result<Option<Retired>> {
@@ -253,9 +256,9 @@ impl Process {
         Ok(Some(Retired { comm, completion, stays }))
     }
 
-    /// Retires a complete request of the most frequent kinds: a send that was complete when it started, or a
-    /// receive whose message arrived before it was posted. Returns source, tag and bytes for the status, or
-    /// None for any other request.
+    /// Frees a complete request of the most frequent kinds: a send that was complete when it started, or a
+    /// receive whose message arrived before the receive was posted. Returns the source, the tag and the bytes
+    /// for the status, or None if the request is of another kind.
     #[inline(always)]
     fn retire_message(&mut self, handle: Handle) -> Option<(i32, i32, u64)> {
         let JobState { deferred, sent, p2p, .. } = self.job();
@@ -268,14 +271,14 @@ impl Process {
         Some((receive.rank, tag, bytes))
     }
 
-    /// Retires the first request that is active and complete. Returns None if no active request is complete,
-    /// and `Some(None)` if no request is active.
+    /// Frees the first request that is active and complete, or makes it inactive if it is persistent. Returns
+    /// None if no active request is complete, and `Some(None)` if no request is active.
     pub(super) fn retire_any(&mut self, handles: &[Handle]) -> Result<Option<FirstDone>> {
         self.first_active(handles, |process, handle| process.retire(handle))
     }
 
-    /// Finds the first active request for which `ask` returns a value. Returns its index and the value, None
-    /// if there is no such request, or `Some(None)` if no request is active.
+    /// Finds the first active request for which `ask` returns a value. Returns the request's index and the
+    /// value. Returns None if `ask` returns no value for any, and `Some(None)` if no request is active.
     #[inline(always)]
     pub(super) fn first_active<T>(
         &mut self,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Conversions. Handles to C ints and back (MPI 5.0, section 20.3.4): every handle is a positive int, so both
-//! directions are the identity. Statuses of C, `mpif.h` and `mpi_f08` to each other (section 19.3.5).
+//! Conversions of handles to C ints and back (MPI 5.0, section 20.3.4). Every handle is a positive int, so
+//! both directions return their argument. Also conversions of statuses between the forms of C, `mpif.h` and
+//! `mpi_f08` (section 19.3.5).
 
 use crate::args::{Handle, StatusIn, StatusOut, convert};
 use crate::process::Guard;

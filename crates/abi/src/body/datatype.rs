@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Datatypes: the calls that make them and inquire about them (MPI 5.0, section 5.1). Packing is in
-//! `pack.rs`.
+//! The calls that make datatypes and inquire about them (MPI 5.0, section 5.1). Packing is in `pack.rs`.
 //!
 //! A datatype records whether a call with or without the suffix `_c` made it, because MPI_Type_get_envelope
-//! reports that. Where no array argument shows which form was called, the `_c` form has a body of its own.
+//! reports that. A call without an array argument cannot tell its two forms apart, so its `_c` form is a
+//! function of its own here.
 
 use crate::args::{self, Array, Counts, Handle, In, Out, OutCount, Text, TextOut, length};
 use crate::attribute;
@@ -228,7 +228,7 @@ pub fn type_create_resized_c(
     make(guard, oldtype, newtype, |old| datatype::resized(Width::Count, lb, extent, old))
 }
 
-/// MPI_Type_dup: copies the attributes whose callbacks allow it.
+/// MPI_Type_dup: copies the attributes for which the copy callback allows this.
 pub fn type_dup(guard: &mut Guard, oldtype: Handle, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let new = datatype::dup(guard.objects.datatype(oldtype)?);
@@ -243,7 +243,7 @@ pub fn type_commit(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Type_free: operations and datatypes that use the datatype keep it.
+/// MPI_Type_free: frees the handle. The datatype stays while operations and other datatypes use it.
 pub fn type_free(guard: &mut Guard, datatype: Out<Handle>) -> Result<()> {
     let handle = datatype.get()?;
     if guard.objects.datatype(handle)?.is_permanent() {
@@ -323,7 +323,7 @@ pub fn type_set_name(guard: &mut Guard, datatype: Handle, type_name: Text) -> Re
     Ok(())
 }
 
-/// MPI_Type_get_envelope: fails for a datatype made with large counts (MPI 5.0, section 5.1.13).
+/// MPI_Type_get_envelope: fails for a datatype that was made with large counts (MPI 5.0, section 5.1.13).
 pub fn type_get_envelope(
     guard: &mut Guard,
     datatype: Handle,
@@ -431,8 +431,8 @@ pub fn type_get_contents_c(
     Ok(())
 }
 
-/// Returns how a datatype was made, or MPI_ERR_TYPE if only the functions with the suffix `_c` can describe
-/// that.
+/// Returns the call and the arguments that made a datatype. Returns MPI_ERR_TYPE if only the calls with the
+/// suffix `_c` can report them.
 fn small_recipe(guard: &Guard, datatype: Handle) -> Result<&Recipe> {
     let recipe = guard.objects.datatype(datatype)?.recipe();
     if !recipe.counts().is_empty() {
@@ -446,7 +446,7 @@ pub fn type_match_size(_: &mut Guard, typeclass: i32, size: i32, datatype: Out<H
     datatype.set(handle_of(datatype::match_size(typeclass, size.into())?))
 }
 
-/// MPI_Type_get_value_index: MPI_DATATYPE_NULL if there is no such pair.
+/// MPI_Type_get_value_index: stores MPI_DATATYPE_NULL if there is no pair datatype of these two datatypes.
 pub fn type_get_value_index(
     guard: &mut Guard,
     value_type: Handle,
@@ -472,8 +472,8 @@ pub fn type_create_f90_integer(guard: &mut Guard, r: i32, newtype: Out<Handle>) 
     fortran(guard, datatype::f90_integer(r)?, newtype)
 }
 
-/// Stores the handle of a predefined Fortran datatype. Such datatypes are never freed, so the same arguments
-/// give the same handle (MPI 5.0, section 19.1.5).
+/// Stores the handle of the datatype `new`, which MPI_Type_create_f90_real or a similar call made. It is
+/// predefined and never freed, so the same arguments give the same handle (MPI 5.0, section 19.1.5).
 fn fortran(guard: &mut Guard, new: Arc<Datatype>, newtype: Out<Handle>) -> Result<()> {
     newtype.check()?;
     let same = |entry: &TypeEntry| {

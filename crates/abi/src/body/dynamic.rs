@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Dynamic processes: spawning, ports and service names, joining, disconnecting (MPI 5.0, chapter 11).
 //!
-//! All processes of a job are peers, whatever their world and host. So a connection is only a comm between
-//! groups that have no comm yet, with a context that both sides know.
+//! All processes of a job can reach each other, whatever their world (their MPI_COMM_WORLD) and host. So a
+//! connection is only a new comm between two groups, with a context id that both groups know.
 //!
-//! Invariant: what only the root does, or its error, reaches the other members by `broadcast_result`. So all
-//! members of a comm return the same error.
+//! Invariant: the root alone does the work of a call. It sends its result, or its error, to the other members
+//! by `broadcast_result`. So all members of a comm return the same error.
 
 use super::comm::{comm_free, enter, group_of, intracomm};
 use crate::args::{Address, Array, Handle, In, Out, Text, TextOut};
@@ -63,7 +63,8 @@ pub fn comm_spawn_multiple(
     spawn(guard, programs, root, comm, intercomm, array_of_errcodes)
 }
 
-/// Checks a spawn call's arguments for one program. Called on the root, since only its arguments count.
+/// Checks the arguments of a spawn call for one of its programs. The root calls this, since only the root's
+/// arguments count.
 fn program(
     guard: &mut Guard,
     command: Text,
@@ -132,15 +133,16 @@ fn spawn(
     between(guard, comm, Context::of_spawn(spawned.world), children, intercomm)
 }
 
-/// Has the launcher start the programs; called on the root. The launcher answers when all the processes are
-/// in MPI_Init.
+/// Asks the launcher to start the programs. The root calls this. The launcher answers when all the new
+/// processes are in MPI_Init.
 fn start(guard: &mut Guard, parents: &Group, programs: Vec<SpawnProgram>) -> Result<Spawned> {
     let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
     let request = Request::Spawn(Spawn { parents: parents.peers.to_vec(), directory, programs });
     Spawned::from_bytes(&ask(guard, &request)?)
 }
 
-/// MPI_Comm_get_parent: the intercommunicator with the processes that spawned this world, until it is freed.
+/// MPI_Comm_get_parent: stores the intercommunicator with the processes that spawned this world. Stores
+/// MPI_COMM_NULL once the program has freed this intercommunicator.
 pub fn comm_get_parent(guard: &mut Guard, parent: Out<Handle>) -> Result<()> {
     let handle = guard.objects.parent;
     parent.set(if guard.objects.comm(handle).is_ok() { handle } else { c::COMM_NULL })
@@ -190,8 +192,9 @@ pub fn comm_connect(
     })
 }
 
-/// Makes an intercommunicator of two groups. Each root calls `find`, which connects to the other root, and
-/// sends the number and the group that `find` returns to the members of its own group.
+/// Makes an intercommunicator of two groups. Each group's root calls `find`, which connects to the other
+/// root. A root sends the number of the connection and the other group, which `find` returns, to its own
+/// group.
 fn connect_roots(
     guard: &mut Guard,
     root: i32,
@@ -209,7 +212,7 @@ fn connect_roots(
     between(guard, comm, Context::of_connection(id), peers, newcomm)
 }
 
-/// MPI_Publish_name: all processes of the job can look it up.
+/// MPI_Publish_name: all processes of the job can look up the service name.
 pub fn publish_name(guard: &mut Guard, service_name: Text, info: Handle, port_name: Text) -> Result<()> {
     guard.objects.info_or_empty(info)?;
     let (service, port) = (service_name.read()?, port_name.read()?);
@@ -238,8 +241,8 @@ pub fn comm_join(guard: &mut Guard, fd: i32, intercomm: Out<Handle>) -> Result<(
     between(guard, c::COMM_SELF, Context::of_connection(id), vec![peer], intercomm)
 }
 
-/// MPI_Comm_disconnect: frees the comm once this rank's operations on it have ended and all members have
-/// called.
+/// MPI_Comm_disconnect: frees the comm once this rank's operations on it have ended and all members have made
+/// this call.
 pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     let handle = comm.get()?;
     let context = guard.objects.comm(handle)?.context;
@@ -256,7 +259,8 @@ pub fn comm_disconnect(guard: &mut Guard, comm: Out<Handle>) -> Result<()> {
     comm_free(guard, comm)
 }
 
-/// Sends the bytes that `find` makes on the root, or its error, to all members. Collective.
+/// Sends the bytes that `find` returns on the root to all members, and returns them. If `find` fails, all
+/// members return its error. Collective.
 fn broadcast_result(
     guard: &mut Guard,
     comm: Handle,

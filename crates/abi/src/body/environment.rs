@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Starting and ending MPI, versions, clocks, error codes, memory (MPI 5.0, chapters 9 and 11, sections 19.3
-//! and 20.2).
+//! Starting and ending MPI, versions, clocks, error codes, and memory allocation (MPI 5.0, chapters 9 and 11,
+//! sections 19.3 and 20.2).
 
 use super::info::enter_info;
 use crate::args::{Address, Array, Handle, Out, Text, TextOut};
@@ -16,7 +16,7 @@ pub fn init(guard: &mut Guard, argc: Out<i32>, argv: Address) -> Result<()> {
     start(guard, c::THREAD_SINGLE)
 }
 
-/// MPI_Init_thread: grants every level that a program asks for.
+/// MPI_Init_thread: grants the level of thread support that the program asks for.
 pub fn init_thread(
     guard: &mut Guard,
     argc: Out<i32>,
@@ -56,8 +56,8 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 }
 
 /// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
-/// open, the process then makes progress until all processes have called. It drops messages that can no
-/// longer be received, so no sender waits for their receivers.
+/// open, waits until all processes have called. Meanwhile it receives and drops the messages that have no
+/// receive any more, so that no sender waits for this process.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
@@ -114,7 +114,7 @@ pub fn finalized(guard: &mut Guard, flag: Out<i32>) -> Result<()> {
     flag.set(i32::from(guard.phase == Phase::Finalized))
 }
 
-/// MPI_Abort: ends the whole job, whatever the comm.
+/// MPI_Abort: ends the whole job, whatever `comm` is.
 pub fn abort(guard: &mut Guard, comm: Handle, errorcode: i32) -> Result<()> {
     guard.objects.comm(comm)?;
     guard.job().membership.abort(errorcode)
@@ -142,7 +142,7 @@ pub fn get_library_version(_: &mut Guard, version: TextOut, resultlen: Out<i32>)
     resultlen.set(version.set(&text, c::MAX_LIBRARY_VERSION_STRING as usize)? as i32)
 }
 
-/// MPI_Get_processor_name: the host's name.
+/// MPI_Get_processor_name: stores the name of the host.
 pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut buffer = [0u8; 256];
     // SAFETY: the buffer lives in this frame and has the length that is passed.
@@ -152,7 +152,8 @@ pub fn get_processor_name(_: &mut Guard, name: TextOut, resultlen: Out<i32>) -> 
     resultlen.set(name.set(&host, c::MAX_PROCESSOR_NAME as usize)? as i32)
 }
 
-/// MPI_Wtime: seconds of the machine's monotonic clock, so all ranks of a node agree (MPI_WTIME_IS_GLOBAL).
+/// MPI_Wtime: returns seconds of the machine's monotonic clock, which all ranks of a host share
+/// (MPI_WTIME_IS_GLOBAL).
 pub fn wtime() -> f64 {
     sys::clock::now() as f64 * 1e-9
 }
@@ -162,11 +163,9 @@ pub fn wtick() -> f64 {
     sys::clock::resolution() as f64 * 1e-9
 }
 
-/// MPI_Pcontrol: accepts any level, because there are no profiling levels.
-///
-/// The function is variadic in C, but only the named argument is read. On x86-64 and AArch64 (System V) named
-/// arguments are passed as in a function that is not variadic, and the caller removes the others. So a fixed
-/// entry point serves.
+/// MPI_Pcontrol: accepts any level, and has no effect. In C it is variadic, but only the named argument is
+/// read. On x86-64 and AArch64 (System V) a caller passes named arguments as to any function, and removes the
+/// others, so a fixed entry point works.
 pub fn pcontrol(_: &mut Guard, level: i32) -> Result<()> {
     let _ = level;
     Ok(())
@@ -177,8 +176,8 @@ pub fn error_class(guard: &mut Guard, errorcode: i32, errorclass: Out<i32>) -> R
     errorclass.set(guard.objects.errors.class_of(errorcode)?)
 }
 
-/// MPI_Error_string: the text of the code. If this process's latest error had the code, the text also says
-/// what happened then.
+/// MPI_Error_string: stores the text for an error code. If the latest error of this process had the same
+/// code, the text also says what happened then.
 pub fn error_string(guard: &mut Guard, errorcode: i32, string: TextOut, resultlen: Out<i32>) -> Result<()> {
     let mut text = guard.objects.errors.text_of(errorcode)?;
     // An error code of the program has only the program's text (MPI 5.0, section 9.5).
@@ -224,8 +223,8 @@ pub fn remove_error_string(guard: &mut Guard, errorcode: i32) -> Result<()> {
     guard.objects.errors.remove_text(errorcode)
 }
 
-/// MPI_Alloc_mem: allocates in this rank's arena, which peers and proxies reach without the kernel, or on the
-/// heap if the arena is full.
+/// MPI_Alloc_mem: allocates in this rank's arena, the part of the job's shared memory in which only this rank
+/// allocates. Peers and proxies reach it without the kernel. If the arena is full, allocates on the heap.
 pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -> Result<()> {
     let info = guard.objects.info_or_empty(info)?;
     let Ok(bytes) = u64::try_from(size) else { fail!(Class::Arg, "size is {size}, which is negative") };
@@ -238,7 +237,8 @@ pub fn alloc_mem(guard: &mut Guard, size: i64, info: Handle, baseptr: Address) -
 /// and 12.2.2).
 pub(crate) const ALIGNMENT: &str = "mpi_minimum_memory_alignment";
 
-/// Allocates memory that `free_mem` frees, with the alignment in `info`.
+/// Allocates memory for MPI_Alloc_mem or a window, with the alignment that the info key `ALIGNMENT` in `info`
+/// demands. `free_mem` frees it.
 pub(crate) fn allocate(job: &mut JobState, bytes: u64, info: &Info) -> Result<usize> {
     let align: u64 = info.get(ALIGNMENT).and_then(|align| align.parse().ok()).unwrap_or(1);
     let align = if align.is_power_of_two() { align } else { 1 };
@@ -281,14 +281,15 @@ pub fn free_mem(guard: &mut Guard, base: Address) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_version: stores -1 if the shim is not the standard's (MPI 5.0, section 20.2).
+/// MPI_Abi_get_version: stores -1 if the program does not use the standard ABI (MPI 5.0, section 20.2).
 pub fn abi_get_version(_: &mut Guard, abi_major: Out<i32>, abi_minor: Out<i32>) -> Result<()> {
     let (major, minor) = crate::shim::get().version;
     abi_major.set(major)?;
     abi_minor.set(minor)
 }
 
-/// MPI_Abi_get_info: the sizes that the ABI leaves open (MPI 5.0, section 20.2).
+/// MPI_Abi_get_info: stores an info with the sizes that the ABI leaves to the library (MPI 5.0, section
+/// 20.2).
 pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     let mut facts = objects::Info::default();
     for (key, bytes) in [("mpi_aint_size", size_of::<isize>()), ("mpi_count_size", 8), ("mpi_offset_size", 8)]
@@ -298,7 +299,7 @@ pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, facts, info)
 }
 
-/// MPI_Abi_set_fortran_info: called once, by the Fortran bindings (MPI 5.0, section 20.4).
+/// MPI_Abi_set_fortran_info: the Fortran bindings call it once (MPI 5.0, section 20.4).
 pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
     if guard.fortran_info.is_some() {
         fail!(Class::Abi, "the Fortran info has been set already");
@@ -307,7 +308,7 @@ pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abi_get_fortran_info: stores MPI_INFO_NULL if the info has not been set.
+/// MPI_Abi_get_fortran_info: stores MPI_INFO_NULL if MPI_Abi_set_fortran_info has not been called.
 pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     match guard.fortran_info.clone() {
         Some(facts) => enter_info(guard, facts, info),
@@ -315,7 +316,7 @@ pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> 
     }
 }
 
-/// MPI_Abi_set_fortran_booleans: called once for each size of logical.
+/// MPI_Abi_set_fortran_booleans: may be called once for each size of a Fortran LOGICAL.
 pub fn abi_set_fortran_booleans(
     guard: &mut Guard,
     logical_size: i32,

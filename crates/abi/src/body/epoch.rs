@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Epochs of windows: fences, post and start, locks, flushes (MPI 5.0, section 12.5).
+//! The calls that open and close epochs of RMA windows: fences, post and start, locks, flushes (MPI 5.0,
+//! section 12.5).
 
 use super::coll;
 use crate::args::{Handle, Out};
@@ -9,7 +10,7 @@ use objects::{Group, constants as c};
 use rma::Lock;
 use telemetry::Counter;
 
-/// Fails if `assert` has bits that the call does not accept.
+/// Returns MPI_ERR_ASSERT if `assert` has bits other than `allowed`, the assertions that a call accepts.
 fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     if assert & !allowed != 0 {
         fail!(Class::Assert, "assert is {assert}, which has bits that this call does not take");
@@ -17,8 +18,8 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_fence: only the assertion MPI_MODE_NOSUCCEED has an effect: no epoch is opened. What the other
-/// assertions could save is less than the barrier costs.
+/// MPI_Win_fence: with MPI_MODE_NOSUCCEED opens no new epoch. The other assertions have no effect, since they
+/// could save less time than the barrier of each fence costs.
 pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;
@@ -30,7 +31,8 @@ pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     guard.job().window(win)?.0.fenced(opens)
 }
 
-/// Records that a call opens or closes an epoch of a window, if this process writes a trace.
+/// Records in the trace that the running call opens or closes an epoch of a window, if this process writes a
+/// trace.
 #[inline(always)]
 fn trace(guard: &mut Guard, win: Handle, turn: EpochChange) -> Result<()> {
     if telemetry::tracing() { guard.trace_epoch(win, turn) } else { Ok(()) }
@@ -47,7 +49,7 @@ pub fn win_post(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> R
     trace(guard, win, EpochChange::Post(&origins, started))
 }
 
-/// MPI_Win_start: returns once all targets have posted.
+/// MPI_Win_start: returns once all targets have called MPI_Win_post.
 pub fn win_start(guard: &mut Guard, group: Handle, assert: i32, win: Handle) -> Result<()> {
     check_assert(assert, c::MODE_NOCHECK)?;
     let targets = members(guard, group, win)?;
@@ -84,7 +86,7 @@ pub fn win_test(guard: &mut Guard, win: Handle, flag: Out<i32>) -> Result<()> {
     flag.set(i32::from(completed.is_some()))
 }
 
-/// Returns the rank in the window of each member of a group.
+/// Returns, for each member of a group, its rank in the group of the window.
 fn members(guard: &mut Guard, group: Handle, win: Handle) -> Result<Vec<usize>> {
     let (objects, job) = guard.parts();
     let all: &Group = &objects.comm(job.windows.get(win)?.comm)?.group;
@@ -173,7 +175,7 @@ fn flushed(guard: &mut Guard, rank: i32, win: Handle) -> Result<()> {
 }
 
 impl JobState {
-    /// MPI_Win_flush
+    /// Does what MPI_Win_flush does once all answers from other hosts have arrived.
     #[inline(always)]
     pub(super) fn flush(&mut self, rank: i32, win: Handle) -> Result<()> {
         let (window, _) = self.window(win)?;
@@ -209,8 +211,9 @@ pub fn win_flush_local_all(guard: &mut Guard, win: Handle) -> Result<()> {
     flushed_all(guard, win)
 }
 
-/// MPI_Win_sync: only orders memory, since the private and the public copy are one. A program that polls with
-/// this call waits for others, which may need this rank's progress (MPI 5.0, section 12.7.3).
+/// MPI_Win_sync: orders memory accesses, which suffices because a window has only one copy. Also makes
+/// progress: a program that polls memory by this call may wait for a rank that waits for this rank (MPI 5.0,
+/// section 12.7.3).
 pub fn win_sync(guard: &mut Guard, win: Handle) -> Result<()> {
     guard.job().windows.get(win)?;
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);

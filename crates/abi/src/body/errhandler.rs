@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Error handlers (MPI 5.0, section 9.3).
+//! The calls that make, set, get and call error handlers (MPI 5.0, section 9.3).
 
 use crate::args::{Callback, Handle, Out};
 use crate::lenient::{self, Accepted};
@@ -49,7 +49,7 @@ pub fn comm_set_errhandler(guard: &mut Guard, comm: Handle, errhandler: Handle) 
     release(&mut objects.errhandlers, old)
 }
 
-/// MPI_Comm_get_errhandler: returns a new reference, which the program frees.
+/// MPI_Comm_get_errhandler: stores a handle that counts as one more reference. The program frees it.
 pub fn comm_get_errhandler(guard: &mut Guard, comm: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let handle = guard.objects.comm(comm)?.errhandler;
@@ -71,7 +71,7 @@ pub fn win_set_errhandler(guard: &mut Guard, win: Handle, errhandler: Handle) ->
     release(&mut objects.errhandlers, std::mem::replace(&mut window.errhandler, errhandler))
 }
 
-/// MPI_Win_get_errhandler: returns a new reference, which the program frees.
+/// MPI_Win_get_errhandler: stores a handle that counts as one more reference. The program frees it.
 pub fn win_get_errhandler(guard: &mut Guard, win: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let (objects, job) = guard.parts();
@@ -95,7 +95,7 @@ pub fn session_set_errhandler(guard: &mut Guard, session: Handle, errhandler: Ha
     release(&mut objects.errhandlers, old)
 }
 
-/// MPI_Session_get_errhandler: returns a new reference, which the program frees.
+/// MPI_Session_get_errhandler: stores a handle that counts as one more reference. The program frees it.
 pub fn session_get_errhandler(guard: &mut Guard, session: Handle, errhandler: Out<Handle>) -> Result<()> {
     errhandler.check()?;
     let handle = guard.objects.sessions.get(session)?.errhandler;
@@ -109,7 +109,8 @@ pub fn session_call_errhandler(guard: &mut Guard, session: Handle, errorcode: i3
     call(guard, "MPI_Session_call_errhandler", On::Session(session), errorcode)
 }
 
-/// MPI_File_set_errhandler: for MPI_FILE_NULL, sets the handler that new files get (MPI 5.0, section 14.7).
+/// MPI_File_set_errhandler: for MPI_FILE_NULL, sets the error handler that newly opened files get (MPI 5.0,
+/// section 14.7).
 pub fn file_set_errhandler(guard: &mut Guard, file: Handle, errhandler: Handle) -> Result<()> {
     file_errhandler(guard, file)?;
     retain(&mut guard.objects.errhandlers, errhandler, HandleKind::File)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Small exchanges of words among the members of a comm, for the library's own use.
+//! Exchanges of a few 64-bit integers ("words") among the members of a comm, for the library's own use.
 
 use crate::args::Handle;
 use crate::process::Guard;
@@ -11,8 +11,8 @@ use error::{Class, Result, fail};
 use p2p::Mode;
 use sys::Block;
 
-/// Gathers the words of all members, by rank. On an intercommunicator the order is that of `Comm::all_peers`.
-/// Collective.
+/// Gathers the words of all members, and returns them in the order of ranks, on an intercommunicator in the
+/// order of `Comm::all_peers`. All members pass equally many words. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = Block::of(&to_bytes(words));
     let all = Block::new(mine.span().bytes() * guard.objects.comm(comm)?.all_peers.len());
@@ -20,15 +20,14 @@ pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Re
     Ok(to_words(&all.to_vec()))
 }
 
-/// Carries out a collective that the library makes for its own use, and waits for it.
+/// Carries out a collective that the library itself calls, and waits for its end.
 fn carry_out(guard: &mut Guard, planned: Planned) -> Result<()> {
     let work = planned.blocking().start(guard)?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// Gathers words for a call that makes a comm from another. Also checks that all members have made as many
-/// comms from it before (`Comm::next_fingerprint`); otherwise they would give the new comm different
-/// contexts.
+/// Gathers words like `gather_words`, for a call that makes a new comm of `comm`. Fails if some members have
+/// made more comms of `comm` than others before: they would then choose different contexts for the new comm.
 pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = guard.objects.comm(comm)?.next_fingerprint();
     let all = gather_words(guard, comm, &[words, &[mine]].concat())?;
@@ -38,8 +37,8 @@ pub(crate) fn gather_for_new_comm(guard: &mut Guard, comm: Handle, words: &[i64]
     Ok(words.concat())
 }
 
-/// Fails unless the fingerprints of all members are `mine`. Each comes with its member's index in
-/// `Comm::all_peers`.
+/// Fails unless the fingerprints of all members are `mine`. A fingerprint is a hash of the comms that a
+/// member has made. Each comes with the member's index in `Comm::all_peers`.
 pub(crate) fn check_fingerprints(
     guard: &Guard,
     comm: Handle,
@@ -57,8 +56,8 @@ pub(crate) fn check_fingerprints(
     Ok(())
 }
 
-/// Sends `outgoing[rank]` to each rank, and returns the words that each rank has sent to this rank, by rank.
-/// Collective.
+/// Sends the words `outgoing[rank]` to each rank. Returns, by rank, the words that each rank sends to this
+/// rank. Collective.
 pub(crate) fn exchange_words(
     guard: &mut Guard,
     comm: Handle,
@@ -74,8 +73,8 @@ pub(crate) fn exchange_words(
     Ok(recv.iter().map(|bytes| to_words(&bytes.to_vec())).collect())
 }
 
-/// Exchanges words with the process `peer`, which makes the same call, and returns its words. Only such
-/// exchanges use `context`.
+/// Sends `words` to the process `peer`, which makes the same call, and returns the words that it sends. Only
+/// these exchanges use the context id `context`.
 pub(crate) fn swap_words(
     guard: &mut Guard,
     context: u64,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The fast path of the most frequent calls: messages and one-sided operations on contiguous data with one
-//! rank, and short allreduces.
+//! rank, and short allreduces. It runs before the general path of a call, and writes into a ring (the queue
+//! of packets to one peer), into a slot (shared memory of one member), or into a window's memory.
 //!
 //! Invariants: a call that returns None has done nothing, and takes the general path, like every call whose
-//! arguments may be wrong. No value that needs a drop is made between the arguments and the ring, the slots
-//! or the window's memory, so all values stay in registers. A structure that is moved is read in wider words
-//! than it was written in. Such a read stalls until all earlier stores have left the core, also the store
-//! into the previous message's slot, whose cache line the peer holds.
+//! arguments may be wrong. No value that needs a drop is made on the way, so all values stay in registers. If
+//! a structure were moved through memory, it would be read in wider words than it was written in. Such a read
+//! waits until all earlier stores have left the core, also the store of the previous message.
 
 use crate::args::{Address, Handle, Out};
 use crate::collective::Reduced;
@@ -94,8 +94,8 @@ pub fn allreduce(
     allreduce::try_now(process, comm, count, &Reduced { sendbuf, recvbuf, datatype, op })
 }
 
-/// Returns the buffer at an operation's origin, or None if it is not contiguous, or if count or datatype at
-/// the target differ.
+/// Returns the buffer at the origin of a one-sided operation. Returns None if the buffer is not contiguous,
+/// or if (count, datatype) at the origin and at the target differ.
 #[inline(always)]
 fn same(process: &Process, address: Address, origin: (i64, Handle), target: (i64, Handle)) -> Option<Span> {
     if origin == target { process.span(address, origin.0, origin.1) } else { None }

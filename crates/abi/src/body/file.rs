@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Files: opening, sizes, hints, views, file pointers (MPI 5.0, sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and
-//! 14.6).
+//! The calls that open and close files, and that deal with sizes, hints, views and file pointers (MPI 5.0,
+//! sections 14.2, 14.3, 14.4.3, 14.4.4, 14.5 and 14.6).
 
 use super::comm::intracomm;
 use super::info::enter_info;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::Block;
 
-/// MPI_File_open: rank 0 creates the file, then the others open it. If one fails, all fail.
+/// MPI_File_open: rank 0 creates the file, then the other ranks open it. If one rank fails, all fail.
 pub fn file_open(
     guard: &mut Guard,
     comm: Handle,
@@ -75,7 +75,8 @@ pub fn file_open(
     fh.set(guard.job().files.insert(file)?)
 }
 
-/// Opens the window through which other hosts reach the shared file pointer, which rank 0 has. Collective.
+/// Opens the window through which ranks of other hosts reach the shared file pointer. Rank 0 passes the
+/// pointer, which lies in its memory, the other ranks None. Collective.
 fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>) -> Result<Handle> {
     let (base, bytes) = pointer.map_or((0, 0), |pointer| (pointer.address(), 8));
     let counter = window::make_over(guard, comm, base, bytes)?;
@@ -83,8 +84,7 @@ fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>
     Ok(counter)
 }
 
-/// Checks the arguments of MPI_File_open, as far as this rank alone can check them. Returns the path and the
-/// hints.
+/// Checks those arguments of MPI_File_open that a rank can check alone. Returns the path and the hints.
 fn check_open(
     guard: &mut Guard,
     filename: Text,
@@ -99,7 +99,8 @@ fn check_open(
     Ok((path_of(filename.path()?), hints))
 }
 
-/// Fails unless all ranks pass the same amode. Hints that must be equal on all ranks become rank 0's.
+/// Fails unless all ranks pass the same amode. Hints that must be equal on all ranks get the values of rank
+/// 0.
 fn agree_on_open(
     guard: &mut Guard,
     members: &mut coll::Members,
@@ -118,8 +119,8 @@ fn agree_on_open(
     Ok((path, hints))
 }
 
-/// Opens the file on all ranks. Returns its storage, the offset of its shared file pointer in rank 0's arena,
-/// and the first value of that pointer.
+/// Opens the file on all ranks. Returns the open file, the offset of its shared file pointer in rank 0's
+/// arena (the part of shared memory in which rank 0 allocates), and the pointer's first value.
 fn open_on_all(
     guard: &mut Guard,
     members: &mut coll::Members,
@@ -167,7 +168,8 @@ fn open_on_all(
     }
 }
 
-/// MPI_File_close: syncs first. A file opened with MPI_MODE_DELETE_ON_CLOSE is deleted when the call returns.
+/// MPI_File_close: writes the file's data to the device first. A file opened with MPI_MODE_DELETE_ON_CLOSE no
+/// longer exists when the call returns.
 pub fn file_close(guard: &mut Guard, fh: Out<Handle>) -> Result<()> {
     let handle = fh.get()?;
     guard.blame(On::File(handle));
@@ -214,7 +216,8 @@ pub fn file_preallocate(guard: &mut Guard, fh: Handle, size: i64) -> Result<()> 
     resize(guard, fh, size, |storage, size| storage.allocate(size))
 }
 
-/// Changes the file's size. Rank 0 changes it once all ranks have called, and all ranks wait for that.
+/// Changes the file's size. Rank 0 makes the change once all ranks have called, and all ranks wait for rank
+/// 0.
 fn resize(
     guard: &mut Guard,
     fh: Handle,
@@ -236,7 +239,7 @@ fn resize(
     guard.all_succeed(&mut members, changed, |_| []).map(drop)
 }
 
-/// Fails with MPI_ERR_NOT_SAME if ranks pass different values.
+/// Returns MPI_ERR_NOT_SAME if the ranks do not all pass the same value of the argument `name`.
 fn check_same(all: &[impl AsRef<[u64]>], name: &str) -> Result<()> {
     let values: Vec<i64> = all.iter().map(|words| words.as_ref()[0] as i64).collect();
     match values.iter().position(|value| *value != values[0]) {
@@ -275,13 +278,13 @@ pub fn file_set_info(guard: &mut Guard, fh: Handle, info: Handle) -> Result<()> 
     adopt(guard, fh, hints, all[0])
 }
 
-/// Returns the number of the host of each of the processes `peers`.
+/// Returns, for each of the processes `peers`, the number of its host in the job.
 fn hosts(guard: &mut Guard, peers: &[u32]) -> Vec<u32> {
     let segment = guard.job().membership.segment;
     peers.iter().map(|peer| segment.node_of(*peer)).collect()
 }
 
-/// Returns the hints of a file, with the hints of an info added.
+/// Returns the hints of the file `fh`, changed by the hints in `info`.
 fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     let info = guard.objects.info_or_empty(info)?;
     let mut hints = Hints::clone(&guard.job().files.get(fh)?.hints);
@@ -289,7 +292,7 @@ fn hints(guard: &mut Guard, fh: Handle, info: Handle) -> Result<Hints> {
     Ok(hints)
 }
 
-/// Sets a file's hints. Hints that must be equal on all ranks become rank 0's, `shared`.
+/// Sets a file's hints. Hints that must be equal on all ranks get the values of rank 0, which `shared` has.
 fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> Result<()> {
     let peers = guard.job().files.get(fh)?.comm.group.peers.clone();
     hints.adopt(shared, &hosts(guard, &peers));
@@ -300,14 +303,14 @@ fn adopt(guard: &mut Guard, fh: Handle, mut hints: Hints, shared: [u64; 4]) -> R
     Ok(())
 }
 
-/// MPI_File_get_info: returns a new info with all hints in use.
+/// MPI_File_get_info: stores a new info with all hints in use.
 pub fn file_get_info(guard: &mut Guard, fh: Handle, info_used: Out<Handle>) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let info = file.hints.to_info();
     enter_info(guard, info, info_used)
 }
 
-/// MPI_File_set_view: moves both file pointers to the beginning of the view.
+/// MPI_File_set_view: moves the individual and the shared file pointer to the beginning of the view.
 pub fn file_set_view(
     guard: &mut Guard,
     fh: Handle,
@@ -380,7 +383,7 @@ fn view(
     )
 }
 
-/// MPI_File_get_view: returns new references to datatypes that the program made; the program frees them.
+/// MPI_File_get_view: stores new handles of datatypes that the program made. The program frees these handles.
 pub fn file_get_view(
     guard: &mut Guard,
     fh: Handle,
@@ -420,7 +423,7 @@ pub fn file_get_byte_offset(guard: &mut Guard, fh: Handle, offset: i64, disp: Ou
     disp.set(file.view.byte_offset(offset)?)
 }
 
-/// MPI_File_seek_shared: all ranks pass the same position; rank 0 sets the pointer once all have called.
+/// MPI_File_seek_shared: all ranks pass the same position. Rank 0 sets the pointer once all have called.
 pub fn file_seek_shared(guard: &mut Guard, fh: Handle, offset: i64, whence: i32) -> Result<()> {
     let mut members = guard.job().files.get_mut(fh)?.members()?;
     let target = guard
@@ -443,8 +446,8 @@ pub fn file_get_position_shared(guard: &mut Guard, fh: Handle, offset: Out<i64>)
 }
 
 impl Guard {
-    /// Advances the shared file pointer, and returns its old value. If rank 0 is on another host, waits for
-    /// the answer of that host.
+    /// Advances the shared file pointer by `etypes`, and returns its old value. If rank 0 is on another host,
+    /// waits for the answer from that host.
     pub(crate) fn advance_shared(&mut self, fh: Handle, etypes: i64) -> Result<i64> {
         let file = self.job().files.get(fh)?;
         if let Some(pointer) = &file.shared {
@@ -461,7 +464,8 @@ impl Guard {
         Ok(i64::from_ne_bytes(old.to_vec().try_into().expect("8 bytes")))
     }
 
-    /// Returns the value of a file's shared file pointer. Like `advance_shared`, may wait for rank 0's host.
+    /// Returns the value of a file's shared file pointer. If rank 0 is on another host, waits for the answer
+    /// from that host.
     pub(crate) fn position_shared(&mut self, fh: Handle) -> Result<i64> {
         self.advance_shared(fh, 0)
     }
@@ -488,7 +492,7 @@ pub fn file_get_atomicity(guard: &mut Guard, fh: Handle, flag: Out<i32>) -> Resu
     flag.set(i32::from(guard.job().files.get(fh)?.atomic))
 }
 
-/// MPI_File_sync: every rank moves what it has written to the storage device.
+/// MPI_File_sync: each rank moves the data that it has written to the storage device.
 pub fn file_sync(guard: &mut Guard, fh: Handle) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let storage = file.storage.clone();
@@ -508,7 +512,7 @@ pub fn register_datarep(
     register(guard, datarep, functions, extra_state, false)
 }
 
-/// MPI_Register_datarep_c: the functions of the representation take large counts.
+/// MPI_Register_datarep_c: the program's conversion functions have parameters for large counts.
 pub fn register_datarep_c(
     guard: &mut Guard,
     datarep: Text,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Reading and writing files (MPI 5.0, section 14.4).
 //!
-//! These functions differ only in where the access begins, whether all ranks take part, and whether the
-//! caller waits.
+//! The functions differ only in where an access begins, whether all ranks take part, and whether the call
+//! waits.
 
 use crate::args::{Address, Handle, Out, StatusOut};
 use crate::file::{AccessArguments, At};
@@ -39,7 +39,7 @@ fn collective(
     AccessArguments { all: true, ..individual(at, way, fh, buf, count, datatype) }
 }
 
-/// Makes an access to a file, waits for it, and stores its status.
+/// Reads or writes a file, waits for the end, and stores the status.
 fn run(guard: &mut Guard, arguments: AccessArguments, status: StatusOut) -> Result<()> {
     let outcome = guard.start_access(arguments, true)?;
     // Without this round of progress, a program that polls a file would never move its messages.
@@ -49,14 +49,14 @@ fn run(guard: &mut Guard, arguments: AccessArguments, status: StatusOut) -> Resu
     completion.store(status)
 }
 
-/// Starts an access and stores its request for the program.
+/// Starts to read or write a file, and stores a request for the program.
 fn start_nonblocking(guard: &mut Guard, arguments: AccessArguments, request: Out<Handle>) -> Result<()> {
     request.check()?;
     let outcome = guard.start_access(arguments, false)?;
     request.set(guard.request(arguments.fh, Work::Io(outcome))?)
 }
 
-/// Starts a split collective access. A file has at most one at a time (MPI 5.0, section 14.4.5).
+/// Starts a split collective access to a file. Only one may be under way on a file (MPI 5.0, section 14.4.5).
 fn start_split(
     guard: &mut Guard,
     name: &'static str,
@@ -78,8 +78,8 @@ fn start_split(
     Ok(())
 }
 
-/// Waits for the file's split collective access, which the function `name` with the suffix `_begin` has
-/// started.
+/// Waits for the split collective access that is under way on the file. Fails unless the MPI function `name`
+/// with the suffix `_begin` started it.
 fn end_split(guard: &mut Guard, name: &'static str, fh: Handle, status: StatusOut) -> Result<()> {
     let file = guard.job().files.get_mut(fh)?;
     let split = match file.split.take_if(|split| split.name == name) {

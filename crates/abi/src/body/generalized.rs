@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Generalized requests: the program's own operations, for which MPI's calls wait (MPI 5.0, section 13.2).
+//! Generalized requests: operations that the program carries out, and for which MPI's wait and test calls
+//! wait (MPI 5.0, section 13.2).
 //!
-//! Invariant: nothing is borrowed while one of the program's functions runs, because it may call MPI. So the
-//! calls of `request.rs` take a request out of the table before they call a function.
+//! Invariant: no request is borrowed while one of the program's functions runs, because this function may
+//! call MPI. So `request.rs` takes a request out of the table of requests before it calls a function.
 
 use crate::args::{Address, Callback, Handle, Out, Status};
 use crate::process::Guard;
@@ -62,7 +63,8 @@ impl Generalized {
         from_callback("a generalized request's free function", callback::free_request(guard, self))
     }
 
-    /// Calls the cancel function for MPI_Cancel. `complete`: whether MPI_Grequest_complete has been called.
+    /// Calls the program's cancel function for MPI_Cancel. `complete` says whether MPI_Grequest_complete has
+    /// been called.
     pub(crate) fn cancel(self, guard: &mut Guard, complete: bool) -> Result<()> {
         let code = callback::cancel_request(guard, self, complete);
         from_callback("a generalized request's cancel function", code)
@@ -70,7 +72,8 @@ impl Generalized {
 }
 
 impl Completion {
-    /// Fills in the status of a generalized request by its query function.
+    /// Fills in the status of a generalized request by a call of its query function. Does nothing for other
+    /// requests.
     pub(crate) fn queried(mut self, guard: &mut Guard) -> Completion {
         if let Some(functions) = self.generalized.as_deref() {
             let mut status = Status::EMPTY;
@@ -83,15 +86,16 @@ impl Completion {
         self
     }
 
-    /// Calls the query and the free function, once the request has left the table. If both fail, the error is
-    /// the free function's.
+    /// Calls the query and the free function of a generalized request that has left the table of requests. If
+    /// both fail, the error is the free function's.
     pub(crate) fn ended(self, guard: &mut Guard) -> Completion {
         let completion = self.queried(guard);
         let error: Option<Error> = completion.freed(guard).err();
         Completion { error: error.or(completion.error), ..completion }
     }
 
-    /// Calls only the free function, where no status is needed.
+    /// Calls the free function of a generalized request, but not its query function, since no status is
+    /// needed.
     pub(crate) fn freed(&self, guard: &mut Guard) -> Result<()> {
         self.generalized.as_deref().map_or(Ok(()), |functions| functions.free(guard))
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Groups (MPI 5.0, section 7.3).
+//! The calls that make, free and inquire about groups (MPI 5.0, section 7.3).
 
 use crate::args::{Array, Handle, In, Out, length};
 use crate::process::Guard;

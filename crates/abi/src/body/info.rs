@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Infos (MPI 5.0, chapter 10).
+//! The calls that make, change, read and free infos (MPI 5.0, chapter 10).
 
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, environment};
@@ -11,13 +11,14 @@ pub fn info_create(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, Info::default(), info)
 }
 
-/// Makes the handle of a new info and stores it for the program.
+/// Stores a handle of the new info `new` for the program.
 pub(crate) fn enter_info(guard: &mut Guard, new: Info, info: Out<Handle>) -> Result<()> {
     info.check()?;
     info.set(guard.objects.infos.insert(new)?)
 }
 
-/// MPI_Info_create_env: returns what MPI_INFO_ENV holds after MPI_Init. All arguments come from /proc.
+/// MPI_Info_create_env: stores an info with the keys that MPI_INFO_ENV has after MPI_Init. The program's
+/// arguments are read from /proc, not from `argc` and `argv`.
 pub fn info_create_env(guard: &mut Guard, argc: i32, argv: Address, info: Out<Handle>) -> Result<()> {
     let _ = (argc, argv);
     enter_info(guard, environment(1), info)
@@ -45,7 +46,7 @@ pub fn info_delete(guard: &mut Guard, info: Handle, key: Text) -> Result<()> {
     guard.objects.infos.get_mut(info)?.delete(&key.read()?)
 }
 
-/// MPI_Info_get: `valuelen` does not count the final zero.
+/// MPI_Info_get: the length `valuelen` does not count the final zero.
 pub fn info_get(
     guard: &mut Guard,
     info: Handle,
@@ -61,7 +62,8 @@ pub fn info_get(
     }
 }
 
-/// MPI_Info_get_string: `buflen` counts the final zero, and is set to the length that the value needs.
+/// MPI_Info_get_string: the length `buflen` counts the final zero. The call sets it to the length that the
+/// value needs.
 pub fn info_get_string(
     guard: &mut Guard,
     info: Handle,

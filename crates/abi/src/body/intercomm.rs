@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Calls that make intercommunicators, and that merge one into an intracommunicator (MPI 5.0, section 7.6.2).
+//! Calls that make an intercommunicator, and the call that merges the two groups of an intercommunicator into
+//! an intracommunicator (MPI 5.0, section 7.6.2).
 
 use super::comm::{enter, group_of, intracomm};
 use super::exchange::{check_fingerprints, gather_for_new_comm, swap_words};
@@ -10,7 +11,8 @@ use error::{Class, Result, fail};
 use objects::context::leaders_context;
 use objects::{Comm, Context, Group};
 
-/// MPI_Intercomm_create: the leaders exchange their groups, and each sends the remote group to its members.
+/// MPI_Intercomm_create: the two leaders exchange their groups. Each leader sends the remote group to its own
+/// group.
 pub fn intercomm_create(
     guard: &mut Guard,
     local_comm: Handle,
@@ -40,8 +42,9 @@ pub fn intercomm_create(
     enter(guard, local_comm, Comm::between(context, group, remote, ""), newintercomm)
 }
 
-/// Exchanges groups and contexts with the leader of the other side. Returns the remote group, the context
-/// that the other side proposes (two words), and this side's fingerprint.
+/// Exchanges groups and contexts with the leader of the other side. Returns the members of the remote group,
+/// then the context that the other side proposes (two words), then this side's fingerprint (a hash of earlier
+/// comms).
 fn exchange_with_leader(
     guard: &mut Guard,
     group: &Group,
@@ -67,7 +70,7 @@ fn exchange_with_leader(
     Ok(theirs)
 }
 
-/// Fails with MPI_ERR_COMM if a process is on both sides.
+/// Returns MPI_ERR_COMM if a process is in the local group and in the remote group.
 pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> Result<()> {
     match remote.find(|peer| group.rank_of(*peer).is_some()) {
         Some(peer) => fail!(Class::Comm, "process {peer} of the job is in both groups"),
@@ -76,7 +79,7 @@ pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> 
 }
 
 /// MPI_Intercomm_merge: the group that passes `high` comes second. If both groups pass the same value, the
-/// first group comes first.
+/// group that comes first in `Comm::all_peers` does so here, too.
 pub fn intercomm_merge(
     guard: &mut Guard,
     intercomm: Handle,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bodies of the MPI functions, grouped like the chapters of the standard.
+//! The bodies of the MPI functions, grouped like the chapters of the standard. A body does what the MPI
+//! function is defined to do; generated C functions call it.
 //!
-//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, or `pub fn uvw, xyz(` in a row of a table of
-//! forms. `cargo run -p outboard-xtask -- gen` connects them. `MPI_Xyz_c` has the same body unless there is a
-//! `pub fn xyz_c(`. A `pub fn xyz(` in `fast_path.rs` is a fast path: it is tried first, and returns `None`
-//! if it has done nothing. Helpers are `pub(crate)`.
+//! `MPI_Xyz` has a body if a file here has a `pub fn xyz(`, or `pub fn uvw, xyz(` in a row of a macro's
+//! table. `cargo run -p outboard-xtask -- gen` connects the two. `MPI_Xyz_c` has the same body unless there
+//! is a `pub fn xyz_c(`. A `pub fn xyz(` in `fast_path.rs` is tried first, and returns `None` if it has done
+//! nothing. Helpers are `pub(crate)`.
 //!
 //! Invariants: a body checks everything before it changes anything. Its error goes to the error handler of
-//! the first comm, window, file or session among the parameters, or of `guard.blame(..)`.
-//!
-//! Read next: the table below, then `p2p.rs`.
+//! the first comm, window, file or session among the parameters, or of the object that `guard.blame(..)`
+//! names. Read next: the table below, then `p2p.rs`.
 
 #![allow(clippy::too_many_arguments)] // As many as the standard gives them.
 

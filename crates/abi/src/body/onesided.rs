@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! One-sided communication (MPI 5.0, section 12.3). An operation at a target on this host is complete when
-//! its call returns, so a form with a request returns a complete request.
+//! One-sided communication (MPI 5.0, section 12.3). An operation whose target is on this host is complete
+//! when the call returns. So a call such as MPI_Rput then stores a request that is complete already.
 
 use super::request::enter_complete;
 use crate::args::{Address, Handle, Out, claim_buffer};
@@ -13,19 +13,20 @@ use error::{Class, Result, fail};
 use objects::{Objects, Op, constants as c};
 use rma::{Direction, Swap, TargetRange, Update, Window};
 
-/// The origin's side of an operation: buffer, count, datatype.
+/// The buffer, count and datatype of a one-sided operation at its origin.
 #[derive(Clone, Copy)]
 struct Origin(Address, i64, Handle);
 
-/// The target's side of an operation: rank, displacement, count, datatype.
+/// The rank, displacement, count and datatype of a one-sided operation at its target.
 #[derive(Clone, Copy)]
 struct AtTarget(i32, i64, i64, Handle);
 
-/// The epochs in which an operation is allowed.
+/// The kinds of epochs in which a one-sided operation is allowed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Epoch {
     Any,
-    /// Only epochs of MPI_Win_lock and MPI_Win_lock_all, which operations with a request need.
+    /// Only epochs that MPI_Win_lock or MPI_Win_lock_all opened, for an operation with a request such as
+    /// MPI_Rput.
     Lock,
 }
 
@@ -130,7 +131,7 @@ pub fn rget_accumulate(
     finish(guard, win, target_rank, request)
 }
 
-/// MPI_Fetch_and_op: MPI_Get_accumulate of one predefined element.
+/// MPI_Fetch_and_op: does what MPI_Get_accumulate does, for one element of a predefined datatype.
 #[inline(always)]
 #[rustfmt::skip]
 pub fn fetch_and_op(
@@ -174,7 +175,7 @@ pub fn compare_and_swap(
     Ok(())
 }
 
-/// Carries out MPI_Put and MPI_Get.
+/// Carries out MPI_Put or MPI_Get, as `way` says.
 #[inline(always)]
 fn move_bytes(
     guard: &mut Guard,
@@ -198,7 +199,8 @@ fn move_bytes(
     Ok(())
 }
 
-/// Carries out the accumulate functions. If there is a `result`, also fetches the target's old value into it.
+/// Carries out one of the accumulate functions. If there is a `result`, also stores the target's old values
+/// there.
 #[inline(always)]
 fn update(
     guard: &mut Guard,
@@ -264,7 +266,7 @@ fn open(window: &mut Window, rank: i32, epoch: Epoch) -> Result<usize> {
     }
 }
 
-/// Returns the range of memory that an operation uses at its target, and the datatype of that range.
+/// Returns the range of the target's memory that an operation uses, and the datatype of its elements.
 #[inline(always)]
 fn range_of(
     objects: &Objects,
@@ -278,8 +280,8 @@ fn range_of(
     Ok((TargetRange { disp, count: elements, bytes, layout }, datatype))
 }
 
-/// Returns the buffer of an operation at its origin. Its count and datatype are checked only if they differ
-/// from the target's, which `range` has.
+/// Returns the buffer of an operation at its origin. Checks the count and the datatype at the origin only if
+/// they differ from those at the target, which have been checked already and are in `range`.
 #[inline(always)]
 fn origin_of<'a>(
     objects: &'a Objects,
@@ -302,8 +304,8 @@ fn too_many<T>(elements: usize, datatype: Handle) -> Result<T> {
     fail!(Class::Count, "{elements} elements of {datatype} are more than 2^63 bytes")
 }
 
-/// Returns the predefined datatype that all elements of a datatype have, or MPI_ERR_TYPE if they differ (MPI
-/// 5.0, section 12.3.4).
+/// Returns the predefined datatype that all elements of `datatype` have. Returns MPI_ERR_TYPE if they differ
+/// (MPI 5.0, section 12.3.4).
 #[inline]
 fn element(datatype: &Datatype) -> Result<Basic> {
     match datatype.element() {
@@ -322,8 +324,8 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
     }
 }
 
-/// Stores a request for the operation that this process started last at the target `rank`. The request is
-/// complete already if the target is on this host.
+/// Stores a request for the latest operation of this process at the target `rank`. The request is complete
+/// already if the target is on this host.
 fn finish(guard: &mut Guard, win: Handle, rank: i32, request: Out<Handle>) -> Result<()> {
     let Win { window, comm, .. } = guard.job().windows.get_mut(win)?;
     let (ended, comm) = (window.ended(rank), *comm);

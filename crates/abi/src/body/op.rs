@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Operators (MPI 5.0, section 6.9).
+//! The calls that make, free, inquire about and apply operators of reductions (MPI 5.0, section 6.9).
 
 use crate::args::{Address, Callback, Handle, Out};
 use crate::lenient::{self, Accepted};

@@ -14,7 +14,7 @@ use objects::{Comm, constants};
 use p2p::{Mode, NeedsRequest, Ticket};
 use sys::Span;
 
-/// Makes the blocking, the nonblocking and the persistent form of a send in each mode.
+/// Makes three functions for each mode of a send: the blocking, the nonblocking and the persistent one.
 macro_rules! sends {
     ($($(#[$doc:meta])* pub fn $blocking:ident, $nonblocking:ident, $persistent:ident($mode:expr);)*) => {
         $(
@@ -62,7 +62,7 @@ macro_rules! sends {
     };
 }
 
-/// The buffered mode. `Process::outgoing` fills in the session of the comm.
+/// The buffered mode of a send. `Process::outgoing` replaces the 0 by the session of the comm.
 const BUFFERED: Mode = Mode::Buffered { session: 0 };
 
 sends! {
@@ -162,7 +162,7 @@ pub fn sendrecv_replace(
     received(guard.finish(work), status)
 }
 
-/// Stores the status of a blocking receive, and returns its error.
+/// Stores the status of a blocking receive, and returns the receive's error.
 #[inline(always)]
 fn received(completion: Completion, status: StatusOut) -> Result<()> {
     if device::on() {
@@ -182,15 +182,15 @@ pub fn isendrecv_replace(
     request.set(guard.request(comm, work)?)
 }
 
-/// Carries out a blocking send, and records it, where operations are timed.
+/// Carries out a blocking send, and records its duration. Called where operations are timed.
 #[cold]
 fn finish_timed(guard: &mut Guard, send: Send) -> Result<()> {
     let work = send.time(guard, |send, process| Ok(Work::Send(send.start(process)?)))?;
     guard.finish(work).error.map_or(Ok(()), Err)
 }
 
-/// Sends and receives, and waits for both. Returns the receive's status. If both fail, returns the send's
-/// error.
+/// Sends and receives, and waits for both. Returns the receive's status. If both fail, the error is the
+/// send's.
 fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> {
     if telemetry::timed() {
         let both = start_send_receive(guard, send, recv, None)?;
@@ -207,8 +207,8 @@ fn exchange(guard: &mut Guard, send: Send, recv: Receive) -> Result<Completion> 
     Ok(received)
 }
 
-/// Starts a send and a receive that end together. `packed` holds a copy of the sent data if the receive
-/// overwrites the program's buffer.
+/// Starts a send and a receive, which make one request. `packed` is a copy of the data to send, where the
+/// receive overwrites the program's buffer.
 fn start_send_receive(
     guard: &mut Guard,
     send: Send,
@@ -221,7 +221,8 @@ fn start_send_receive(
     Ok(Work::SendReceive(Box::new(SendReceive { send: Some(send), recv: Some(recv), packed, completion })))
 }
 
-/// Starts MPI_Sendrecv_replace. The message is packed aside, so the receive may overwrite the buffer at once.
+/// Starts MPI_Sendrecv_replace. Sends a packed copy of the message, so that the receive may overwrite the
+/// program's buffer at once.
 #[allow(clippy::too_many_arguments)] // MPI_Sendrecv_replace's.
 #[rustfmt::skip]
 fn replace(
@@ -245,7 +246,7 @@ fn replace(
 }
 
 impl Process {
-    /// Checks the arguments of a send, and returns them in the form in which the library uses them.
+    /// Checks the arguments of a send, and converts them to the library's own types.
     #[inline(always)]
     #[allow(clippy::too_many_arguments)] // MPI_Send's, and the mode.
     #[rustfmt::skip]
@@ -265,7 +266,7 @@ impl Process {
         Ok(Send { mode, context: comm.context, peer, tag, buffer: Unfilled::new(buffer) })
     }
 
-    /// Checks the arguments of a receive, and returns them in the form in which the library uses them.
+    /// Checks the arguments of a receive, and converts them to the library's own types.
     #[inline(always)]
     #[rustfmt::skip]
     pub(crate) fn incoming(
@@ -281,7 +282,7 @@ impl Process {
     }
 }
 
-/// Checks the source and the tag of a receive or a probe. The tag that is returned is None for MPI_ANY_TAG.
+/// Checks the source and the tag of a receive or a probe, and converts them. MPI_ANY_TAG becomes None.
 #[inline(always)]
 pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(ReceiveSource, Option<i32>)> {
     let source = match source {
@@ -298,7 +299,8 @@ pub(super) fn envelope(comm: &Comm, source: i32, tag: i32) -> Result<(ReceiveSou
 }
 
 impl Send {
-    /// Starts the send.
+    /// Starts the send. Returns its ticket, the number by which `p2p` knows it, or `DONE` if it is complete
+    /// already.
     #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Ticket> {
         let Send { mode, context, peer, tag, buffer } = self;
@@ -309,8 +311,8 @@ impl Send {
     }
 }
 
-/// Whether the receiver may read a message from the sender's device memory itself: it is on this host, and
-/// the message is long.
+/// Whether the receiver may read a message from the sender's device memory itself. It may if it is on this
+/// host and the message is long.
 #[cold]
 fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> Result<bool> {
     match (peer, mode) {
@@ -322,7 +324,8 @@ fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> R
 }
 
 impl Receive {
-    /// Waits for the message. Makes no request if the message is the next packet from its source.
+    /// Waits for the message. If the message is the next packet from its source, receives it without a
+    /// request.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
         if telemetry::timed() {
@@ -345,7 +348,7 @@ impl Receive {
         Ok(guard.finish(work))
     }
 
-    /// Starts the receive.
+    /// Starts the receive, and returns it as work for which a request or the caller waits.
     #[inline(always)] // So that its fields are not copied.
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         let Receive { context, source, tag, buffer } = self;
@@ -357,7 +360,7 @@ impl Receive {
 }
 
 impl Recipe {
-    /// Starts the persistent operation once.
+    /// Starts the operation of a persistent request, for MPI_Start.
     pub(crate) fn start(&mut self, process: &mut Process) -> Result<Work> {
         match self {
             Recipe::Send(send) => send.clone().start_nonblocking(process),

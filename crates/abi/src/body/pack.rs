@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Packing (MPI 5.0, sections 5.2 and 5.3).
+//! Packs elements of a datatype into contiguous bytes, and unpacks them (MPI 5.0, sections 5.2 and 5.3).
 
 use crate::args::{Address, Handle, OutCount, Text, claim_buffer, count};
 use crate::process::Guard;
@@ -9,7 +9,7 @@ use error::{Class, Result, fail};
 use objects::constants::BYTE;
 use sys::Span;
 
-/// MPI_Pack: the packed form is the bytes in typemap order.
+/// MPI_Pack: packs the data bytes without a header, in the order of the typemap.
 pub fn pack(
     guard: &mut Guard,
     inbuf: Address,
@@ -119,7 +119,7 @@ pub fn pack_external_size(
     size.set(external_bytes(&described, incount, datatype)? as i64)
 }
 
-/// Returns the `bytes` bytes at `position` in a packed buffer of `size` bytes, and the position after these
+/// Returns the `bytes` bytes at `position` in a packed buffer of `size` bytes, and the position behind these
 /// bytes.
 fn packed_range(
     address: Address,

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Partitioned communication (MPI 5.0, chapter 4): one message, which leaves in partitions as they become
-//! ready.
+//! Partitioned communication (MPI 5.0, chapter 4): the parts of one message leave as they become ready.
 //!
-//! Requests match in the order in which they are made (section 4.2.1). So both sides compute the same context
-//! without traffic, from the two ranks, the tag and the number of such requests before. Each partition of the
-//! sender is either a message in that context, with the partition's number as the tag, or an instance
-//! (`coll::MessageInstance`), which a proxy can carry out while the rank computes.
+//! A partitioned send and a receive match in the order in which their requests are made (section 4.2.1). So
+//! both sides compute the same context id without traffic, from the two ranks, the tag and the number of such
+//! requests before. A partition is either a message in that context, with the partition's number as the tag,
+//! or a `Send` of an instance (`coll::MessageInstance`), which a proxy can carry out while the rank computes.
 //!
 //! At the first start the sender sends a heading: how many partitions it has, the bytes of each, and whether
-//! they are messages or instances. The receiver posts one receive per partition when the heading arrives, in
-//! any round of progress (`JobState::driven`); at later starts it posts them at once.
+//! they are messages. When the heading arrives, the receiver posts one receive for each partition, in any
+//! round of progress (`JobState::driven`). At later starts it posts them at once.
 
 use super::completion::for_owner;
 use crate::args::{Address, Handle, In, Out};
@@ -61,7 +60,7 @@ pub fn pready(guard: &mut Guard, partition: i32, request: Handle) -> Result<()> 
     for_owner(guard, request, made)
 }
 
-/// MPI_Pready_range: both ends belong to the range.
+/// MPI_Pready_range: the partitions `partition_low` and `partition_high` belong to the range.
 pub fn pready_range(
     guard: &mut Guard,
     partition_low: i32,
@@ -99,7 +98,7 @@ pub fn pready_list(
     for_owner(guard, request, made)
 }
 
-/// MPI_Parrived: true for null and inactive requests (MPI 5.0, section 4.2.2).
+/// MPI_Parrived: stores true for null and inactive requests (MPI 5.0, section 4.2.2).
 pub fn parrived(guard: &mut Guard, request: Handle, partition: i32, flag: Out<i32>) -> Result<()> {
     flag.check()?;
     if request == constants::REQUEST_NULL {
@@ -177,7 +176,8 @@ fn make(
     guard.enter_persistent(handle, recipe, request)
 }
 
-/// Returns the recipe of a persistent request, without the memory that stands in for its buffers.
+/// Returns the recipe of a persistent request, from which each start makes an operation. Leaves out a
+/// `Recipe::Staged` around it, which adds memory in place of the program's buffers.
 fn recipe(job: &mut JobState, request: Handle) -> Result<Option<&Recipe>> {
     Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::inner))
 }
@@ -192,7 +192,7 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     }
 }
 
-/// Sends the partitions of MPI_Pready and its like. If one of them may not be sent, none is sent.
+/// Sends the partitions that MPI_Pready or a similar call names. If one of them may not be sent, sends none.
 fn ready(guard: &mut Guard, partitions: &[i32], request: Handle) -> Result<()> {
     let job = guard.job();
     let entry = job.requests.get_mut(request)?;

@@ -98,8 +98,8 @@ pub fn imrecv(
     request.set(guard.request(comm, work)?)
 }
 
-/// Starts the receive of a message that a matched probe took out of the queue. The message's handle becomes
-/// invalid.
+/// Starts the receive of a message that MPI_Mprobe or MPI_Improbe took out of the queue of arrived messages.
+/// Sets the program's handle of the message to MPI_MESSAGE_NULL.
 fn start_matched(
     guard: &mut Guard,
     buf: Address,
@@ -134,7 +134,7 @@ fn start_matched(
     ))
 }
 
-/// The arguments of a probe, checked.
+/// The checked arguments of a probe.
 struct ProbeArguments {
     comm: Handle,
     context: u64,
@@ -144,7 +144,7 @@ struct ProbeArguments {
 }
 
 impl ProbeArguments {
-    /// Describes the probe for the report of what this process waits for.
+    /// Describes the probe, for the report that a process prints about what it waits for.
     fn operation(&self) -> p2p::OperationReport {
         let (context, peer) = (Some(self.context), self.source.peer());
         p2p::OperationReport { what: p2p::OperationState::Posted, context, peer, tag: self.tag, bytes: 0 }
@@ -176,7 +176,7 @@ impl ProbeArguments {
 }
 
 impl Process {
-    /// Checks the arguments of a probe, and returns them in the form in which the library uses them.
+    /// Checks the arguments of a probe, and converts them to the library's own types.
     fn probe(&mut self, source: i32, tag: i32, handle: Handle) -> Result<ProbeArguments> {
         let comm = self.objects.comm(handle)?;
         let (source, tag) = envelope(comm, source, tag)?;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests: wait, test, free, cancel, start (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and 3.9).
+//! MPI's calls on requests: wait, test, free, cancel, start (MPI 5.0, sections 3.7.3 to 3.7.6, 3.8.4 and
+//! 3.9).
 //!
-//! Every wait and test does one of two things with one or many requests: `Process::peek` asks whether a
-//! request is complete; `Process::retire` also ends a complete request. Read next: `completion.rs`.
+//! Each wait and test call does one of two things with one or many requests. `Process::peek` asks whether a
+//! request is complete. `Process::retire` also frees a complete request, or makes it inactive if it is
+//! persistent. Read next: `completion.rs`.
 
 use super::completion::{EndedRequests, finish_any, finish_many, finish_one, finish_some, for_owner};
 use crate::args::{Array, Handle, In, Out, Status, StatusOut, Statuses};
@@ -193,8 +195,8 @@ pub fn request_get_status_some(
     report_many(guard, completions, array_of_statuses)
 }
 
-/// Stores the status for MPI_Request_get_status and its like, which do not free the request. Returns only the
-/// errors of a generalized request's functions.
+/// Stores the status for MPI_Request_get_status or a similar call, which leaves the request as it is. Of
+/// errors, returns only those of a generalized request's functions.
 fn report(guard: &mut Guard, completion: Completion, store: impl FnOnce(Status)) -> Result<()> {
     let failed = completion.generalized.is_some();
     let completion = completion.queried(guard);
@@ -210,8 +212,8 @@ fn report_many(guard: &mut Guard, completions: Vec<Completion>, statuses: Status
     outcome
 }
 
-/// MPI_Request_free: the operation continues to its end. A generalized request stays in the table until
-/// MPI_Grequest_complete.
+/// MPI_Request_free: the operation continues to its end. A generalized request stays in the table of requests
+/// until MPI_Grequest_complete is called.
 pub fn request_free(guard: &mut Guard, request: Out<Handle>) -> Result<()> {
     let handle = request.get()?;
     let freed = free(guard, request, handle);
@@ -352,8 +354,8 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPIX_Request_attach: a copy stands in for the program's memory from each start to the end of the
-/// operation.
+/// MPIX_Request_attach: from each start of the operation to its end, a copy stands in for the program's
+/// memory.
 pub(crate) fn attach(
     guard: &mut Guard,
     handle: Handle,
@@ -371,7 +373,7 @@ pub(crate) fn attach(
     Ok(())
 }
 
-/// Makes a request that is complete already, and stores its handle for the program.
+/// Makes a request that is complete from the beginning, and stores its handle for the program.
 pub(crate) fn enter_complete(guard: &mut Guard, comm: Handle, request: Out<Handle>) -> Result<()> {
     request.set(guard.request(comm, Work::Done(Completion::EMPTY))?)
 }

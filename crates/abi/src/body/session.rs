@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Sessions, process sets, and comms made from groups (MPI 5.0, sections 11.3, 7.3.2, 7.4.2 and 7.6.2).
 //!
-//! A process joins its job at the first MPI_Init or MPI_Session_init, and parks the job at the last finalize,
-//! since a session may start again. Only MPI_Init and MPI_Finalize are called by all processes, so a session
-//! starts and ends without waiting for others.
+//! A process joins its job at the first MPI_Init or MPI_Session_init. At the last MPI_Finalize or
+//! MPI_Session_finalize it puts the state of the job aside (`parked`), since a session may start again. Only
+//! MPI_Init and MPI_Finalize are called by all processes, so a session starts and ends without waiting for
+//! others.
 
 use super::buffers;
 use super::comm::group_of;
@@ -34,7 +35,8 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
     session.set(handle)
 }
 
-/// MPI_Session_finalize: the last finalize of a process waits until the messages of the process have left.
+/// MPI_Session_finalize: if this is the last open session, and MPI_COMM_WORLD does not exist, waits until all
+/// messages of this process have left.
 pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
@@ -60,8 +62,8 @@ pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     session.set(c::SESSION_NULL)
 }
 
-/// Reports to the other processes, once, that this process has finalized. Once all have, the process leaves
-/// the job: in MPI_Finalize, or at its exit.
+/// Tells the other processes, once, that this process has finalized MPI. The process leaves the job after all
+/// processes have done so: in MPI_Finalize, or when it exits.
 pub(crate) fn report_finalized(guard: &mut Guard) {
     if guard.departure == Departure::Needed {
         guard.departure = Departure::Arrived;
@@ -71,7 +73,7 @@ pub(crate) fn report_finalized(guard: &mut Guard) {
     }
 }
 
-/// Leaves the job, once, after all processes have finalized.
+/// Leaves the job, once. All processes have finalized MPI.
 pub(crate) fn leave_job(guard: &mut Guard) {
     if guard.departure == Departure::Arrived {
         guard.departure = Departure::Left;
@@ -111,8 +113,8 @@ pub fn session_get_num_psets(
     npset_names.set(PROCESS_SETS.len() as i32)
 }
 
-/// MPI_Session_get_nth_pset: `pset_len` counts the final zero, and is set to the length that the name needs.
-/// The name is stored only if `pset_len` is not 0.
+/// MPI_Session_get_nth_pset: reads the length of the buffer from `pset_len`, with the final zero, and stores
+/// the length there that the name needs. Stores the name only if the buffer's length is not 0.
 pub fn session_get_nth_pset(
     guard: &mut Guard,
     session: Handle,
@@ -161,7 +163,8 @@ pub fn group_from_session_pset(
     newgroup.set(guard.objects.enter_group(group)?)
 }
 
-/// MPI_Comm_create_from_group: needs no traffic, because all members pass the same tag and group.
+/// MPI_Comm_create_from_group: needs no traffic, because all members compute the context id from the same tag
+/// and group.
 pub fn comm_create_from_group(
     guard: &mut Guard,
     group: Handle,
@@ -182,8 +185,8 @@ pub fn comm_create_from_group(
     enter(guard, Comm::new(context, group, ""), &hints, errhandler, newcomm)
 }
 
-/// MPI_Intercomm_create_from_groups: only the leaders know the remote group, and each sends it to its
-/// members.
+/// MPI_Intercomm_create_from_groups: only the leader of a group knows the remote group. It sends the remote
+/// group to its own group.
 pub fn intercomm_create_from_groups(
     guard: &mut Guard,
     local_group: Handle,
@@ -227,14 +230,15 @@ pub fn intercomm_create_from_groups(
     enter(guard, comm, &hints, errhandler, newintercomm)
 }
 
-/// The word that distinguishes the context of a leader's temporary comm from that of a comm that the program
-/// makes of the same processes. It is the number of no process.
+/// A word for the hash that makes the context id of the temporary comm on which a leader sends the remote
+/// group. It is no process's number, so a comm that the program makes of the same processes has another id.
 const LEADER: u64 = u64::MAX - 2;
-/// The word that distinguishes the context of an intercommunicator from that of a comm of the same processes.
+/// A word for the hash that makes the context id of an intercommunicator. It is no process's number, so an
+/// intracommunicator of the same processes has another id.
 const BETWEEN: u64 = u64::MAX;
 
-/// Returns the context of the next comm that the processes `peers` make with the tag `tag`. A process is its
-/// rank and its generation, since the rank of a spawned process that has ended may be given to another.
+/// Returns the context of the next comm that the processes `peers` make with the tag `tag`. A process counts
+/// by its number and its generation: a spawned process may get the number of a process that has ended.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));
@@ -242,8 +246,7 @@ fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     guard.objects.from_groups.context(Context::of_groups(), &words)
 }
 
-/// Makes the handle of a comm that has no parent, with the error handler and the hints that the program
-/// passes.
+/// Stores a handle of the new comm `new`, which has no parent, with the program's error handler and hints.
 fn enter(
     guard: &mut Guard,
     mut new: Comm,
@@ -259,7 +262,7 @@ fn enter(
     newcomm.set(objects.enter_comm(new)?)
 }
 
-/// Returns the group, or MPI_ERR_GROUP if this process is not in it.
+/// Returns the group with the handle `handle`, or MPI_ERR_GROUP if this process is not a member.
 fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     let group = guard.objects.group(handle)?;
     if group.rank.is_none() {
@@ -268,7 +271,7 @@ fn group_with_me(guard: &Guard, handle: Handle) -> Result<Arc<Group>> {
     Ok(group.clone())
 }
 
-/// Returns the words that stand for a string tag when a context is computed.
+/// Returns a string tag as words, from which the context of a new comm is computed.
 fn tag_words(stringtag: Text) -> Result<Vec<u64>> {
     let tag = stringtag.read()?;
     if tag.len() >= c::MAX_STRINGTAG_LEN as usize {

@@ -6,7 +6,7 @@ use crate::process::Guard;
 use error::{Class, Result, fail};
 use objects::constants as c;
 
-/// MPI_Get_count: stores MPI_UNDEFINED if the bytes are not a whole number of elements.
+/// MPI_Get_count: stores MPI_UNDEFINED if the message's bytes are not a whole number of elements.
 pub fn get_count(guard: &mut Guard, status: StatusIn, datatype: Handle, count: OutCount) -> Result<()> {
     let bytes = status.get()?.bytes();
     count.set_or_undefined(guard.objects.datatype(datatype)?.count_of(bytes))

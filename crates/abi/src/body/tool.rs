@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The tool information interface (MPI 5.0, section 15.3): starting and ending, enumerations, and control
-//! variables, which are the settings.
+//! The tool information interface (MPI 5.0, section 15.3): its start and end, enumerations, and control
+//! variables. Each setting of Outboard (an environment variable) is a control variable.
 //!
-//! Tools may call before MPI_Init and after MPI_Finalize. Calls return their codes, and no error handler is
-//! called (section 15.3.10). Read next: `tool_pvars.rs`, `tool_categories.rs`.
+//! Tools may call before MPI_Init and after MPI_Finalize. These calls return their error codes, and call no
+//! error handler (section 15.3.10). Read next: `tool_pvars.rs`, `tool_categories.rs`.
 
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Tool};
@@ -11,14 +11,15 @@ use error::{Class, Error, Result};
 use objects::constants as c;
 use settings::{Setting, SettingKind, TABLE};
 
-/// The handle of slab entry 0, so that no handle is null or MPI_T_PVAR_ALL_HANDLES.
+/// The number that makes a handle of an index: the handle of entry 0. So no handle equals a null handle or
+/// MPI_T_PVAR_ALL_HANDLES.
 pub(super) const FIRST: usize = 16;
 
 pub(super) fn wrong<T>(code: i32, sentence: &str) -> Result<T> {
     Err(Error::new(Class::Other, sentence.to_owned()).with_code(code))
 }
 
-/// Stores a result, unless the pointer is null, as most pointers here may be.
+/// Stores a result, or does nothing if the pointer is null. Tools may pass null for most results.
 pub(super) fn store_unless_null<T: Copy>(out: Out<T>, value: T) -> Result<()> {
     if out.is_null() { Ok(()) } else { out.set(value) }
 }
@@ -27,8 +28,8 @@ pub(super) fn store_handle(out: Address, value: usize) -> Result<()> {
     store_unless_null(Out::new(out.0, "a handle"), value)
 }
 
-/// Stores a string. `length` holds the length of its buffer, and gets the length that is needed or used (MPI
-/// 5.0, section 15.3.3).
+/// Stores a string in `buffer`. Reads the buffer's length from `length`, and stores there the length of what
+/// was stored, or, without a buffer, of the whole string, with the final zero (MPI 5.0, section 15.3.3).
 pub(super) fn store_text(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
     if length.is_null() {
         return Ok(());
@@ -61,8 +62,8 @@ pub(super) fn index_by_name<T>(
     }
 }
 
-/// MPI_T_init_thread: a tool above MPI_THREAD_SINGLE may call while the program does, so from then on every
-/// call takes the lock.
+/// MPI_T_init_thread: a tool may call in a thread of its own if it asks for more than MPI_THREAD_SINGLE. From
+/// then on each call takes the lock.
 pub fn t_init_thread(guard: &mut Guard, required: i32, provided: Out<i32>) -> Result<()> {
     let level = required.clamp(c::THREAD_SINGLE, c::THREAD_MULTIPLE);
     store_unless_null(provided, level)?;
@@ -124,7 +125,8 @@ pub(super) fn cvars() -> Vec<&'static Setting> {
     TABLE.iter().filter(|setting| !setting.internal).collect()
 }
 
-/// The value of a setting as a tool reads it. A choice is its index among the setting's choices.
+/// The value of a setting as a tool reads it. For a setting with a list of choices this is the choice's
+/// index.
 enum SettingValue {
     Number(u64),
     Choice(i32),
@@ -214,7 +216,7 @@ pub fn t_cvar_write(guard: &mut Guard, handle: Address, _buf: Address) -> Result
     wrong(c::T_ERR_CVAR_SET_NEVER, "settings are read from the environment once, and cannot be changed")
 }
 
-/// Returns the handle that the program's variable at the address `variable` holds.
+/// Returns the handle that is stored in the program's variable at the address `variable`.
 pub(super) fn handle_in(variable: Address) -> Result<Address> {
     Ok(Address(Out::<usize>::new(variable.0, "handle").get()?))
 }

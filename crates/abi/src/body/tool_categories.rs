@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Categories of variables, sources of timestamps and events (MPI 5.0, sections 15.3.8 and 15.3.9).
-//! Categories never change. The one source is the clock that traces use; there are no events.
+//! MPI_T's categories of variables, sources of timestamps, and events (MPI 5.0, sections 15.3.8 and 15.3.9).
+//! The categories never change. The only source is the clock that traces use. There are no events.
 
 use super::info::enter_info;
 use super::tool::{cvars, find, index_by_name, store_text, store_unless_null, wrong};
@@ -10,8 +10,8 @@ use error::Result;
 use objects::constants as c;
 use telemetry::Counter;
 
-/// A category of MPI_T. `settings` is whether it contains the control variables, `counters` which performance
-/// variables it contains, `within` the indices of its subcategories.
+/// A category of MPI_T variables. `settings` says whether all control variables belong to it, `counters`
+/// returns whether a performance variable does, and `within` holds the indices of its subcategories.
 struct Category {
     name: &'static str,
     doc: &'static str,
@@ -113,7 +113,7 @@ pub fn t_category_changed(_: &mut Guard, update_number: Out<i32>) -> Result<()> 
     store_unless_null(update_number, 0)
 }
 
-/// Stores the first of the indices `all` in the program's array, which has room for `len`.
+/// Stores the first `len` of the indices `all` in the program's array.
 fn list(all: &[i32], len: i32, indices: Array<i32>) -> Result<()> {
     indices.write(&all[..all.len().min(len.max(0) as usize)])
 }
@@ -173,8 +173,7 @@ pub fn t_event_handle_alloc(
     find::<()>(&[], event_index).map(|_| ())
 }
 
-/// Returns the error of all calls that name a registration or an instance of an event, since there are no
-/// events.
+/// Returns the error of all calls that need an event, since Outboard has no events.
 fn no_event() -> Result<()> {
     wrong(c::T_ERR_INVALID_HANDLE, "there are no events, so this is not a handle of one")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Performance variables: the counters of telemetry (MPI 5.0, section 15.3.7). Each handle counts from the
-//! time at which it is started.
+//! MPI_T's performance variables: the counters of this process (MPI 5.0, section 15.3.7). The value of a
+//! handle grows while the handle is started.
 
 use super::tool::{
     FIRST, find, handle_in, index_by_name, store_handle, store_text, store_unless_null, wrong,
@@ -12,8 +12,8 @@ use objects::constants as c;
 use slab::Slab;
 use telemetry::{Counter, Unit};
 
-/// Returns the MPI_T class of a counter: that of its unit, or, for a counter that can also fall, a level. A
-/// level always runs and cannot be set.
+/// Returns the MPI_T class of a counter, which follows from the counter's unit. A counter that can also fall
+/// has the class "level": it always runs, and a tool cannot set it.
 fn class_of(counter: Counter) -> i32 {
     match (counter, counter.unit()) {
         (Counter::InstancesLive, _) => c::T_PVAR_CLASS_LEVEL,
@@ -168,8 +168,9 @@ fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pva
     }
 }
 
-/// Calls `change` for a variable, or for all variables of the session except levels. Fails with the code
-/// `refusal` if the one variable is a level.
+/// Calls `change` for the variable `handle`. For MPI_T_PVAR_ALL_HANDLES calls it for all variables of the
+/// session except levels. Fails with the code `refusal` if `handle` is a level, a variable that a tool cannot
+/// set.
 #[rustfmt::skip]
 fn each(
     guard: &mut Guard, session: Address, handle: Address, refusal: i32, change: impl Fn(&mut Pvar),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Virtual topologies (MPI 5.0, chapter 8).
 //!
-//! A topology is data of its comm (`objects::topology`). Only two things need traffic: the edges that other
-//! processes specify, and, where ranks may be reordered, the cores on which the processes run.
+//! A topology is data that a comm holds (`objects::topology`). Processes exchange only two things: the edges
+//! of a distributed graph, and, where ranks may be reordered, the cores on which they run.
 
 use super::comm::{enter, group_of, intracomm};
 use super::exchange::{exchange_words, gather_words};
@@ -37,7 +37,8 @@ pub fn cart_create(
     enter_ordered(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
 }
 
-/// MPI_Cart_map: keeps the ranks. The call is local, so it cannot learn where the processes run.
+/// MPI_Cart_map: stores the calling process's own rank, or MPI_UNDEFINED if the grid is smaller. The call is
+/// local, so it cannot learn where the processes run.
 #[rustfmt::skip]
 pub fn cart_map(
     guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
@@ -54,7 +55,7 @@ fn new_cart(guard: &Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<
     Ok(cart)
 }
 
-/// Fails for an intercommunicator, and for a topology with more nodes than there are processes.
+/// Fails if `comm` is an intercommunicator, or if the topology has more places than the comm has processes.
 fn check_fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
     let old = intracomm(guard, comm)?;
     if places > old.size() {
@@ -63,7 +64,7 @@ fn check_fits(guard: &Guard, comm: Handle, places: u32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Cart_sub: needs no traffic, because every process knows the members of its part.
+/// MPI_Cart_sub: needs no traffic, because each process can compute the members of its subgrid.
 pub fn cart_sub(guard: &mut Guard, comm: Handle, remain_dims: In<i32>, newcomm: Out<Handle>) -> Result<()> {
     newcomm.check()?;
     let cart = cart(guard, comm)?.clone();
@@ -142,7 +143,7 @@ pub fn graph_create(
     enter_ordered(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
 }
 
-/// MPI_Graph_map: keeps the ranks, like MPI_Cart_map.
+/// MPI_Graph_map: stores the calling process's own rank, or MPI_UNDEFINED if the graph is smaller.
 #[rustfmt::skip]
 pub fn graph_map(
     guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
@@ -286,7 +287,7 @@ pub fn dist_graph_neighbors_count(
     outdegree.set(graph.destinations.len() as i32)
 }
 
-/// MPI_Dist_graph_neighbors: stores the first part of a list that is longer than its array.
+/// MPI_Dist_graph_neighbors: stores as much of each list of neighbours as the program's array has room for.
 #[rustfmt::skip]
 pub fn dist_graph_neighbors(
     guard: &mut Guard, comm: Handle, maxindegree: i32, sources: Array<i32>, sourceweights: Array<i32>,
@@ -309,8 +310,8 @@ pub fn dist_graph_neighbors(
     Ok(())
 }
 
-/// Makes a comm of the parent's first `places` processes, or of the processes in `order`. The other processes
-/// get MPI_COMM_NULL.
+/// Makes a comm of those processes of `parent` that `order` lists, or, without an order, of its first
+/// `places` processes. The other processes get MPI_COMM_NULL.
 #[rustfmt::skip]
 fn enter_ordered(
     guard: &mut Guard, parent: Handle, places: u32, order: Option<Vec<u32>>, topology: Topology,
@@ -336,9 +337,9 @@ fn enter_with(
     enter(guard, parent, new, newcomm)
 }
 
-/// Returns the rank that takes each node of the topology, or None if the ranks keep their order: reordering
-/// is not allowed, not all processes are bound to cores, or no other order brings neighbours together.
-/// Collective if the program allows reordering.
+/// Returns the rank of the process that takes each place of the topology, or None if the ranks keep their
+/// order: reordering is not allowed, some process is not bound to a core, or no order brings neighbours
+/// closer together. Collective if the program allows reordering.
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,
@@ -356,8 +357,8 @@ fn arranged(
     Ok(arrange(&known, &edges(guard)?))
 }
 
-/// The package, cache and core of this process, or None if it is not bound to one core. If the cores of a
-/// package share no cache, the package counts as the cache.
+/// Returns the numbers of the package, the cache and the core to which this process is bound, or None if it
+/// is not bound to one core. Where the cores of a package share no cache, the package stands for the cache.
 fn core() -> Option<[i64; 3]> {
     let cpus = sys::cpu::allowed().ok()?;
     let within = |kind| match sys::topology::locality(kind, &cpus) {
@@ -368,7 +369,8 @@ fn core() -> Option<[i64; 3]> {
     Some([package, within("L3Cache").unwrap_or(package), within("Core")?])
 }
 
-/// Gathers the edges of all members, of which each member specifies some. Collective.
+/// Sends the edges that this process has specified to all members, and returns the edges of all members.
+/// Collective.
 fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[GraphEdge]) -> Result<Vec<GraphEdge>> {
     let words: Vec<i64> =
         mine.iter().flat_map(|edge| [edge.0.into(), edge.1.into(), edge.2 as i64]).collect();
@@ -377,8 +379,8 @@ fn gather_edges(guard: &mut Guard, comm: Handle, mine: &[GraphEdge]) -> Result<V
     Ok(all.chunks_exact(3).map(|edge| (edge[0] as u32, edge[1] as u32, edge[2] as u64)).collect())
 }
 
-/// Sends every edge to the processes of its two nodes, and returns the edges at this process's node. Several
-/// edges between two nodes have the same order at both. Collective.
+/// Sends each edge to the processes at its two ends, and returns the edges that begin or end at this process.
+/// If two processes have several edges between them, both get the edges in the same order. Collective.
 #[rustfmt::skip]
 fn deliver(
     guard: &mut Guard, comm: Handle, order: Option<&[u32]>, edges: &[GraphEdge], weighted: bool,
@@ -405,8 +407,8 @@ fn deliver(
     Ok(graph)
 }
 
-/// Sends the neighbours and weights of each node to the process that gets the node, and returns those of this
-/// process's node. Collective.
+/// Sends the neighbours and weights `graph` of this process's place to the process that gets this place.
+/// Returns the neighbours and weights of the place that this process gets. Collective.
 fn move_to(guard: &mut Guard, comm: Handle, order: &[u32], graph: &DistGraph) -> Result<DistGraph> {
     let rank = guard.objects.comm(comm)?.rank;
     let (into, out_of) = graph.weights.clone().unwrap_or_default();
@@ -453,7 +455,7 @@ fn dist_graph(guard: &Guard, comm: Handle) -> Result<&DistGraph> {
     }
 }
 
-/// Returns `rank` as a node's number, or MPI_ERR_RANK if the topology has no such node.
+/// Returns `rank` as the number of a place in the topology, or MPI_ERR_RANK if there are only `size` places.
 fn node(rank: i32, size: u32) -> Result<u32> {
     match u32::try_from(rank) {
         Ok(node) if node < size => Ok(node),
@@ -461,7 +463,7 @@ fn node(rank: i32, size: u32) -> Result<u32> {
     }
 }
 
-/// Fails if an array is too short for its elements.
+/// Returns MPI_ERR_ARG if the program's array, with room for `given` elements, has no room for `needed`.
 fn check_capacity(given: i32, needed: usize, name: &str) -> Result<()> {
     if length(given, name)? < needed {
         fail!(Class::Arg, "{name} is {given}, but there are {needed} elements");
@@ -473,7 +475,7 @@ fn ints(ranks: &[u32]) -> Vec<i32> {
     ranks.iter().map(|rank| *rank as i32).collect()
 }
 
-/// MPI_Dims_create: fills in the dimensions that are 0.
+/// MPI_Dims_create: fills in the elements of `dims` that are 0.
 pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> Result<()> {
     if nnodes < 1 {
         fail!(Class::Arg, "nnodes is {nnodes}, which is not positive");
@@ -505,8 +507,8 @@ pub fn dims_create(_: &mut Guard, nnodes: i32, ndims: i32, dims: Array<i32>) -> 
 }
 
 /// Divides `number` into `parts` factors, the largest first, as close to each other as possible (MPI 5.0,
-/// section 8.5.2): the largest and the smallest differ as little as possible; then the smallest is as large
-/// as possible, and so on.
+/// section 8.5.2). The largest and the smallest factor differ as little as possible. Among such divisions,
+/// the smallest factor is as large as possible, then the second smallest, and so on.
 fn balanced(number: u64, parts: usize) -> Vec<u64> {
     let small = (1..).take_while(|d| d * d <= number).filter(|d| number.is_multiple_of(*d));
     let mut divisors: Vec<u64> = small.flat_map(|d| [d, number / d]).collect();
@@ -526,8 +528,9 @@ fn balanced(number: u64, parts: usize) -> Vec<u64> {
     found
 }
 
-/// Finds `parts` factors of `number` in rising order. All lie within `range`, or, without a range, exceed the
-/// first by at most `spread`. Each is as large as possible, the first before the others.
+/// Finds `parts` factors of `number` in rising order. All lie within `range`; without a range, they exceed
+/// the first factor by at most `spread`. The first factor is as large as possible, then the second, and so
+/// on.
 fn rising(
     number: u64,
     parts: usize,

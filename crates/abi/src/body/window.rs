@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Windows: the calls that make, free and inquire about them (MPI 5.0, section 12.2).
+//! The calls that make and free RMA windows, and inquire about them (MPI 5.0, section 12.2).
 
 use super::coll;
 use super::comm::{intracomm, object_name};
@@ -70,7 +70,7 @@ pub fn win_create_dynamic(guard: &mut Guard, info: Handle, comm: Handle, win: Ou
     create(guard, comm, arguments, win).map(drop)
 }
 
-/// The arguments with which one member makes a new window.
+/// The arguments that one member passes to a call that makes a window.
 struct NewWindow {
     flavor: Flavor,
     base: usize,
@@ -95,7 +95,7 @@ fn check(
     Ok(NewWindow { flavor, base: 0, bytes, disp_unit, info })
 }
 
-/// The hints for windows in MPI 5.0, sections 12.2.1 and 12.2.3, with their defaults.
+/// The keys of the hints for windows, with their default values (MPI 5.0, sections 12.2.1 and 12.2.3).
 const HINTS: [(&str, &str); 6] = [
     ("no_locks", "false"),
     ("accumulate_ordering", "rar,raw,war,waw"),
@@ -105,8 +105,8 @@ const HINTS: [(&str, &str); 6] = [
     ("alloc_shared_noncontig", "false"),
 ];
 
-/// Returns the hints of a new window: for each hint that the standard defines, the program's value or the
-/// default.
+/// Returns the hints of a new window. They are those that the standard defines, each with the program's value
+/// or the default.
 fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     let mut info = Info::default();
     for (key, value) in HINTS {
@@ -121,22 +121,24 @@ fn hints(flavor: Flavor, given: &Info) -> Result<Info> {
     Ok(info)
 }
 
-/// Makes a window, and returns the address of this rank's memory. Collective.
+/// Makes a window, stores its handle, and returns the address of this rank's memory in the window.
+/// Collective.
 fn create(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>, win: Out<Handle>) -> Result<usize> {
     let (handle, base) = make(guard, comm, arguments)?;
     win.set(handle)?;
     Ok(base)
 }
 
-/// Makes a window of existing memory, `bytes` bytes at `base`, in units of bytes. Collective.
+/// Makes a window of the `bytes` bytes at `base` in each member's memory. Displacements in it count bytes.
+/// Collective.
 pub(crate) fn make_over(guard: &mut Guard, comm: Handle, base: usize, bytes: u64) -> Result<Handle> {
     let info = hints(Flavor::Create, &Info::default())?;
     let arguments = NewWindow { flavor: Flavor::Create, base, bytes, disp_unit: 1, info };
     Ok(make(guard, comm, Ok(arguments))?.0)
 }
 
-/// Makes a window. Returns its handle, and the address of this rank's memory. If one member cannot take part,
-/// the call fails on all. Collective.
+/// Makes a window. Returns its handle, and the address of this rank's memory in it. If the arguments or the
+/// memory of one member are refused, the call fails on all members. Collective.
 fn make(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<(Handle, usize)> {
     let members = intracomm(guard, comm)?.all_peers.clone();
     let arguments = arguments.and_then(|arguments| match arguments.flavor {
@@ -166,7 +168,8 @@ fn make(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result
     made
 }
 
-/// Refuses a shared window that spans several hosts. Errors: MPI_ERR_RMA_SHARED (MPI 5.0, section 12.2.3).
+/// Returns MPI_ERR_RMA_SHARED if a member of the new shared window is on another host (MPI 5.0, section
+/// 12.2.3).
 fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
     let segment = guard.job().membership.segment;
     match members.iter().find(|peer| segment.local(**peer).is_none()) {
@@ -179,8 +182,8 @@ fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
     }
 }
 
-/// Makes a window whose fences use `comm`: the members exchange what each exposes, and map the others'
-/// memory. Collective.
+/// Makes a window for the members of `comm`, on which its fences will wait. The members tell each other what
+/// memory each exposes, and map the others' memory. Collective.
 fn build(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<Win> {
     let (bytes, scattered) = match &arguments {
         Ok(arguments) => (arguments.bytes, arguments.info.get("alloc_shared_noncontig") == Some("true")),
@@ -242,7 +245,8 @@ fn build(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Resul
     })
 }
 
-/// Maps the memory and the records of all members, as far as this member reaches them.
+/// Maps the memory that each member exposes, and its record (the shared memory with the window's locks and
+/// counters), as far as this member can reach them.
 fn open(
     guard: &mut Guard,
     comm: Handle,
@@ -260,8 +264,8 @@ fn open(
     Window::new(&mut job.rma, (flavor, *context), (*rank, &group.peers[..]), exposures, memory)
 }
 
-/// Exchanges outcomes like `Guard::all_succeed`, but returns MPI_ERR_OTHER on a member whose own outcome is
-/// good, whatever the error of the other member is.
+/// Exchanges the members' outcomes by `Guard::all_succeed`. If only other members have failed, returns
+/// MPI_ERR_OTHER, whatever their errors are.
 fn all_take_part<const WORDS: usize, T>(
     guard: &mut Guard,
     comm: Handle,
@@ -277,16 +281,16 @@ fn all_take_part<const WORDS: usize, T>(
     })
 }
 
-/// What one member brings into a new window: its arguments, what it exposes, and the memory that it
-/// allocated.
+/// What one member contributes to a new window: its arguments, a description of the memory that it exposes,
+/// and the address of the memory that it allocated.
 struct WindowShare {
     arguments: NewWindow,
     exposure: Exposure,
     allocated: Option<usize>,
 }
 
-/// Allocates this member's record in the window, and its memory if the window is of a flavor that allocates
-/// it.
+/// Allocates this member's record of the window (its locks and counters), and also the exposed memory where
+/// MPI_Win_allocate or MPI_Win_allocate_shared needs it.
 fn expose(
     guard: &mut Guard,
     comm: Handle,
@@ -338,9 +342,9 @@ fn expose(
     }
 }
 
-/// Makes the memory of all members reachable for all. A member whose memory the others cannot attach (a
-/// device's, say) starts a thread that serves it. If any member cannot reach another's private memory, all
-/// members start one. Collective.
+/// Makes the memory of each member reachable for all members. A member starts a thread that serves its memory
+/// if others cannot attach it (a device's, say). All members start such a thread if any member cannot reach
+/// another one's private memory. Collective.
 fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
     if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
         return Ok(());
@@ -371,7 +375,7 @@ fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[
     all_take_part(guard, comm, served, |()| []).map(drop)
 }
 
-/// MPI_Win_free: no member returns before all have ended their epochs (MPI 5.0, section 12.2.5).
+/// MPI_Win_free: no member returns before all members have ended their epochs (MPI 5.0, section 12.2.5).
 pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     let handle = win.get()?;
     guard.job().windows.get(handle)?;
@@ -380,7 +384,7 @@ pub fn win_free(guard: &mut Guard, win: Out<Handle>) -> Result<()> {
     win.set(c::WIN_NULL)
 }
 
-/// Frees a window. Collective.
+/// Frees a window, whether the program or the library made it. Collective.
 pub(crate) fn free(guard: &mut Guard, handle: Handle) -> Result<()> {
     let comm = guard.job().windows.get(handle)?.comm;
     guard.job().window(handle)?.0.may_free()?;
@@ -431,8 +435,8 @@ fn only_dynamic(window: &Window) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_shared_query: also shows memory of windows of other flavors, if it is mapped here (MPI 5.0,
-/// section 12.2.3).
+/// MPI_Win_shared_query: also reports memory in windows of other flavors, if this process has mapped that
+/// memory (MPI 5.0, section 12.2.3).
 pub fn win_shared_query(
     guard: &mut Guard,
     win: Handle,
@@ -492,7 +496,7 @@ pub fn win_set_info(guard: &mut Guard, win: Handle, info: Handle) -> Result<()> 
     known.iter().try_for_each(|(key, value)| kept.set(key, value))
 }
 
-/// MPI_Win_get_info: returns a new info with the hints in use.
+/// MPI_Win_get_info: stores a new info with the hints in use.
 pub fn win_get_info(guard: &mut Guard, win: Handle, info_used: Out<Handle>) -> Result<()> {
     let info = guard.job().windows.get(win)?.info.clone();
     enter_info(guard, info, info_used)

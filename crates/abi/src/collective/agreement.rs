@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Calls in which all members of a comm succeed, or all fail: opening files, making windows, spawning,
-//! connecting.
+//! Agreement among the members of a comm: either all succeed in a call, or all fail. Opening files, making
+//! windows, spawning and connecting need this.
 //!
 //! A member that failed alone would leave the others waiting. So each member sends its outcome to the others.
-//! A member that failed returns its own error; the others return the error of the first member that failed.
+//! A member that failed returns its own error. Another member returns the error of the first member that
+//! failed.
 //!
-//! Invariants: all members make the same calls here in the same order, whatever their outcomes are.
+//! Invariant: all members call the functions here in the same order, whatever their outcomes are.
 
 use crate::args::Handle;
 use crate::process::Guard;
@@ -16,11 +17,11 @@ use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
 use sys::Block;
 
-/// The members that exchange their outcomes.
+/// The processes that exchange their outcomes.
 pub(crate) enum Among<'a> {
     /// The members of a comm with a handle.
     Comm(Handle),
-    /// The members of a comm without a handle, such as a file's.
+    /// The members of a comm that has no handle, such as the private comm of a file.
     Members(&'a mut Members),
 }
 
@@ -46,10 +47,9 @@ impl Guard {
         among.into().gather(self, words)
     }
 
-    /// Succeeds if the outcome of every member is a value. Returns this member's value, and what each
-    /// member's function `words` makes of its value, in the order of ranks. Collective.
-    ///
-    /// Errors: the outcome of some member is an error.
+    /// Exchanges the members' outcomes. Fails if some member's outcome is an error. If all are values,
+    /// returns this member's value, and, in the order of ranks, the words that the function `words` of each
+    /// member makes of that member's value. Collective.
     pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -78,10 +78,9 @@ impl Guard {
         ))
     }
 
-    /// Sends the bytes `found` of the member `root` to all members, and returns them. On the other members
-    /// `found` is None. Collective.
-    ///
-    /// Errors: the root's error, on all members.
+    /// Sends bytes from the member `root` to all members, and returns them. The root passes its bytes, or its
+    /// error, as `found`; the other members pass None. If the root passes an error, all members return this
+    /// error. Collective.
     pub(crate) fn broadcast_from_root<'a>(
         &mut self,
         among: impl Into<Among<'a>>,
@@ -154,8 +153,8 @@ impl Among<'_> {
     }
 }
 
-/// Converts an outcome into two words. For a value they are 0 and `bytes`. For an error they are its code and
-/// the length of its message.
+/// Converts an outcome into two words to send: 0 and `bytes` for a value, its code and the length of its
+/// message for an error.
 fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     match outcome {
         Ok(_) => [0, bytes as u64],
@@ -163,7 +162,7 @@ fn verdict<T>(outcome: &Result<T>, bytes: usize) -> [u64; 2] {
     }
 }
 
-/// Makes the error of another member from its code and its message.
+/// Makes an error from the code and the message that another member has sent.
 fn remote_error(code: u64, sentence: String) -> Error {
     match Class::numbered(code as i32) {
         Some(class) => Error::new(class, sentence),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Blocking collectives over a comm's slots (`coll/src/flat.rs`), and how a comm gets them.
+//! Blocking collectives by slots (flat collectives, `coll/src/flat.rs`), and how a comm gets its slots. A
+//! slot is the place in shared memory into which a member writes its bytes, for the other members to read.
 //!
-//! Invariants: whether a call counts towards attaching slots follows from what all members know alike, so all
-//! attach them at the same call.
+//! Invariant: all members attach the comm's slots at the same call, because they count calls by what all of
+//! them know.
 
 use crate::args::Handle;
 use crate::process::{Guard, JobState, Process};
@@ -15,7 +16,8 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::Counter;
 
-/// This rank as a member of a comm that may have slots.
+/// This rank's index in a comm, the number of ranks there, and the state of the comm's slots (the shared
+/// memory by which its short blocking collectives go).
 #[derive(Clone, Copy)]
 pub(super) struct FlatMember {
     flat: FlatState,
@@ -29,8 +31,8 @@ impl FlatMember {
         FlatMember { flat: comm.flat, rank: comm.rank as usize, size: comm.size() as usize }
     }
 
-    /// Returns the state of the comm's slots, and, if they are attached, how they would move the data of a
-    /// call.
+    /// Returns whether the comm has its slots, the shared memory into which members write. If it has, also
+    /// says how the slots would move the data of a call.
     #[inline(always)]
     pub(super) fn slots(&self, coll: &Coll, call_facts: &CallFacts) -> Slots {
         match self.flat {
@@ -41,8 +43,8 @@ impl FlatMember {
     }
 }
 
-/// Leaves what a comm that is freed uses: its slots, its queue, its communicator of a collective library, and
-/// its streams.
+/// Gives up what a comm that is being freed holds: its slots (shared memory of the members), its queue of
+/// nonblocking collectives, its communicator in a collective library, and its device streams.
 pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
     if let FlatState::Attached(set) = comm.flat {
         job.coll.leave(set);
@@ -55,8 +57,9 @@ pub(crate) fn detach(job: &mut JobState, comm: &Comm) {
 }
 
 impl Guard {
-    /// Carries out a blocking collective by slots. Returns false if a schedule must carry it out, because the
-    /// slots are not attached yet, or the counts are too long for them.
+    /// Carries out a blocking collective by the comm's slots (shared memory of the members). Returns false if
+    /// the call needs a schedule (a plan of steps) instead: the comm has no slots yet, or they are too short
+    /// for a member's count.
     #[inline(always)]
     pub(super) fn by_slots(
         &mut self,
@@ -94,8 +97,9 @@ impl Guard {
         Ok(true)
     }
 
-    /// Carries out a collective that has a count for each member by slots. Returns false if a schedule must
-    /// carry it out. A block that is too long for slots goes by a schedule of its own.
+    /// Carries out a collective with a count for each member by the comm's slots (shared memory of the
+    /// members). A block that is too long for a slot gets a schedule (a plan of steps). Returns false if the
+    /// whole call needs one.
     fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
         let outcome = self.flat_round(set, &mut vector);
@@ -122,8 +126,9 @@ impl Guard {
         Ok(())
     }
 
-    /// Carries out one round of a collective over slots, or the rest of the round that the fast path has
-    /// started.
+    /// Carries out one round of a collective, or the rest of a round that the fast path has started. In a
+    /// round each member writes its slot (its part of the comm's shared memory), and reads the slots that it
+    /// needs.
     #[inline]
     fn flat_round(&mut self, set: usize, call: &mut impl Round) -> Result<()> {
         let mut active = self.job().coll.start_round(set, call);
@@ -140,8 +145,8 @@ impl Guard {
         outcome
     }
 
-    /// Counts a collective that slots would have carried out. Attaches the comm's slots at call number
-    /// `CALLS_BEFORE`.
+    /// Counts a collective that could go by slots (shared memory of the members) if the comm had them. At
+    /// call number `CALLS_BEFORE` makes the comm's slots.
     #[cold]
     fn count_call(&mut self, comm: Handle, member: FlatMember) -> Result<()> {
         let FlatState::Counted(calls) = member.flat else { return Ok(()) };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives by a collective library (crate `ccl`): the steps of each call.
+//! Collectives by a collective library such as NCCL (crate `ccl`): makes the library's steps from a call.
 //!
 //! Invariants: whether a call goes to the library (`coll/carrier/library.rs`) follows from what all members
-//! know alike, never from a rank's own buffers. A buffer that has gaps, or is not in the memory that the
-//! library takes, gets a stand-in there. Read next: `request/library.rs`, how a communicator is made.
+//! know, never from one rank's buffers. A buffer with gaps, or outside the memory that the library accepts
+//! (host or device), gets a stand-in, a contiguous copy in such memory. Read next: `request/library.rs`,
+//! which makes the library's communicators.
 
 use crate::args::Handle;
 use crate::process::{Guard, Process};
@@ -19,7 +20,8 @@ use schedule::algorithm::Collective;
 use telemetry::Counter;
 
 impl Guard {
-    /// Returns what the collective library offers for a call, or None if no library is loaded.
+    /// Returns what `coll` must know about the collective library to choose what carries a call out. Returns
+    /// None if no library is loaded.
     pub(super) fn library(
         &mut self,
         planned: &Planned,
@@ -39,10 +41,8 @@ impl Guard {
         }))
     }
 
-    /// Starts a collective by the collective library. The first such call on a comm makes the library's
-    /// communicator.
-    ///
-    /// Errors: a buffer is refused, or no communicator can be made.
+    /// Starts a collective by the collective library. The first such call on a comm makes a communicator in
+    /// the library. Fails if a buffer is refused, or if no communicator can be made.
     pub(super) fn by_library(&mut self, planned: &Planned) -> Result<Work> {
         let library = ccl::get().expect("the choice has found it");
         let context = self.objects.comm(planned.comm)?.context;
@@ -53,11 +53,9 @@ impl Guard {
         Ok(self.start_by_library(context, steps))
     }
 
-    /// Returns the steps of a persistent collective that the collective library carries out. Each request
-    /// gets a communicator of its own, since members may start requests in any order. Waits for the other
-    /// members to make that communicator, as an initialization may (MPI 5.0, section 6.13).
-    ///
-    /// Errors: a buffer is refused, or the communicator cannot be made.
+    /// Returns the steps of a persistent collective that goes by the collective library. Each request gets
+    /// its own communicator there, since members may start requests in any order. Waits until the other
+    /// members make it, too (MPI 5.0, section 6.13). Fails if it cannot be made, or if a buffer is refused.
     pub(crate) fn persist_by_library(&mut self, planned: &Planned, context: u64) -> Result<Vec<LibraryStep>> {
         let library = ccl::get().expect("the choice has found it");
         self.make(library, planned.comm, context)?;
@@ -67,8 +65,8 @@ impl Guard {
         steps.inspect_err(|_| self.job().communicators.leave(context))
     }
 
-    /// Returns the library's steps for a collective. The memory that stands in for its buffers goes to the
-    /// list of the running MPI call (`staging.rs`).
+    /// Returns the collective library's steps for a call. Adds the stand-ins for the call's buffers (memory
+    /// that the library accepts) to the list of stand-ins that the running MPI call keeps (`staging.rs`).
     fn steps(&mut self, planned: &Planned, library: &Library) -> Result<Vec<LibraryStep>> {
         let comm = self.objects.comm(planned.comm)?;
         let mut buffers =
@@ -83,13 +81,14 @@ impl Guard {
 }
 
 impl Process {
-    /// Starts the steps of a collective on the library's communicator with the context `context`.
+    /// Starts steps of the collective library on its communicator for the context id `context`.
     pub(crate) fn start_by_library(&mut self, context: u64, steps: Vec<LibraryStep>) -> Work {
         telemetry::count(Counter::CclCalls, 1);
         Work::Library(Box::new(self.job().communicators.start(context, steps)))
     }
 
-    /// Starts to make a communicator of the collective library for a comm, with the context `context`.
+    /// Starts to make the collective library's communicator of the members of `comm`, under the context id
+    /// `context`.
     fn make(&mut self, library: &'static Library, comm: Handle, context: u64) -> Result<()> {
         let (rank, size) = (self.objects.comm(comm)?.rank, self.objects.comm(comm)?.size());
         let membership = self.job().membership;
@@ -133,8 +132,8 @@ fn operation(call: &Call) -> Option<(ccl::ElementKind, ccl::Op, usize)> {
     Some((kind, op, basic.size()))
 }
 
-/// Finds for each buffer of a call an address in memory that the library accepts, and keeps the stand-ins
-/// that it makes for that.
+/// The addresses that the collective library gets for the buffers of a call. `staged` keeps the stand-ins,
+/// copies in memory that the library accepts; `on_device` says whether that is device memory.
 struct LibraryBuffers {
     on_device: bool,
     staged: Vec<Staged>,
@@ -169,8 +168,8 @@ impl LibraryBuffers {
         self.stand_in_for(buffer, is_read, is_written)
     }
 
-    /// Makes a stand-in for `buffer`, even where the library accepts the program's memory. Returns the
-    /// stand-in's address.
+    /// Makes a stand-in for `buffer`, a block of memory that the library accepts, even if it also accepts the
+    /// program's memory. Returns the stand-in's address.
     fn stand_in_for(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {
@@ -184,7 +183,8 @@ impl LibraryBuffers {
     }
 }
 
-/// A collective as rank `rank` of `size` ranks calls it. `steps` makes the library's steps from it.
+/// A collective call of rank `rank` among `size` ranks, from which `steps` makes the collective library's
+/// steps.
 struct Stepped<'a> {
     call: &'a Call,
     rank: u32,
@@ -212,8 +212,8 @@ impl Stepped<'_> {
         self.call.root == self.rank
     }
 
-    /// Returns this rank if the call is in place, since its block then lies in its final position already.
-    /// Else returns None.
+    /// Returns this rank if the call is in place, because its block is in its final position already.
+    /// Otherwise returns None. The result goes to `blocks` as `without`.
     fn without(&self) -> Option<u32> {
         self.call.in_place.then_some(self.rank)
     }
@@ -336,7 +336,7 @@ impl Stepped<'_> {
     }
 }
 
-/// Makes one message to or from `peer` of the only buffer of `part`, or no message if that is empty.
+/// Makes one message, to or from `peer`, of the only buffer of `part`. Makes none if this buffer is empty.
 fn single(
     part: &CallBuffer,
     peer: u32,
@@ -348,8 +348,8 @@ fn single(
     }
 }
 
-/// Makes a message of each block of `part`, to or from the block's rank. Leaves out empty blocks and that of
-/// `without`.
+/// Makes a message of each block of `part`, to or from the rank that has the block's number. Leaves out empty
+/// blocks and the block of the rank `without`.
 fn blocks(
     part: &CallBuffer,
     size: u32,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives: makes a `Planned` call from the arguments. It may be started any number of times.
+//! Collectives: makes a `Planned` call from the program's arguments, and starts it.
 //!
-//! A call is planned once, whether it blocks or not: arguments are checked, and become buffers, blocks and
-//! operators.
+//! A plan holds a collective call with checked arguments as buffers, blocks and an operator. It is made once,
+//! and may be started any number of times, whether the call blocks or not.
 //!
-//! Read next: `start.rs` (starts a call by its carrier), `library.rs`, `on_device.rs` and `flat.rs` (calls by
-//! these carriers), `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
+//! Read next: `start.rs` (starts a call by its carrier, what carries a call out), `library.rs`,
+//! `on_device.rs` and `flat.rs` (three of the carriers), `reduction.rs`, `neighborhood.rs`, `agreement.rs`.
 
 mod agreement;
 mod flat;
@@ -27,17 +27,19 @@ use schedule::algorithm::Collective;
 pub(crate) use start::queue_when_due;
 use std::sync::Arc;
 
-/// A buffer, its count and its datatype.
+/// The program's arguments for a buffer: address, count and datatype.
 #[derive(Clone, Copy)]
 pub(crate) struct Typed(pub Address, pub i64, pub Handle);
 
-/// A buffer with a count and a displacement in elements for each rank, and one datatype.
+/// The program's arguments for a buffer with a block for each rank: address, counts, displacements in
+/// elements, and the datatype of all blocks.
 pub(crate) struct Weighted(pub Address, pub Counts, pub Counts, pub Handle);
 
-/// A buffer with a count, a displacement in bytes and a datatype for each rank.
+/// The program's arguments for a buffer with a block for each rank: address, counts, displacements in bytes,
+/// and a datatype for each block.
 pub(crate) struct TypedEach(pub Address, pub Counts, pub Counts, pub In<Handle>);
 
-/// The arguments that all reductions have: both buffers, the datatype and the operator.
+/// The program's arguments that all reductions have: both buffers, the datatype and the operator.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduced {
     pub sendbuf: Address,
@@ -46,8 +48,8 @@ pub(crate) struct Reduced {
     pub op: Handle,
 }
 
-/// This rank, the size of its group, and the size of the group with which it exchanges data. The sizes differ
-/// only on an intercommunicator.
+/// This rank's place in a comm: its rank, how many ranks its own group has, and how many ranks the group has
+/// with which it exchanges data (the remote group of an intercommunicator).
 #[derive(Clone, Copy)]
 struct Position {
     rank: usize,
@@ -56,12 +58,13 @@ struct Position {
     is_inter: bool,
 }
 
-/// The part of a rank in a rooted collective (MPI 5.0, section 6.2.3).
+/// What a rank does in a collective with a root (MPI 5.0, section 6.2.3).
 struct RootRole {
-    /// The root's index in `Members::peers`.
+    /// The index of the root in `Members::peers`, the list of all processes of the comm.
     root: u32,
     is_root: bool,
-    /// Whether the rank exchanges data with the root. On an intracommunicator the root does so, too.
+    /// Whether this rank exchanges data with the root. On an intracommunicator this holds for all ranks, also
+    /// the root.
     serves: bool,
     at: Position,
 }
@@ -75,8 +78,8 @@ impl Position {
 }
 
 impl RootRole {
-    /// Whether this rank is in the group of an intercommunicator's root without being the root. Then only
-    /// `comm` and `root` are significant.
+    /// Whether this rank is in the root's group on an intercommunicator, but is not the root. Then only the
+    /// arguments `comm` and `root` count.
     fn is_idle(&self) -> bool {
         !self.is_root && !self.serves
     }
@@ -203,7 +206,8 @@ impl Process {
 }
 
 impl Process {
-    /// Plans a gather or gatherv. `output` is called only on the root, where its arguments are significant.
+    /// Plans a gather or gatherv. Calls `output`, which makes the receive buffer, only on the root, where the
+    /// arguments for it count.
     #[inline(always)]
     fn gathering(
         &mut self,
@@ -224,7 +228,8 @@ impl Process {
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
-    /// Plans a scatter or scatterv. `input` is called only on the root, where its arguments are significant.
+    /// Plans a scatter or scatterv. Calls `input`, which makes the send buffer, only on the root, where the
+    /// arguments for it count.
     #[inline(always)]
     fn scattering(
         &mut self,
@@ -263,8 +268,8 @@ impl Process {
         }
     }
 
-    /// Whether the buffer is MPI_IN_PLACE. Fails if it is and `comm` is an intercommunicator (MPI 5.0,
-    /// section 6.2.3).
+    /// Whether `buffer` is MPI_IN_PLACE. Fails if it is, and `comm` is an intercommunicator (MPI 5.0, section
+    /// 6.2.3).
     #[inline]
     fn in_place(&self, comm: Handle, buffer: Address) -> Result<bool> {
         if buffer.is_in_place() && self.objects.comm(comm)?.remote.is_some() {
@@ -277,7 +282,7 @@ impl Process {
         self.collective_buffer(address, count, datatype)
     }
 
-    /// A buffer of `count` elements for each of `blocks` ranks or neighbours.
+    /// Returns a buffer with room for `count` elements for each of `blocks` ranks or neighbours.
     pub(crate) fn per_rank(
         &mut self,
         Typed(address, count, datatype): Typed,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Neighborhood collectives (MPI 5.0, section 8.6): like the collectives among all ranks, with a block for
-//! each neighbour. They do not accept MPI_IN_PLACE.
+//! Plans neighborhood collectives (MPI 5.0, section 8.6). Their buffers have a block for each neighbour,
+//! where other collectives have a block for each rank. They do not accept MPI_IN_PLACE.
 
 use super::{Typed, TypedEach, Weighted};
 use crate::args::Handle;

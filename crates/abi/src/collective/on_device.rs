@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions on devices: how the vector is divided.
+//! Starts reductions that kernels of the ranks' devices compute, and divides the vector among the ranks.
 //!
-//! Invariant: whether the ranks try a reduction on devices (`coll/carrier/device.rs`) follows from what all
-//! members know alike. Whether they carry it out follows from what each reports in an exchange. Read next:
-//! `request/on_device.rs`.
+//! Invariants: whether the ranks try such a reduction (`coll/carrier/device.rs`) follows from what all
+//! members know. Whether they carry it out follows from what each member reports in an exchange. If not, a
+//! schedule does. Read next: `request/on_device.rs`.
 
 use super::start::next_members;
 use crate::process::Guard;
@@ -17,15 +17,16 @@ use schedule::algorithm::Collective;
 use sys::Span;
 
 impl Guard {
-    /// Whether all members are on this host, and a kernel could carry out the call's reduction.
+    /// Whether all members of the comm are on this host, and there is a device kernel for the call's
+    /// reduction.
     pub(super) fn are_on_devices(&mut self, planned: &Planned) -> Result<bool> {
         let peers = self.objects.comm(planned.comm)?.all_peers.clone();
         Ok(reduction(&planned.call).is_some() && self.are_here(&peers))
     }
 
-    /// Starts a reduction on devices.
+    /// Starts a reduction by device kernels.
     ///
-    /// Errors: a collective cannot be started.
+    /// Errors: one of the collectives by which the members agree cannot be started.
     pub(super) fn on_device(&mut self, planned: &Planned) -> Result<Work> {
         let reduction = reduction(&planned.call).expect("the choice has found one");
         let comm = self.objects.comm(planned.comm)?;
@@ -48,7 +49,7 @@ impl Guard {
     }
 }
 
-/// Returns the reduction that kernels of a device compute for a call, or None if there is no kernel for it.
+/// Returns the reduction that a device kernel would compute for a call, or None if there is no kernel for it.
 fn reduction(call: &Call) -> Option<KernelReduction> {
     use Collective::*;
     let is_reduction = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);
@@ -57,8 +58,8 @@ fn reduction(call: &Call) -> Option<KernelReduction> {
     (is_reduction && reduction.kernel().is_some()).then_some(reduction)
 }
 
-/// Returns this rank's part in a reduction on devices, or None if its buffers have gaps, or if the result
-/// would overwrite what other ranks read.
+/// Returns this rank's part in a reduction by device kernels. Returns None if its buffers have gaps, or if
+/// its result would overwrite bytes that other ranks read.
 fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> Option<DeviceShare> {
     use Collective::*;
     let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
@@ -84,8 +85,8 @@ fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> O
     Some(DeviceShare { reduction, rank, pieces, input, sum, whole, aside: None })
 }
 
-/// Adds to the share the memory for this rank's operand that a reduction in place needs. Returns None if the
-/// device has no memory for it.
+/// Adds device memory to `share` for a copy of this rank's operand, if the reduction is in place. Returns
+/// None if the device has no memory for it.
 fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     let (offset, bytes) = share.pieces[share.rank];
     let is_in_place = bytes > 0 && share.input.slice(offset, bytes).address() == share.sum.address();
@@ -96,12 +97,12 @@ fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
     Some(DeviceShare { aside, ..share })
 }
 
-/// Returns the program's memory for a buffer, or None if that memory has gaps.
+/// Returns the program's memory of a buffer, on a device or not, or None if that memory has gaps.
 fn user(buffer: &Buffer) -> Option<Span> {
     staging::user_of(buffer).contiguous()
 }
 
-/// Whether the memory is on a device, or empty.
+/// Whether `span` is device memory, or empty.
 fn on_device(span: Span) -> bool {
     span.bytes() == 0 || device::holds(span.address(), span.bytes()).unwrap_or(false)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Plans reductions. *In buffers* means that the schedule works on the program's memory. *In images* means
-//! that it works on memory of the library with the same elements, which is filled when the reduction starts
-//! and copied back when it ends. A *shape* says how the elements lie there.
+//! that it works on copies in the library's memory, which are filled when the reduction starts and copied
+//! back when it ends. A *shape* says how the elements lie in an image.
 //!
 //! | operator | datatype | the schedule works |
 //! |---|---|---|
@@ -99,19 +99,20 @@ impl Process {
     }
 }
 
-/// The elements of a reduction's vector, and how it is divided into blocks for the ranks.
+/// How many elements the vector of a reduction has, and how it is divided into blocks for the ranks.
 #[derive(Clone, Copy)]
 enum Elements<'a> {
-    /// Each rank that receives gets all elements.
+    /// The vector is not divided: each rank that gets a result gets all elements. Holds how many there are.
     Whole(i64),
-    /// Each rank receives equally many elements: how many, and the number of ranks.
+    /// Each rank gets equally many elements. Holds how many elements a rank gets, and the number of ranks.
     Equal(i64, usize),
-    /// Each rank receives a block of its own: how many elements each block has.
+    /// Each rank gets a block of its own length. Holds how many elements each rank gets.
     Blocks(&'a [i64]),
 }
 
 impl Elements<'_> {
-    /// Returns how many elements the whole vector has, and how many of them the rank `rank` receives.
+    /// Returns how many elements the whole vector has, and how many of them the rank `rank` gets as its
+    /// result.
     fn totals(self, rank: usize) -> Result<(i64, i64)> {
         let (least, total, received) = match self {
             Elements::Whole(count) => (count, Some(count), count),
@@ -128,7 +129,7 @@ impl Elements<'_> {
         Ok((total, received))
     }
 
-    /// Returns how many elements each block has. A vector that is not divided is one block.
+    /// Returns how many elements each block of the vector has. A vector that is not divided is one block.
     fn counts(self) -> Vec<i64> {
         match self {
             Elements::Whole(count) => vec![count],
@@ -138,16 +139,16 @@ impl Elements<'_> {
     }
 }
 
-/// Whether a rank gives a vector, gets a result, or both.
+/// Whether a rank contributes a vector to a reduction, gets a result, or both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Participation {
-    /// The rank gives a vector, and gets a result.
+    /// The rank contributes a vector, and gets a result.
     Both,
     Sends,
     Receives,
 }
 
-/// The arguments of a reduction, and whether this rank gives a vector, gets a result, or both.
+/// The arguments of a reduction before they are checked.
 #[derive(Clone, Copy)]
 struct ReductionArguments<'a> {
     collective: Collective,
@@ -160,7 +161,7 @@ struct ReductionArguments<'a> {
 }
 
 impl<'a> ReductionArguments<'a> {
-    /// Makes the arguments of a reduction without a root: every rank gives a vector, and gets a result.
+    /// Makes the arguments of a reduction without a root: each rank contributes a vector, and gets a result.
     #[inline(always)]
     fn of(
         collective: Collective,
@@ -181,9 +182,9 @@ struct CheckedReduction<'a> {
     root: u32,
     elements: Elements<'a>,
     data: Reduced,
-    /// How many elements the whole vector has. None if this rank gives no vector.
+    /// How many elements the whole vector has. None if this rank contributes no vector.
     sent: Option<i64>,
-    /// How many elements of the result this rank receives. None if it gets no result.
+    /// How many elements of the result this rank gets. None if it gets no result.
     received: Option<i64>,
     in_place: bool,
     is_inter: bool,
@@ -275,8 +276,8 @@ impl Process {
         }
     }
 
-    /// Plans a reduction of elements with gaps, or by an operator of the program. The plan is in a box, so
-    /// that the plans of `in_buffers` need not be moved.
+    /// Plans a reduction of elements with gaps, or by an operator of the program. Returns the plan in a box,
+    /// which is quick to move.
     #[inline(never)]
     fn in_images(
         &self,
@@ -329,8 +330,8 @@ impl Process {
     }
 }
 
-/// Returns the basic type of the elements to which a predefined operator is applied. Fails if the operator is
-/// not defined for it.
+/// Returns the predefined type of the datatype's elements. Fails if the predefined operator `op` is not
+/// defined for this type.
 #[inline]
 fn basic_for(op: PredefinedOp, handle: Handle, datatype: &Datatype) -> Result<Basic> {
     let Some(basic) = datatype.basic() else {

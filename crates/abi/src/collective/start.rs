@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a planned collective runs: starts a call by its carrier (`coll/carrier/mod.rs`), once, or again for a
-//! persistent request. No other file starts collectives of the program.
+//! Runs planned collectives: chooses the carrier of a call (`coll/carrier/mod.rs`) and starts the call by it,
+//! once, or again for a persistent request. No other file starts the program's collectives.
+//!
+//! The carriers are a collective library, devices, slots (shared memory into which members write their
+//! bytes), a queue (a comm's nonblocking calls over slots, one after the other), and a schedule (a plan of
+//! steps).
 
 use super::flat::FlatMember;
 use crate::args::{Handle, Out};
@@ -15,29 +19,31 @@ use schedule::algorithm::Collective;
 use sys::Block;
 use telemetry::{Counter, TimedOperation};
 
-/// The carrier that was chosen for a call, and why.
+/// The carrier of a call and why it was chosen. A carrier is what carries a collective out: a library,
+/// devices, slots (shared memory of the members), a queue over slots, or a schedule (a plan of steps).
 struct Chosen {
     carrier: Carrier,
     why: Why,
     collective: Collective,
-    /// This rank as a member of the comm, which may have slots.
+    /// This rank's index in the comm, and whether the comm has slots, the shared memory of its members.
     member: FlatMember,
     slots: Slots,
 }
 
-/// What a carrier has done with a call.
+/// What the carrier (library, devices, slots, queue or schedule) that was chosen has done with a call.
 enum StartedCall {
-    /// The carrier has completed the call.
+    /// The call is complete.
     Over,
-    /// The carrier has started the call, which goes on as this work.
+    /// The call has started. It goes on as this operation.
     UnderWay(Work),
-    /// A schedule must carry out the call. Slots and queues answer so, too, if they are not attached yet, or
-    /// lack the space for a member's counts.
+    /// The call has not started, and goes by a schedule (a plan of steps). This is the answer, too, if slots
+    /// or a queue were chosen, but are not set up yet, or are too short for a member's count.
     NotTaken,
 }
 
 impl Guard {
-    /// Carries out a blocking collective, by the carrier that is chosen for it.
+    /// Carries out a blocking collective: by a collective library, devices, slots or a schedule, as `choose`
+    /// decides.
     #[inline(always)] // So the choice is made where it is known which collective it is.
     pub(crate) fn run(&mut self, planned: Planned) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Blocking)?;
@@ -75,7 +81,7 @@ impl Guard {
         outcome
     }
 
-    /// Starts a nonblocking collective, and stores its request.
+    /// Starts a nonblocking collective, and stores its request for the program.
     #[inline(always)] // As `run`.
     pub(crate) fn start_nonblocking(&mut self, planned: Planned, request: Out<Handle>) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Nonblocking)?;
@@ -109,7 +115,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Makes a persistent request that holds the planned collective. Hints in the info have no effect.
+    /// Makes a persistent request from a planned collective, and stores its handle. Hints in `info` have no
+    /// effect.
     pub(crate) fn persist(&mut self, planned: Planned, info: Handle, request: Out<Handle>) -> Result<()> {
         let chosen = self.choose(&planned, CallMode::Persistent)?;
         request.check()?;
@@ -123,7 +130,8 @@ impl Guard {
         self.enter_persistent(comm, recipe, request)
     }
 
-    /// Starts a call by the carrier that was chosen for it.
+    /// Starts a call by the carrier (library, devices, slots, queue or schedule) that was chosen. A blocking
+    /// call by slots is complete afterwards.
     #[inline(always)]
     fn start_by_carrier(&mut self, chosen: &Chosen, planned: &Planned) -> Result<StartedCall> {
         Ok(match chosen.carrier {
@@ -145,9 +153,8 @@ impl Guard {
         })
     }
 
-    /// Chooses the carrier of a call.
-    ///
-    /// Errors: `Planned::check` refuses the call.
+    /// Chooses what carries a call out: a collective library, devices, slots, the queue or a schedule. Fails
+    /// if `Planned::check` refuses the call.
     #[inline(always)]
     fn choose(&mut self, planned: &Planned, mode: CallMode) -> Result<Chosen> {
         let comm = self.objects.comm(planned.comm)?;
@@ -168,8 +175,8 @@ impl Guard {
         Ok(Chosen { carrier, why, collective: call_facts.collective, member, slots })
     }
 
-    /// Chooses the carrier where devices or collective libraries take part. If another carrier is chosen, the
-    /// stand-ins for device memory are filled.
+    /// Chooses what carries a call out where device memory or a collective library may take part. If neither
+    /// devices nor the library are chosen, copies device memory into the host memory that stands in for it.
     #[cold]
     #[inline(never)]
     fn choose_with_devices(
@@ -190,8 +197,8 @@ impl Guard {
     }
 }
 
-/// Returns whether a comm's queue is open, and, if it is, how the slots of the queue would move the data of a
-/// call.
+/// Returns whether a comm's queue of nonblocking collectives is open. If it is, also says how the queue's
+/// slots (shared memory of the members) would move the data of a call.
 #[inline(always)]
 fn slots_of(queue: QueueState, coll: &Coll, call_facts: &CallFacts) -> Slots {
     match queue {
@@ -206,8 +213,8 @@ impl Planned {
         CallFacts::of(&self.call, members, one_group, mode, self.imaged.is_some())
     }
 
-    /// Starts a collective of the library itself as the comm's next: in the comm's queue if the call does not
-    /// block and the queue takes it, else by a schedule.
+    /// Starts a collective that the library itself makes, as the next collective of the comm. It goes by the
+    /// comm's queue if it does not block and the queue takes it, otherwise by a schedule (a plan of steps).
     pub(crate) fn start(self, process: &mut Process) -> Result<Work> {
         if self.call.blocking {
             return self.by_schedule(process);
@@ -225,7 +232,7 @@ impl Planned {
         self.by_schedule(process)
     }
 
-    /// Starts the call by a schedule, as the comm's next collective.
+    /// Starts the call by a schedule (a plan of steps), as the next collective of the comm.
     #[inline(never)]
     fn by_schedule(self, process: &mut Process) -> Result<Work> {
         // With OUTBOARD_CHECK=1 all collectives have one count, so that a wrong order is found.
@@ -240,8 +247,8 @@ impl Planned {
         Ok(work)
     }
 
-    /// Enters the call into the comm's queue, as the comm's next collective. Returns None before the queue is
-    /// open, or if the call's counts are too long.
+    /// Puts the call into the comm's queue of nonblocking collectives, as the next one. Returns None if the
+    /// queue is not open yet, or if a member's count is too long for it.
     fn by_queue(&self, process: &mut Process) -> Result<Option<CollTicket>> {
         let (objects, job) = process.parts();
         let comm = objects.comms.get_mut(self.comm)?;
@@ -258,8 +265,9 @@ impl Planned {
         if self.as_one { members.as_one() } else { members }
     }
 
-    /// Makes the recipe of a persistent request. Members may start their requests in different orders, so
-    /// each request has a context of its own, in which its starts are counted (MPI 5.0, section 6.13).
+    /// Makes the recipe of a persistent request, from which each start makes an operation. Members may start
+    /// their requests in different orders, so each request has its own context and counts its own starts (MPI
+    /// 5.0, 6.13).
     fn recipe(self, process: &mut Process) -> Result<(Handle, Recipe)> {
         let comm = process.objects.comms.get_mut(self.comm)?;
         let mut members = next_members(comm, false);
@@ -272,8 +280,8 @@ impl Planned {
         ))
     }
 
-    /// Starts a persistent collective once more: in its queue if the queue takes the call, else by a
-    /// schedule.
+    /// Starts the collective of a persistent request once more: by the request's queue if it takes the call,
+    /// otherwise by a schedule (a plan of steps).
     pub(crate) fn start_again(
         &self,
         members: &mut Members,
@@ -299,9 +307,9 @@ impl Planned {
         self.clone().start_among(members, process)
     }
 
-    /// Starts the call by a schedule with the number `members.sequence`. With OUTBOARD_CHECK=1 the members
-    /// first compare their arguments in an exchange, which takes that number. The call then takes the next
-    /// one at once, because other collectives may start before the exchange is over.
+    /// Starts the call by a schedule (a plan of steps) under the number `members.sequence`. With
+    /// OUTBOARD_CHECK=1 the members first compare their arguments in an exchange under this number. The call
+    /// then gets the next number at once, since other collectives may start before the exchange is over.
     fn start_among(self, members: &mut Members, process: &mut Process) -> Result<Work> {
         let size = members.peers.len() as u32;
         if settings::get().check == 0 || size == 1 {
@@ -326,8 +334,8 @@ impl Planned {
     }
 }
 
-/// Returns the number of the queue for one more call, or None while there have been too few calls to open
-/// one. All members open the queue at the same call, by a collective among `members`.
+/// Counts one more call. Returns the number of the queue that carries such calls out, or None if there have
+/// been too few calls to open one. All members open it at the same call, by a collective among `members`.
 pub(crate) fn queue_when_due(
     queue: &mut QueueState,
     coll: &mut Coll,
@@ -345,7 +353,7 @@ pub(crate) fn queue_when_due(
     Ok(Some(number))
 }
 
-/// Counts one more collective on a comm. Returns the comm's members with the number of that collective.
+/// Counts one more collective on a comm. Returns the comm's members, with the number of this collective.
 pub(super) fn next_members(comm: &mut Comm, blocking: bool) -> Members {
     let (context, sequence) = comm.next_collective(blocking);
     let (rank, peers, first_group) = (comm.own_index(), comm.all_peers.clone(), comm.first_group);

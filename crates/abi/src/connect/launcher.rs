@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests to the launcher (`mpirun`), the only process that can start others. A program that runs without a
-//! launcher starts one first.
+//! Requests to the launcher (`mpirun`), the only process that can start other processes. A program that was
+//! started without a launcher starts a launcher first.
 
 use crate::process::Guard;
 use error::{Class, Error, Result, fail};
@@ -13,12 +13,12 @@ use sys::process::ProcessHandle;
 use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
-/// How many bytes the memory for the launcher's answer has in addition to the bytes of the request.
+/// How many bytes more than the request the memory has into which the launcher writes its answer.
 const ANSWER_BYTES: u64 = 8 << 10;
-/// The longest time for which this program waits for a launcher that it has started, in nanoseconds.
+/// The longest time, in nanoseconds, for which this program waits for a launcher that it has started.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
-/// Sends a request to the launcher and makes progress until the answer arrives.
+/// Sends a request to the launcher, makes progress until the answer arrives, and returns the answer's bytes.
 pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -65,7 +65,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     launcher::answered(&answer)
 }
 
-/// Starts a launcher for this program, which runs without one.
+/// Starts a launcher for this program, which was started without `mpirun`.
 fn start(guard: &mut Guard) -> Result<()> {
     let segment = guard.job().membership.segment;
     let path = beside_the_library().unwrap_or_else(|| "mpirun".into());
@@ -107,7 +107,7 @@ fn start(guard: &mut Guard) -> Result<()> {
     Ok(())
 }
 
-/// Returns the path of the `mpirun` that is installed with this library, if there is one.
+/// Returns the path of the `mpirun` that is installed with this library, or None if it cannot be found.
 fn beside_the_library() -> Option<PathBuf> {
     let mut facts = libc::Dl_info {
         dli_fname: std::ptr::null(),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How processes that share no comm find each other: ports, and sockets (MPI 5.0, sections 11.9 and 11.10.5).
+//! Connects groups of processes that share no comm, by ports and by sockets (MPI 5.0, sections 11.9 and
+//! 11.10.5).
 //!
-//! A port is an entry in the table of its host, and a tag. The root that connects sends its group and a
-//! number, the mark, to the rank that opened the port. The root that accepts answers with its own group, and
-//! the connecting root confirms. So both know whether they have met, even if one has given up meanwhile.
+//! A port is an entry in the table of ports of its host, and a tag. To connect, a root sends its group and a
+//! number, the mark, to the rank that opened the port. This rank, the accepting root, answers with its own
+//! group. The connecting root confirms, or says that it has given up. So both roots know whether they are
+//! connected.
 
 pub(crate) mod launcher;
 
@@ -19,21 +21,22 @@ use sys::Block;
 use transport::shm::launcher::{Reader, Writer};
 use transport::shm::{Segment, State};
 
-/// A port, as read from its name.
+/// A port, as its name describes it.
 struct Port {
-    /// The port's index in the job's table.
+    /// The port's index in its host's table of ports.
     index: usize,
-    /// The value of the table's entry `index` while the port is open.
+    /// The value of entry `index` of the table while the port is open: the opener's rank plus 1, and a
+    /// number.
     entry: u64,
 }
 
 impl Port {
-    /// The rank that opened the port.
+    /// Returns the rank in the job that opened the port.
     fn rank(&self) -> u32 {
         (self.entry >> 32) as u32 - 1
     }
 
-    /// The tag of the messages by which others ask to be connected to the port.
+    /// Returns the tag of the messages that ask for a connection to the port.
     fn tag(&self) -> i32 {
         (self.entry & 0x7fff_ffff) as i32
     }
@@ -57,13 +60,13 @@ fn is_gone(segment: &Segment, peer: u32) -> bool {
     }
 }
 
-/// The number in the final message of a connecting root that accepts the answer.
+/// The number in a connecting root's last message if it accepts the other root's answer.
 const CONFIRMED: u64 = 1;
-/// The number in the final message of a connecting root that has given up.
+/// The number in a connecting root's last message if it has given up.
 const GIVEN_UP: u64 = 0;
 
-/// Returns the tags of two messages about a request with this mark: of the answer, and of the connecting
-/// root's final message.
+/// Returns two tags for the connection with the mark `mark`: the tag of the accepting root's answer, and the
+/// tag of the connecting root's last message.
 fn tags(mark: u64) -> [i32; 2] {
     let half = (mark & 0x3fff_ffff) as i32;
     [2 * half, 2 * half + 1]
@@ -99,9 +102,7 @@ pub(crate) fn close(guard: &mut Guard, name: &str) -> Result<()> {
     }
 }
 
-/// Finds the port with the name `name`.
-///
-/// Errors: no port of this job can have this name.
+/// Reads the name of a port. Fails if no port of this job can have this name.
 fn port(guard: &mut Guard, name: &str) -> Result<Port> {
     let segment = guard.job().membership.segment;
     let mut words = name.split(':');
@@ -138,8 +139,8 @@ fn own_port(guard: &mut Guard, name: &str) -> Result<Port> {
     Ok(port)
 }
 
-/// Waits on the root until a group connects to a port. Returns the connection's number, and the group's
-/// processes.
+/// Waits until a group connects to the port `name`. The root of the accepting group calls this. Returns the
+/// number of the connection, and the processes of the other group.
 pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u64, Vec<u32>)> {
     let port = own_port(guard, name)?;
     let segment = guard.job().membership.segment;
@@ -165,8 +166,8 @@ pub(crate) fn accept(guard: &mut Guard, name: &str, group: &Group) -> Result<(u6
     }
 }
 
-/// Connects, on the root, to the group that accepts on a port within `timeout`. Returns the connection's
-/// number, and the group's processes.
+/// Connects to the group that accepts on the port `name`, or fails after `timeout`. The root of the
+/// connecting group calls this. Returns the number of the connection, and the processes of the other group.
 pub(crate) fn connect(
     guard: &mut Guard,
     name: &str,
@@ -212,8 +213,8 @@ pub(crate) fn connect(
     }
 }
 
-/// Exchanges ranks with another process through a connected socket. Returns the connection's number, and the
-/// other process's rank in the job.
+/// Exchanges process numbers with another process over the connected socket `fd`. Returns the number of the
+/// connection, and the other process's number in the job.
 pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     let membership = guard.job().membership;
     let job = membership.segment.job();
@@ -255,7 +256,8 @@ pub(crate) fn join(guard: &mut Guard, fd: i32) -> Result<(u64, u32)> {
     Ok((proposed.min(their_number), peer as u32))
 }
 
-/// Stores in this rank's page the other worlds of which processes are in the rank's comms.
+/// Publishes, in this rank's page of shared memory, the other worlds (sets of processes with their own
+/// MPI_COMM_WORLD) to which processes in this rank's comms belong.
 pub(crate) fn publish(guard: &mut Guard) {
     let membership = guard.job().membership;
     let segment = membership.segment;
@@ -281,7 +283,7 @@ pub(crate) fn publish(guard: &mut Guard) {
     }
 }
 
-/// Makes a message of a connection's number or mark and the processes of a group.
+/// Makes a message of a number (of a connection, or a mark) and the processes of a group.
 pub(crate) fn to_bytes(number: u64, peers: &[u32]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.number(number).number(peers.len() as u64);
@@ -306,9 +308,8 @@ fn send(guard: &mut Guard, context: u64, peer: u32, tag: i32, bytes: &[u8]) -> R
     guard.wait(|process| process.job().p2p.take(ticket)).error.map_or(Ok(()), Err)
 }
 
-/// Receives a message of unknown length. Returns its sender and its bytes.
-///
-/// Errors: `stop`, which is called while no message has arrived, returns an error.
+/// Receives a message of unknown length. Returns its sender and its bytes. While no message has arrived,
+/// calls `stop`, and fails with the error that `stop` returns.
 fn receive(
     guard: &mut Guard,
     context: u64,

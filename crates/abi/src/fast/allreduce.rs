@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fast path of MPI_Allreduce: contiguous vectors of a predefined type over attached slots. The vectors
-//! are so short that each member reduces all of them.
+//! The fast path of MPI_Allreduce: contiguous vectors of a predefined type, by slots (the shared memory into
+//! which members write their bytes). The vectors are so short that each member reduces all of them.
 
 use crate::args::Handle;
 use crate::collective::Reduced;
@@ -10,8 +10,9 @@ use datatype::check_op;
 use objects::{FlatState, Op};
 use schedule::algorithm::Collective;
 
-/// Carries out the call if the other members' vectors arrive within a few looks. Otherwise returns None: the
-/// general path makes the call, or continues the round if this member's vector is already published.
+/// Carries out the call if the other members' vectors arrive within a few looks. Otherwise returns None, and
+/// the general path makes the call. If this member's vector is published already, that path continues the
+/// round.
 #[inline(always)]
 pub(crate) fn try_now(process: &mut Process, comm: Handle, count: i64, data: &Reduced) -> Option<()> {
     let (set, call) = process.flat_allreduce(comm, count, data)?;

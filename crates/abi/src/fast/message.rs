@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The fast path of messages: contiguous data, to or from one process of the comm by its rank.
+//! The fast path of messages: contiguous data, to or from one rank of a comm, without wildcards as the
+//! source.
 
 use crate::args::{Address, Handle, claim_buffer};
 use crate::process::{FoundMessage, Guard, JobState, MemoKey, Process};
@@ -10,7 +11,7 @@ use objects::constants;
 use p2p::{Mode, NeedsRequest, Protocol, SendAttempt, Ticket};
 use sys::Span;
 
-/// The arguments of a message on the fast path, checked.
+/// The checked arguments of a message that takes the fast path.
 #[derive(Clone, Copy)]
 pub(crate) struct FastMessage {
     context: u64,
@@ -20,8 +21,8 @@ pub(crate) struct FastMessage {
 }
 
 impl Process {
-    /// Returns the program's buffer if it is contiguous host memory. Returns None if the call must take the
-    /// general path.
+    /// Returns the program's buffer if it is contiguous host memory. Otherwise returns None, and the call
+    /// takes the general path.
     #[inline(always)]
     pub(crate) fn span(&self, address: Address, count: i64, datatype: Handle) -> Option<Span> {
         // Device memory takes the general path, which copies back what stands in for it.
@@ -34,7 +35,7 @@ impl Process {
         claim_buffer(address, elements, bytes, layout, Fill::Now).ok()?.contiguous()
     }
 
-    /// Checks the arguments of a message to or from the process `rank` of a comm. Returns None if the message
+    /// Checks the arguments of a message to or from the rank `rank` of a comm. Returns None if the message
     /// needs the general path.
     #[inline(always)]
     pub(crate) fn fast_message(
@@ -88,7 +89,8 @@ impl FastMessage {
         tag >= 0 && process.job().p2p.send_now(self.context, self.peer, tag, self.span) == SendAttempt::Left
     }
 
-    /// Sends the message. Returns its request, or None if the message needs the general path.
+    /// Starts to send the message. Returns the handle of its request, or None if the message needs the
+    /// general path.
     #[inline(always)]
     pub(crate) fn isend(self, process: &mut Process, tag: i32, comm: Handle) -> Option<Handle> {
         let FastMessage { context, peer, span, .. } = self;
@@ -121,7 +123,7 @@ impl FastMessage {
         Some(requests.put(Request { comm, work: Some(Work::Send(ticket)), recipe: None }))
     }
 
-    /// Waits for the message, and returns how the receive ended.
+    /// Receives the message, waiting for it. Returns how the receive ended.
     #[inline(always)]
     pub(crate) fn recv(self, guard: &mut Guard, tag: Option<i32>) -> Completion {
         let FastMessage { context, peer, rank, span } = self;
@@ -138,7 +140,8 @@ impl FastMessage {
         }
     }
 
-    /// Starts the receive. Returns its request, or None if there is no room for one more.
+    /// Starts to receive the message. Returns the handle of its request, or None if there is no room for one
+    /// more request.
     #[inline(always)]
     pub(crate) fn irecv(self, process: &mut Process, tag: Option<i32>, comm: Handle) -> Option<Handle> {
         let FastMessage { context, peer, rank, span } = self;
@@ -153,7 +156,7 @@ impl FastMessage {
     }
 }
 
-/// Returns the tag to match, which is `Some(None)` for MPI_ANY_TAG, or None if the program's tag is wrong.
+/// Returns the tag to match, or `Some(None)` for MPI_ANY_TAG. Returns None if `tag` is not a valid tag.
 #[inline(always)]
 pub(crate) fn tag_of(tag: i32) -> Option<Option<i32>> {
     match tag {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Makes a `Buffer` from the address, count and datatype that a program passes.
+//! Makes a `Buffer` (`count` elements of a datatype at an address) from the arguments that a program passes.
 
 use super::Process;
 use crate::args::{ADDRESSABLE_BYTES, Address, claim_buffer};
@@ -10,17 +10,15 @@ use error::{Class, Error, Result, fail};
 use objects::{Handle, constants};
 
 impl Process {
-    /// Makes the buffer of a communication from the program's arguments.
-    ///
-    /// Errors: the address is refused (`claim_buffer`); the count is negative, or the elements are more bytes
-    /// than memory has.
+    /// Makes the buffer of a communication from the program's arguments. Fails if `claim_buffer` refuses the
+    /// address, if the count is negative, or if the elements are more bytes than memory has.
     #[inline(always)]
     pub(crate) fn buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Now)
     }
 
-    /// Makes the buffer of a collective from the program's arguments. Host memory that stands in for device
-    /// memory is filled when the collective starts.
+    /// Makes the buffer of a collective from the program's arguments. For device memory this is a block of
+    /// host memory, into which the data is copied when the collective starts.
     #[inline(always)]
     pub(crate) fn collective_buffer(&self, address: Address, count: i64, datatype: Handle) -> Result<Buffer> {
         self.buffer_filled(address, count, datatype, Fill::Later)
@@ -40,8 +38,9 @@ impl Process {
         Ok(claim_buffer(address, elements, bytes, layout, fill)?.buffer())
     }
 
-    /// Makes the buffer of a message from the program's arguments. With MPI_PROC_NULL as `rank` no byte
-    /// moves, so the datatype may be null. Host memory that stands in for device memory is not filled yet.
+    /// Makes the buffer of a message from the program's arguments. If `rank` is MPI_PROC_NULL, no byte moves,
+    /// so the datatype may be null. For device memory this is a block of host memory, into which nothing is
+    /// copied yet.
     #[inline(always)]
     pub(crate) fn message_buffer(
         &self,
@@ -55,7 +54,8 @@ impl Process {
         self.buffer_filled(address, count, datatype, Fill::Later)
     }
 
-    /// Accepts an empty buffer with MPI_DATATYPE_NULL, and refuses any other that has no datatype.
+    /// Returns an empty buffer if the count is 0 and the datatype MPI_DATATYPE_NULL, and otherwise `error`.
+    /// Called if the datatype cannot be used.
     #[cold]
     fn no_buffer(&self, count: i64, datatype: Handle, error: Error) -> Result<Buffer> {
         if count != 0 || datatype != constants::DATATYPE_NULL {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How an MPI function runs its body: it takes the lock, times the call, and hands an error to the error
-//! handler.
+//! How an MPI function runs its body, the function in `body/` that does its work: takes the lock, times the
+//! call, and passes an error to the error handler.
 
 use super::lock::{Guard, On, lock};
 use super::raise;
@@ -25,14 +25,14 @@ pub fn call(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<
     }
 }
 
-/// Runs `body` with the lock held, for an entry point that is not an MPI function.
+/// Runs `body` with the lock held, for a C function that is not an MPI function.
 pub fn run_locked(name: &'static str, body: impl FnOnce(&mut Guard)) {
     body(&mut Guard::with(lock(), (name, On::Nothing)));
 }
 
-/// Ends a call that may have named device memory. An operation on a window that spans hosts is waited for,
-/// because the host memory that stands in for the program's ends with the call. The stand-ins are copied
-/// back.
+/// Ends a call in which host memory may stand in for device memory. The host memory is freed with the call,
+/// so this waits for the call's operations on a window that spans hosts. Then it copies the results to device
+/// memory.
 #[cold]
 #[inline(never)]
 fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
@@ -42,8 +42,9 @@ fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
     })
 }
 
-/// Runs the body of an MPI function that has a fast path, `fast`, which needs no guard. This is a macro
-/// because a function would store the arguments for the general path in memory before the fast path starts.
+/// Runs an MPI function that has a fast path, `$fast`, which needs no guard, or else its body `$body`. This
+/// is a macro because a function would store the arguments for the body in memory before the fast path
+/// starts.
 #[macro_export]
 macro_rules! call_fast {
     ($name:literal, $on:expr, $fast:path, $body:path, ($($argument:ident),* $(,)?)) => {
@@ -60,14 +61,14 @@ macro_rules! call_fast {
     };
 }
 
-/// Runs the body of an MPI function whose fast path has done nothing (`call_fast`).
+/// Runs the body of an MPI function whose fast path has returned None. The macro `call_fast` calls it.
 #[inline(never)] // Otherwise the fast path's frame would hold the guard, too.
 pub fn call_apart(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     call(name, on, body)
 }
 
-/// Runs the fast path, and then, if that does nothing, the body of an MPI function, where calls are timed or
-/// the lock is needed (`call_fast`).
+/// Runs the fast path of an MPI function with the lock held, and then, if it returns None, the body. The
+/// macro `call_fast` calls it where calls are timed or several threads call MPI.
 #[inline(never)]
 pub fn call_held(
     name: &'static str,
@@ -87,7 +88,7 @@ pub fn call_held(
     SUCCESS
 }
 
-/// Runs the body of an MPI function that programs may call at any time.
+/// Runs the body of an MPI function that programs may call at any time, also before MPI_Init.
 pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::with(lock(), (name, on));
     match body(&mut guard) {
@@ -96,8 +97,8 @@ pub fn anytime(name: &'static str, on: On, body: impl FnOnce(&mut Guard) -> Resu
     }
 }
 
-/// Runs the body of a function of the tool interface (MPI 5.0, section 15.3): it has its own init and
-/// finalize, and no error handlers.
+/// Runs the body of a function of the tool interface (MPI_T_..., MPI 5.0, section 15.3). The interface has
+/// its own init and finalize, and calls no error handler.
 pub fn tool(name: &'static str, body: impl FnOnce(&mut Guard) -> Result<()>) -> c_int {
     let mut guard = Guard::enter();
     if !guard.has_tools() && name != "MPI_T_init_thread" {

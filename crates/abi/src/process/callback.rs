@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Calls of the program's functions: operators, error handlers, callbacks of attributes and generalized
+//! Calls functions of the program: operators, error handlers, callbacks of attributes and generalized
 //! requests.
 //!
 //! Invariants: during such a call the lock is free and nothing is borrowed. All numbers that go in and out
-//! are in the form of the program's shim. A handle is passed as wide as a pointer, or by a pointer to as many
-//! bytes; narrower handles fit in there, too (`shim.rs`).
+//! are those of the program's ABI. A handle is passed as wide as a pointer, or by a pointer to so many bytes;
+//! narrower handles fit in there, too (`shim.rs`).
 //!
-//! Contract of every call here, kept by the program (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): the address
-//! is that of a function of the type that the standard names. It stays valid until the object is freed and no
-//! longer in use.
+//! The program guarantees (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): an address is that of a function of
+//! the type that the standard names. It stays valid until the object with this function is freed and no
+//! longer used.
 
 use crate::args::{Out, Status};
 use crate::process::Guard;
@@ -25,8 +25,8 @@ type LargeReducer = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mu
 type CopyAttribute =
     unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
-/// A function of another language's binding through which a copy callback is called. It gets the keyval's
-/// function as an argument.
+/// A function of a language's binding through which the library calls a keyval's copy callback. Gets the
+/// address of the callback as an argument.
 type CopyProxy = unsafe extern "C" fn(
     usize,
     c_int,
@@ -39,8 +39,7 @@ type CopyProxy = unsafe extern "C" fn(
 ) -> c_int;
 type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
-/// The Fortran form of `QueryRequest`: the function stores its error code at the address that is its last
-/// argument.
+/// The Fortran form of `QueryRequest`. It stores its error code at the address that is its last argument.
 type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
 type FreeFortran = unsafe extern "C" fn(*mut c_void, *mut c_int);
 type CancelFortran = unsafe extern "C" fn(*mut c_void, *mut c_int, *mut c_int);
@@ -51,7 +50,7 @@ type Convert = unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64,
 type LargeConvert = unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i64, *mut c_void) -> c_int;
 type ErrorFunction = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
-/// Computes `into[i] = left[i] op into[i]` by the program's operator, for `elements` elements.
+/// Computes `into[i] = left[i] op into[i]` for `elements` elements, by a call of the program's operator `op`.
 pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements: u64) {
     // The program may have freed the datatype since the call started, and may have reused its handle (MPI
     // 5.0, section 5.1.9).
@@ -88,7 +87,7 @@ pub fn apply(guard: &mut Guard, op: &UserOp, left: usize, into: usize, elements:
     }
 }
 
-/// Calls the program's operator for a step of a schedule that waits for it.
+/// Calls the program's operator for a step of a collective, and reports the end of the call to `coll`.
 pub fn reduce(guard: &mut Guard, due: UserCall) {
     let mut done = 0;
     // A single block may be the whole output, which is not divided by the counts.
@@ -110,7 +109,8 @@ pub fn reduce(guard: &mut Guard, due: UserCall) {
     guard.job().coll.called(due);
 }
 
-/// Calls the program's error handler for an object. Returns the code, which the handler may have changed.
+/// Calls the program's error handler `function` for an object. Returns the error code, which it may have
+/// changed.
 pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_int) -> c_int {
     guard.unlocked(|| {
         // SAFETY: the program registered it as an errhandler function, which is variadic in C (contract of
@@ -124,10 +124,8 @@ pub fn errhandler(guard: &mut Guard, function: usize, object: Handle, code: c_in
     })
 }
 
-/// Asks the copy callback of one attribute (MPI 5.0, section 7.7.2). Returns the copy's value, or None if the
-/// attribute is not copied.
-///
-/// Errors: the callback's code.
+/// Calls the copy callback of an attribute (MPI 5.0, section 7.7.2). Returns the copy's value, or None if the
+/// attribute is not to be copied. The error is the code that the callback returns.
 pub fn copy_attribute(
     guard: &mut Guard,
     object: Handle,
@@ -179,7 +177,7 @@ pub fn copy_attribute(
     })
 }
 
-/// The number by which MPICH's bindings name the language of a value.
+/// Returns the number by which MPICH's bindings name the language in which an attribute's value was set.
 fn language(value: &AttributeValue) -> c_int {
     match value {
         AttributeValue::Pointer(_) => 0,
@@ -188,7 +186,7 @@ fn language(value: &AttributeValue) -> c_int {
     }
 }
 
-/// Calls the delete callback of one attribute; returns its code.
+/// Calls the delete callback of an attribute. Returns the callback's code.
 pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute) -> c_int {
     let keyval = &attribute.keyval;
     debug_assert!(matches!(keyval.on, HandleKind::Comm | HandleKind::Datatype | HandleKind::Win));
@@ -222,7 +220,7 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     })
 }
 
-/// Calls the query function of a generalized request, which fills in `status`. Returns its code.
+/// Calls the query function of a generalized request, which fills in `status`. Returns the function's code.
 pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Status) -> c_int {
     guard.unlocked(|| {
         // This variable is as large as the status of any shim.
@@ -251,7 +249,7 @@ pub fn query_request(guard: &mut Guard, functions: Generalized, status: &mut Sta
     })
 }
 
-/// Calls the free function of a generalized request. Returns its code.
+/// Calls the free function of a generalized request. Returns the function's code.
 pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
     guard.unlocked(|| {
         let extra = functions.extra_state as *mut c_void;
@@ -271,7 +269,7 @@ pub fn free_request(guard: &mut Guard, functions: Generalized) -> c_int {
     })
 }
 
-/// Calls the cancel function of a generalized request. Returns its code.
+/// Calls the cancel function of a generalized request. Returns the function's code.
 pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool) -> c_int {
     guard.unlocked(|| {
         let extra = functions.extra_state as *mut c_void;
@@ -291,9 +289,8 @@ pub fn cancel_request(guard: &mut Guard, functions: Generalized, complete: bool)
     })
 }
 
-/// Asks the program how many bytes a basic type has in the program's data representation.
-///
-/// Errors: the code that the program's function returns.
+/// Calls the program's function that returns how many bytes a basic type has in the data representation
+/// `representation` of files. The error is the code that the function returns.
 pub fn file_extent(
     guard: &mut Guard,
     user: &io::UserRepresentation,
@@ -310,8 +307,8 @@ pub fn file_extent(
     })
 }
 
-/// Has the program convert `count` elements at `memory` from or to the packed data at `file`, by a function
-/// of its data representation. Returns the function's code.
+/// Calls the program's function that converts `count` elements in the program's memory at `memory` from or to
+/// the file's form at `file`. Returns the function's code.
 pub fn convert(
     guard: &mut Guard,
     user: &io::UserRepresentation,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages that the crates below exchange with other hosts: the edges of collectives (`coll`), and the
-//! requests among members of windows (`rma`). Those crates say what is to be sent and received; this file
-//! starts the sends and receives. Edges whose bytes are fetched travel in packets of their own.
+//! Sends and receives the messages that collectives (`coll`) and windows (`rma`) exchange with other hosts.
+//! `coll` and `rma` say what is to be sent and received; this file starts the sends and receives.
+//!
+//! The message of a collective is an edge: a `Send` step and its `Recv`. If a receiver fetches an edge's
+//! bytes, packets of another kind carry them, not these messages.
 
 use super::{Guard, JobState, raise};
 use datatype::Buffer;
@@ -16,19 +18,20 @@ use std::sync::atomic::Ordering;
 use sys::Block;
 use telemetry::{Counter, count};
 
-/// Messages about windows that are under way.
+/// The messages about windows that this process is sending to other hosts, or receiving from them.
 #[derive(Default)]
 pub struct WindowMail {
-    /// The receives of messages that arrive, in the order in which the messages are read: ticket, source and
-    /// memory.
+    /// The receives of such messages, in the order in which they are read. Each has its ticket (its number in
+    /// `p2p`), the sender, and the message's memory.
     arriving: VecDeque<(Ticket, u32, Block)>,
     leaving: Vec<(Ticket, Block)>,
-    /// The windows by the keys that messages name.
+    /// The handle of each window that spans hosts, by the key that messages contain.
     pub(crate) windows: HashMap<u64, Handle>,
 }
 
 impl JobState {
-    /// Sends at once the notes that wait for a proxy on another computer, since the program may compute next.
+    /// Sends at once the notes (fixed-size messages) for a proxy on another computer. Otherwise they would
+    /// wait while the program computes.
     #[inline]
     pub(crate) fn send_notes_now(&mut self) {
         if self.coll.has_urgent_notes() {
@@ -36,8 +39,8 @@ impl JobState {
         }
     }
 
-    /// Exchanges notes with proxies and ranks on other computers. A lost connection is reported by the next
-    /// round of progress.
+    /// Sends and receives notes, the fixed-size messages between ranks and proxies of different computers.
+    /// Ignores an error: the next round of progress reports a lost connection.
     #[cold]
     pub(super) fn exchange_proxy_notes(&mut self) {
         if let Some(network) = self.p2p.network() {
@@ -46,12 +49,13 @@ impl JobState {
     }
 }
 
-/// The most messages about windows that are received at a time. Further messages wait at their senders.
+/// The most messages about windows that this process receives at a time. Further ones wait at their senders.
 const ARRIVING_MAX: usize = 16;
 
 impl Guard {
-    /// Starts the sends and receives that collectives need between hosts, exchanges notes about them, and
-    /// completes those that are over. Returns whether anything moved.
+    /// Starts the sends and receives that collectives need between hosts, exchanges their notes (fixed-size
+    /// messages), and reports to `coll` the sends and receives that have ended. Returns whether anything
+    /// moved.
     pub(super) fn carry_edges(&mut self) -> bool {
         let job = self.job();
         let JobState { p2p, coll, edges, .. } = job;
@@ -93,16 +97,16 @@ impl Guard {
         moved
     }
 
-    /// Sends at once the messages to other hosts of a collective that has just started, since the rank may
-    /// compute next.
+    /// Sends at once what a collective that has just started sends to other hosts. Otherwise it would wait
+    /// while the program computes.
     pub(crate) fn send_edges_now(&mut self) {
         if self.job().shared.nodes.load(Ordering::Relaxed) > 1 {
             self.progress();
         }
     }
 
-    /// Receives messages about windows from other hosts, carries out their requests, and sends the windows'
-    /// own messages. Returns whether any message arrived or left.
+    /// Receives messages about windows from other hosts, carries out the requests in them, and sends this
+    /// process's own messages. Returns whether any message arrived or left.
     pub(crate) fn carry_windows(&mut self) -> bool {
         let came = self.take_window_mail();
         self.send_window_mail() || came
@@ -156,7 +160,7 @@ impl Guard {
         came
     }
 
-    /// Sends the messages that windows have ready. Returns whether any left.
+    /// Sends the messages about windows that `rma` has made. Returns whether there were any.
     fn send_window_mail(&mut self) -> bool {
         let JobState { p2p, rma, mail, .. } = self.job();
         let (mut failure, mut left) = (None, false);
@@ -175,7 +179,7 @@ impl Guard {
         left
     }
 
-    /// Sends at once the requests to members of windows on other hosts that a call has made.
+    /// Sends at once the requests that the running call has made to members of windows on other hosts.
     #[inline(always)]
     pub(crate) fn send_window_requests_now(&mut self) {
         if self.job().rma.has_outgoing() {

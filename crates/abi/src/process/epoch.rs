@@ -1,53 +1,55 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Epochs of windows in the trace: how long each is open, and the signals between ranks in MPI_Win_post,
-//! MPI_Win_start, MPI_Win_complete and MPI_Win_wait. This code runs only while tracing.
+//! Writes the epochs of windows into the trace: how long each is open, and the signals between ranks in
+//! MPI_Win_post, MPI_Win_start, MPI_Win_complete and MPI_Win_wait. This code runs only while tracing.
 
 use super::Guard;
 use error::Result;
 use objects::Handle;
 use telemetry::{ANY_PEER, Event};
 
-/// An open record of the trace, or None if the trace had no room for it.
+/// The number of a record in the trace whose end is not known yet, or None if the trace had no room for it.
 type OpenRecord = Option<usize>;
 
-/// The open epochs of a window, as the trace knows them.
+/// The epochs of a window that are open, and their records in the trace.
 #[derive(Default)]
 pub struct Epochs {
-    /// The record of the open epoch of a fence, of MPI_Win_start, or of MPI_Win_lock_all.
+    /// The record, in the trace, of the open epoch that a fence, MPI_Win_start or MPI_Win_lock_all has
+    /// opened.
     access: OpenRecord,
-    /// The record of the open epoch of MPI_Win_post.
+    /// The record, in the trace, of the open epoch that MPI_Win_post has opened.
     exposure: OpenRecord,
-    /// The records of the open epochs of MPI_Win_lock, each with the rank that is locked.
+    /// The records, in the trace, of the open epochs that MPI_Win_lock has opened, each with the rank that is
+    /// locked.
     locks: Vec<(i32, OpenRecord)>,
-    /// The targets of the open epoch of MPI_Win_start.
+    /// The ranks in the group of the latest MPI_Win_start, until MPI_Win_complete.
     targets: Vec<usize>,
-    /// The origins of the open epoch of MPI_Win_post.
+    /// The ranks in the group of the latest MPI_Win_post, until MPI_Win_wait.
     origins: Vec<usize>,
 }
 
-/// A call that opens or closes an epoch.
+/// A call that opens or closes an epoch of a window.
 #[derive(Clone, Copy)]
 pub enum EpochChange<'a> {
-    /// A fence, and whether it opens an epoch.
+    /// MPI_Win_fence. Holds whether the fence opens an epoch.
     Fence(bool),
-    /// MPI_Win_post: its origins, and the time at which it started to signal them.
+    /// MPI_Win_post. Holds the ranks that it signals, and the time at which it started to signal them.
     Post(&'a [usize], u64),
-    /// MPI_Win_start, after these targets have signalled.
+    /// MPI_Win_start. Holds the target ranks, all of which have called MPI_Win_post.
     Start(&'a [usize]),
-    /// MPI_Win_complete: the time at which it started to signal the targets.
+    /// MPI_Win_complete. Holds the time at which it started to signal the targets.
     Complete(u64),
-    /// MPI_Win_wait or MPI_Win_test, after all origins have signalled.
+    /// MPI_Win_wait or MPI_Win_test. All origins have called MPI_Win_complete.
     Wait,
-    /// MPI_Win_lock: the rank, and whether the lock is exclusive.
+    /// MPI_Win_lock. Holds the rank that it locks, and whether the lock is exclusive.
     Lock(i32, bool),
     LockAll,
-    /// MPI_Win_unlock, before it releases the lock of this rank.
+    /// MPI_Win_unlock, before it releases the lock. Holds the rank that it unlocks.
     Unlock(i32),
     UnlockAll,
 }
 
 impl Guard {
-    /// Records in the trace that a call opens or closes an epoch of a window.
+    /// Records in the trace that the running call opens or closes an epoch of the window `win`.
     #[cold]
     #[inline(never)]
     pub(crate) fn trace_epoch(&mut self, win: Handle, turn: EpochChange) -> Result<()> {

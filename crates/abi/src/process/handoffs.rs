@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Messages whose bytes executors move, so that the rank may compute meanwhile. p2p matches and numbers them
-//! (`p2p/handoff.rs`), coll starts the instances, and this file passes the news from each to the other.
+//! Long messages whose bytes an executor (the rank's engine for schedules, or a proxy) moves, so that the
+//! rank may compute meanwhile. `p2p` matches and numbers these messages (`p2p/handoff.rs`). `coll` starts an
+//! instance for each, a started schedule with one step. This file reports to each of the two crates what the
+//! other has done.
 
 use super::{Guard, JobState, Process, raise};
 use crate::request::{LongMessage, Receive, ReceiveSource, Send, Work};
@@ -9,12 +11,13 @@ use error::Result;
 use p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use std::sync::Arc;
 
-/// The messages under way whose bytes executors move.
+/// The long messages under way whose bytes an executor (the rank's engine for collectives, or a proxy) moves.
 pub struct Handoffs {
-    /// The fewest bytes of a message that may be offloaded to a proxy.
+    /// The length in bytes from which a message may be offloaded to a proxy. `u64::MAX` if none may be.
     pub(crate) bytes_min: u64,
     under_way: Vec<UnderWay>,
-    /// Receives that wait because an earlier, withdrawn receive still uses their key.
+    /// Receives to be started later: a withdrawn receive with the same key has not ended yet, or the start
+    /// has failed.
     later: Vec<Handoff>,
 }
 
@@ -27,14 +30,15 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    /// Makes the state at the start of a job. A message that fits in one packet is never moved by an
-    /// executor.
+    /// Makes the value for a process that joins its job. A message that fits in one packet is never
+    /// offloaded.
     pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
         let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
-    /// Whether no message that an executor moves is under way or waits to be started.
+    /// Whether no message is under way, or waits, whose bytes an executor (a proxy or the engine for
+    /// collectives) moves.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.later.is_empty()
@@ -42,14 +46,15 @@ impl Handoffs {
 }
 
 impl JobState {
-    /// Whether a message of so many bytes may be offloaded to a proxy. Such a message takes the general path.
+    /// Whether a message of `bytes` bytes may be offloaded to a proxy. If so, it takes the general path.
     #[inline]
     pub(crate) fn may_offload(&self, bytes: usize) -> bool {
         bytes as u64 >= self.handoffs.bytes_min
     }
 
-    /// Starts the receives that p2p has for executors, and reports to p2p which have ended. Returns whether
-    /// any started or ended. Errors: an executor has no memory.
+    /// Starts the receives that `p2p` leaves to an executor (the engine for collectives, or a proxy), and
+    /// reports to `p2p` the messages that have ended. Returns whether any message started or ended. Fails
+    /// without memory.
     pub(super) fn carry_handoffs(&mut self) -> Result<bool> {
         let mut moved = self.start_handoffs()?;
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -71,8 +76,9 @@ impl JobState {
         Ok(moved)
     }
 
-    /// Starts the receives that p2p has for executors, and abandons the sends that p2p abandons. Returns
-    /// whether any receive started. A start that fails is tried again at the next call.
+    /// Starts the receives that `p2p` leaves to an executor (the engine for collectives, or a proxy), and
+    /// abandons the sends that `p2p` abandons. Returns whether any receive started. Tries a failed start
+    /// again at the next call.
     #[cold]
     fn start_handoffs(&mut self) -> Result<bool> {
         let JobState { p2p, coll, handoffs, .. } = self;
@@ -118,7 +124,7 @@ impl JobState {
     }
 
     /// Cancels a receive or a send that has not matched. Returns None while a proxy on another computer has
-    /// not yet answered whether the message has matched; the caller asks again.
+    /// not answered whether the message has matched. The caller then calls again.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> Option<()> {
         let mut is_free = true;
         for other in self.p2p.receives_depending_on(ticket) {
@@ -154,8 +160,8 @@ fn message(
 }
 
 impl Guard {
-    /// Starts and ends the messages that executors move (`JobState::carry_handoffs`). Ends the job if that
-    /// fails. Returns whether any started or ended.
+    /// Starts and ends the messages whose bytes an executor, such as a proxy, moves. Ends the job if this
+    /// fails. Returns whether any message started or ended.
     #[cold]
     pub(super) fn carry_messages(&mut self) -> bool {
         match self.job().carry_handoffs() {
@@ -166,7 +172,7 @@ impl Guard {
 }
 
 impl Send {
-    /// Starts the send of a nonblocking call.
+    /// Starts the send of a nonblocking or persistent call. A proxy may move a long message.
     #[inline(always)]
     pub(crate) fn start_nonblocking(self, process: &mut Process) -> Result<Work> {
         if telemetry::timed() { self.time(process, Send::start_untimed) } else { self.start_untimed(process) }
@@ -185,7 +191,8 @@ impl Send {
         Ok(Work::Send(self.start(process)?))
     }
 
-    /// Whether the receiver, on the same host, will read the sender's device memory itself.
+    /// Whether the receiver is on the same host, and will read the message in the sender's device memory
+    /// itself.
     fn is_exported(&self, job: &JobState, peer: u32) -> bool {
         device::on() && job.membership.segment.local(peer).is_some() && self.buffer.is_stand_in()
     }
@@ -219,7 +226,7 @@ impl Send {
 }
 
 impl Receive {
-    /// Starts the receive of a nonblocking call.
+    /// Starts the receive of a nonblocking or persistent call. A proxy may move a long message.
     #[inline(always)]
     pub(crate) fn start_nonblocking(self, process: &mut Process) -> Result<Work> {
         if telemetry::timed() {
@@ -268,7 +275,7 @@ impl Receive {
 }
 
 impl LongMessage {
-    /// Returns how the message ended, or None while it is under way.
+    /// Returns how the message ended, or None while the message is under way.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! How a process joins its job, at the first MPI_Init or MPI_Session_init.
+//! How a process joins its job, at its first MPI_Init or MPI_Session_init.
 
 use super::handoffs::Handoffs;
 use super::poll::FailedPolls;
@@ -26,7 +26,8 @@ use transport::{route_fabric, route_shm};
 const JOIN: Duration = Duration::from_secs(20);
 
 impl Process {
-    /// Joins the job at the first start of MPI. At later starts, returns to the job that was parked.
+    /// Joins the job at the first MPI_Init or MPI_Session_init. At a later one, takes back the state of the
+    /// job that the last finalize put aside.
     pub fn join(&mut self) -> Result<()> {
         if self.job.is_some() {
             return Ok(());
@@ -98,7 +99,7 @@ impl Process {
         self.job().join_dpu()
     }
 
-    /// Opens the route to other hosts, if some of the processes `peers` are on other hosts.
+    /// Opens the network route if any of the processes `peers` are on another host.
     pub fn reach_hosts(&mut self, peers: &[u32]) -> Result<()> {
         let segment = self.job().membership.segment;
         if segment.has_nodes() && peers.iter().any(|peer| segment.local(*peer).is_none()) {
@@ -107,8 +108,8 @@ impl Process {
         Ok(())
     }
 
-    /// Opens the route to other hosts, if there are other hosts and this process has no route yet: the job
-    /// may have spread to another host since the process joined.
+    /// Opens the network route to other hosts, if there are other hosts and this process has no route yet.
+    /// This happens if the job has spread to another host since the process joined.
     pub fn open_network(&mut self) -> Result<()> {
         let job = self.job();
         let membership = job.membership;
@@ -121,7 +122,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes MPI_COMM_WORLD and grants the thread level that was asked for.
+    /// Makes MPI_COMM_WORLD, and stores `level` as the thread level that MPI_Init_thread granted.
     pub fn init(&mut self, level: i32) -> Result<()> {
         self.objects.enter_world()?;
         let world = self.job().membership.world().id.load(Ordering::Relaxed);
@@ -136,14 +137,16 @@ impl Process {
 }
 
 impl JobState {
-    /// Tells `coll` whether the route to other hosts, if it is open, goes through the kernel.
+    /// Tells `coll` whether messages to other hosts go through the kernel (tcp). Without a network route,
+    /// tells it that they do not.
     fn reaches_hosts(&mut self) {
         let is_carried = self.p2p.network().is_some_and(|port| port.is_carried_by_kernel());
         self.coll.reaches_hosts(is_carried);
     }
 
-    /// Joins the proxy of this rank, if it runs on another computer. If the proxy does not answer, the rank
-    /// goes on without it. Errors (MPI_ERR_OTHER): memory cannot be exported.
+    /// Connects to the proxy of this rank if it runs on another computer. If the proxy does not answer, the
+    /// rank goes on without it. Returns MPI_ERR_OTHER if this rank's memory cannot be exported (made readable
+    /// by RDMA).
     fn join_dpu(&mut self) -> Result<()> {
         let (settings, segment) = (settings::get(), self.membership.segment);
         if !segment.has_dpu() {
@@ -168,7 +171,8 @@ impl JobState {
     }
 }
 
-/// The rank's allocator. Half of the arena is for the program's malloc, if that takes memory from the arena.
+/// Makes the allocator of this rank's arena, its part of the shared memory. With OUTBOARD_MALLOC=arena, half
+/// of the arena is for the program's malloc.
 fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Allocator> {
     crate::forked::keep_writes_apart(membership.segment);
     let arena = membership.segment.arena(membership.rank)?;
@@ -177,7 +181,7 @@ fn allocator(membership: &boot::Membership, settings: &Settings) -> Result<Alloc
     Ok(Allocator::new(arena, bytes - pool_bytes))
 }
 
-/// Opens this process's endpoint in the network.
+/// Opens this process's libfabric endpoint, by which it reaches other hosts.
 fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     let settings = settings::get();
     let (segment, rank) = (membership.segment, membership.rank);
@@ -190,8 +194,8 @@ fn network(membership: &boot::Membership) -> Result<route_fabric::Port> {
     Ok(port)
 }
 
-/// Makes the content of MPI_INFO_ENV in a job of `size` ranks (MPI 5.0, section 11.2.2; keys as for
-/// MPI_Comm_spawn).
+/// Makes the info MPI_INFO_ENV in a job of `size` ranks (MPI 5.0, section 11.2.2). The keys are those of
+/// MPI_Comm_spawn.
 pub(crate) fn environment(size: u32) -> Info {
     let mut info = Info::default();
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();

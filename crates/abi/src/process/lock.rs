@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The one lock on the state of this process, and the guard that holds it.
+//! The one lock on the state of this process, and the guard that holds the lock.
 //!
-//! Every call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED there is a
-//! lock, too, because another thread may make the calls that are always thread-safe (MPI 5.0, section
-//! 11.4.1), or start a session.
+//! Each call takes the lock; at MPI_THREAD_SINGLE that costs nothing. At MPI_THREAD_FUNNELED there is a lock,
+//! too, because another thread may make the calls that are always thread-safe (MPI 5.0, section 11.4.1), or
+//! start a session.
 //!
-//! Invariants: the lock is free while a function of the program runs and while a wait idles. So a body must
+//! Invariants: the lock is free while a function of the program runs, and while a wait idles. So a call must
 //! look up its objects again after either.
 
 use super::{Awaiting, Phase, Process};
@@ -25,47 +25,49 @@ unsafe impl Sync for SharedProcess {}
 
 static PROCESS: SharedProcess = SharedProcess(UnsafeCell::new(None));
 static LOCK: Mutex<()> = Mutex::new(());
-/// Whether the program promised that it has one thread.
+/// Whether the program promised, by MPI_THREAD_SINGLE, that it has one thread.
 static SINGLE: AtomicBool = AtomicBool::new(false);
-/// Whether the program promised that its waits do not overlap. Then a wait need not give other threads the
-/// lock.
+/// Whether the program promised that no two threads wait in MPI calls at the same time. Then a wait need not
+/// release the lock for other threads.
 static LONE: AtomicBool = AtomicBool::new(false);
 /// The number of threads that wait for the lock.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// Whether `bare` may run: the program has one thread, this process is in a job, and calls are not timed.
+/// Whether the function `bare` may run a fast path: the program has one thread, this process is in a job, and
+/// calls are not timed.
 static BARE: AtomicBool = AtomicBool::new(false);
 
-/// The process with its lock held. Every body gets one.
+/// The state of the process, with its lock held. The body of each MPI function gets one.
 pub struct Guard {
     process: *mut Process,
     pub(super) held: Option<MutexGuard<'static, ()>>,
-    /// The MPI function, and the object whose error handler gets its error.
+    /// The name of the running MPI function, and the object whose error handler gets the function's error.
     pub(crate) doing: (&'static str, On),
-    /// What the call's wait is for, as far as the body has set it. A report shows it.
+    /// What the running call waits for, as far as the call has set it. It is shown if the wait lasts.
     pub(crate) awaiting: Awaiting,
 }
 
-/// The object whose error handler is called.
+/// The object whose error handler gets the error of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
-    /// A comm.
+    /// The comm with this handle.
     Comm(Handle),
-    /// A window.
+    /// The window with this handle.
     Win(Handle),
-    /// A file.
+    /// The file with this handle.
     File(Handle),
-    /// No file yet, in a call about files: the error handler of MPI_FILE_NULL.
+    /// MPI_FILE_NULL, in a call about files that has no file yet.
     AnyFile,
-    /// A session.
+    /// The session with this handle.
     Session(Handle),
-    /// No object yet: the error handler that the call has as an argument, and the null object to pass to it.
+    /// No object yet. Holds the error handler that is an argument of the call, and the null handle to pass to
+    /// it.
     WithHandler(Handle, Handle),
-    /// No object: the error handler of `Objects::comm_of_no_object`.
+    /// No object. The error handler of the comm `Objects::comm_of_no_object` gets the error.
     Nothing,
 }
 
-/// Runs a fast path without a guard. Returns None if the call must be timed, or needs the lock. The path
-/// calls neither an MPI function nor a function of the program.
+/// Runs the fast path `path` of a call without a guard. Returns None if the call must be timed, or needs the
+/// lock. `path` calls neither an MPI function nor a function of the program.
 #[inline(always)]
 pub fn bare<T>(path: impl FnOnce(&mut Process) -> T) -> Option<T> {
     if !BARE.load(Ordering::Relaxed) {
@@ -77,13 +79,13 @@ pub fn bare<T>(path: impl FnOnce(&mut Process) -> T) -> Option<T> {
 }
 
 impl Guard {
-    /// Takes the lock.
+    /// Takes the lock, for code that is not the body of an MPI function.
     #[inline(always)]
     pub fn enter() -> Guard {
         Guard::with(lock(), ("", On::Nothing))
     }
 
-    /// Takes the lock, or returns None if a thread holds it, perhaps the caller.
+    /// Takes the lock. Returns None if a thread holds it already, which may be the calling thread.
     pub fn enter_unless_held() -> Option<Guard> {
         LOCK.try_lock().ok().map(|held| Guard::with(Some(held), ("", On::Nothing)))
     }
@@ -93,13 +95,14 @@ impl Guard {
         Guard { process: Process::locked(&mut held), held, doing, awaiting: Awaiting::Nothing }
     }
 
-    /// Sets the object whose error handler gets the error that the body is about to return. A wait, for
-    /// example, fails on the comm of its request.
+    /// Sets the object whose error handler gets the error that the running call is about to return. For
+    /// MPI_Wait, for example, this is the comm of the request.
     pub fn blame(&mut self, on: On) {
         self.doing.1 = on;
     }
 
-    /// Calls `outside` with the lock free, for functions of the program, which may call MPI.
+    /// Calls `outside` with the lock free, and then takes the lock again. `outside` is a function of the
+    /// program, which may call MPI, or an idle wait.
     pub fn unlocked<T>(&mut self, outside: impl FnOnce() -> T) -> T {
         // A function of the program may call MPI, which uses the same record of stand-ins.
         let staged = device::on().then(staging::take);
@@ -112,8 +115,8 @@ impl Guard {
         value
     }
 
-    /// Decides anew whether calls take the lock, after a thread level was granted or has ended. Calls take it
-    /// outside a job, and above MPI_THREAD_SINGLE.
+    /// Decides anew whether calls take the lock. Called after a thread level was granted, or its user has
+    /// finalized. Calls take the lock outside a job, and above MPI_THREAD_SINGLE.
     pub fn decide_locking(&mut self) {
         let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {
@@ -134,14 +137,14 @@ impl Guard {
         }
     }
 
-    /// Whether another thread may be in a wait, too, or wants the lock.
+    /// Whether another thread may be in a wait at the same time, or waits for the lock.
     #[inline]
     pub(super) fn shares(&self) -> bool {
         self.held.is_some() && (!LONE.load(Ordering::Relaxed) || WANTED.load(Ordering::Relaxed) > 0)
     }
 
-    /// Wakes other threads of this process, which may sleep in a wait for what this thread has done. No peer
-    /// rings the bell for that.
+    /// Wakes other threads of this process that sleep in a wait. What this thread has done may end their
+    /// wait, and no peer rings the doorbell for that.
     pub(crate) fn wake_others(&mut self) {
         if self.held.is_some() {
             let membership = self.job().membership;
@@ -187,11 +190,11 @@ fn lock_shared() -> MutexGuard<'static, ()> {
     held
 }
 
-/// How many times a wait yields while other threads want the lock.
+/// The most times that a thread yields the cpu so that others can take the lock.
 const GIVES_TO_THREADS: u32 = 16;
 
-/// Lets other threads take the lock. This thread is awake, and would otherwise take the lock again before
-/// they wake.
+/// Gives threads that wait for the lock time to take it. Without this, the calling thread, which is awake,
+/// would take the lock again before they wake.
 pub(super) fn let_others_lock() {
     for _ in 0..GIVES_TO_THREADS {
         if WANTED.load(Ordering::Relaxed) == 0 {
@@ -202,7 +205,7 @@ pub(super) fn let_others_lock() {
 }
 
 impl Process {
-    /// Returns the state of this process. The caller passes the result of `lock`, so no other thread uses the
+    /// Returns the state of this process. The argument is the result of `lock`, so no other thread uses the
     /// state.
     #[inline(always)]
     pub(super) fn locked<'a>(_held: &'a mut Option<MutexGuard<'static, ()>>) -> &'a mut Process {
@@ -214,8 +217,8 @@ impl Process {
         }
     }
 
-    /// Returns the highest thread level among MPI_Init's and those of the open sessions, and how many such
-    /// levels there are.
+    /// Returns the highest thread level that MPI_Init or an open session has, and how many users of MPI (the
+    /// world and sessions) there are.
     fn threads(&self) -> (i32, usize) {
         let world = (self.phase == Phase::Running).then_some(self.thread_level);
         let sessions = self.objects.sessions.iter().map(|(_, session)| session.thread_level);

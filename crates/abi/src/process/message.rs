@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed messages for OUTBOARD_STATS and OUTBOARD_TRACE: each send and each receive by function and comm,
-//! from its start to its completion. While messages are timed, none takes the fast path (`fast/message.rs`).
+//! Records of sends and receives for OUTBOARD_STATS and OUTBOARD_TRACE, each from its start to its end, by
+//! function and comm. While messages are recorded, none takes the fast path (`fast/message.rs`).
 
 use super::{JobState, Process, report};
 use crate::request::{
@@ -12,14 +12,14 @@ use std::sync::Arc;
 use telemetry::{ANY_PEER, ANY_TAG, TimedOperation, TracedMessage};
 
 impl Process {
-    /// Starts the record of a message in the running call. Returns None if too many pairs of function and
-    /// comm are counted.
+    /// Starts the record of a message of the running MPI call, for statistics and trace. Returns None if
+    /// there are too many pairs of function and comm to count.
     pub(crate) fn message(&mut self, end: &MessageEnd, peer: Option<u32>) -> Option<Box<TimedOperation>> {
         self.message_of(end.context, end, peer)
     }
 
-    /// Starts the record of a message on the comm with the context `of_comm`. The message itself may have
-    /// another context, as partitioned messages have.
+    /// Starts the record, for statistics and trace, of a message that belongs to the comm with the context id
+    /// `of_comm`. A partitioned message has a context of its own, in `end`.
     fn message_of(
         &mut self,
         of_comm: u64,
@@ -39,7 +39,7 @@ impl Process {
         Some(Box::new(TimedOperation::message(row, message)))
     }
 
-    /// Starts a message by `start`, and records it from now until it is over.
+    /// Starts a message by a call of `start`, and records it from now until its end.
     fn time(&mut self, end: MessageEnd, start: impl FnOnce(&mut Process) -> Result<Work>) -> Result<Work> {
         let operation = self.message(&end, end.source.peer());
         self.follow(end, operation, start)
@@ -69,7 +69,7 @@ impl Process {
     }
 }
 
-/// Starts a partitioned message once, and times it if operations are timed.
+/// Starts the partitioned message of a persistent request. Also records it, if operations are timed.
 pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) -> Result<Work> {
     let start = |process: &mut Process| {
         let JobState { p2p, coll, .. } = process.job();
@@ -85,7 +85,7 @@ pub(crate) fn start_partitioned(made: &Arc<Partitioned>, process: &mut Process) 
 }
 
 impl Send {
-    /// Starts the send by `start`, and records it from now until it is over.
+    /// Starts this send by a call of `start`, and records it from now until its end.
     #[cold]
     pub(crate) fn time(
         self,
@@ -102,7 +102,7 @@ impl Send {
 }
 
 impl Receive {
-    /// Starts the receive by `start`, and records it from now until it is over.
+    /// Starts this receive by a call of `start`, and records it from now until its end.
     #[cold]
     pub(crate) fn time(
         self,

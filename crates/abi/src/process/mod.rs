@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! All state of this process, the one lock on it, and the only place that waits.
+//! The state of this process, the one lock on this state, and the only place that waits.
 //!
-//! Read next: `lock.rs` (`Guard`: the process with its lock held), `call.rs` (how a body is run), `wait.rs`
-//! and `poll.rs` (calls that wait, and calls that may not), `requests.rs` (whether an operation is over),
-//! `raise.rs` (errors), `callback.rs` (the program's functions), `carry.rs` (messages of windows and
-//! collectives), `handoffs.rs` (messages that executors move).
+//! Read next: `lock.rs` (`Guard`: the state with its lock held), `call.rs` (how the body of an MPI function
+//! is run), `wait.rs` and `poll.rs` (calls that wait, and calls that may not), `requests.rs` (whether an
+//! operation is over), `raise.rs` (errors), `callback.rs` (the program's functions), `carry.rs` (messages of
+//! windows and collectives to other hosts), `handoffs.rs` (long messages that a proxy may move).
 
 mod buffer;
 mod call;
@@ -42,123 +42,132 @@ pub(crate) use tools::{Pvar, Tool};
 pub(crate) use wait::{Awaiting, LOOKS};
 pub(crate) use window::{Win, WindowAttributes};
 
-/// How far the process is in leaving its job. A process leaves once, even if sessions start later.
+/// How far this process has come in leaving its job. It leaves the job once, even if sessions start later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Other processes may still need this process.
+    /// This process has not finalized MPI, so other processes may need it.
     Needed,
-    /// This process has finalized, and has nothing left to do.
+    /// This process has finalized MPI, and has nothing left to do.
     Arrived,
-    /// All processes of the job have finalized, and this process has left the job.
+    /// All processes of the job have finalized MPI, and this process has left the job.
     Left,
 }
 
-/// The state of the world model (MPI 5.0, section 11.2).
+/// How far MPI_Init and MPI_Finalize have come (the world model, MPI 5.0, section 11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// MPI_Init has not been called.
     Before,
-    /// Between MPI_Init and MPI_Finalize.
+    /// MPI_Init has been called, and MPI_Finalize has not.
     Running,
-    /// After MPI_Finalize.
+    /// MPI_Finalize has been called.
     Finalized,
 }
 
-/// The state of this process, which the one lock guards.
+/// The state of this process, which one lock protects.
 pub struct Process {
-    /// Comms, datatypes, and so on. They exist before MPI_Init.
+    /// Comms, groups, datatypes and other objects. They exist before MPI_Init, too.
     pub objects: Objects,
-    /// The state that needs a job, from the first MPI_Init or MPI_Session_init to the last finalize.
+    /// The state that exists only in a job. None before the first MPI_Init or MPI_Session_init, and after the
+    /// last finalize.
     pub job: Option<Box<JobState>>,
-    /// The job after the last finalize, since a session may start again.
+    /// The state of the job after the last finalize, kept because a session may start again. None otherwise.
     pub parked: Option<Box<JobState>>,
-    /// How far the process is in leaving its job.
+    /// How far this process has come in leaving its job.
     pub departure: Departure,
-    /// The state of the world model.
+    /// How far MPI_Init and MPI_Finalize have come.
     pub phase: Phase,
-    /// The thread level that MPI_Init_thread granted: an MPI_THREAD constant.
+    /// The thread level that MPI_Init_thread granted, as the value of an MPI_THREAD constant.
     pub thread_level: i32,
-    /// The thread that called MPI_Init.
+    /// The thread that called MPI_Init. None before that.
     pub main_thread: Option<std::thread::ThreadId>,
-    /// The values of the predefined attributes of comms. The program gets pointers to them, so they must not
-    /// move.
+    /// The values of comms' predefined attributes. The program gets pointers to these values, so they must
+    /// not move.
     pub attribute_values: Box<[i32; 7]>,
-    /// The argument of MPI_Abi_set_fortran_info.
+    /// The info that was passed to MPI_Abi_set_fortran_info. None before that call.
     pub fortran_info: Option<objects::Info>,
-    /// The arguments of MPI_Abi_set_fortran_booleans: a size in bytes, the bits of true, the bits of false.
+    /// The arguments of MPI_Abi_set_fortran_booleans: the size of a LOGICAL in bytes, the bits of true, the
+    /// bits of false.
     pub fortran_booleans: Vec<(i32, [u8; 16], [u8; 16])>,
-    /// The class and sentence of the latest error, for MPI_Error_string.
+    /// The code and the text of the latest error of this process, for MPI_Error_string. None if there was no
+    /// error.
     pub latest_error: Option<(i32, String)>,
-    /// The state of the tool interface.
+    /// The state of the tool interface (MPI_T).
     pub(crate) tool: tools::Tool,
-    /// What the fast path of messages has looked up for the latest arguments.
+    /// What the fast path of messages has looked up for the arguments of the latest calls.
     pub(crate) messages: memo::MessageMemo,
-    /// What the fast path of MPI_Allreduce has looked up for the latest arguments.
+    /// What the fast path of MPI_Allreduce has looked up for the arguments of the latest call.
     pub(crate) allreduces: memo::AllreduceMemo,
 }
 
-/// This process as a member of its job.
+/// The state of this process as a member of its job.
 pub struct JobState {
-    /// The process's rank, its world, and the segment.
+    /// This process's rank, its world (the processes with the same MPI_COMM_WORLD), and the host's shared
+    /// memory.
     pub membership: Membership,
-    /// The page that all processes of the job share.
+    /// The page of shared memory that all processes of the job on this host use.
     pub shared: &'static transport::shm::JobPage,
-    /// Sends and receives.
+    /// The state of point-to-point communication.
     pub p2p: P2p,
-    /// Collectives.
+    /// The state of collectives.
     pub coll: Coll,
-    /// The communicators of a collective library, for the collectives that it carries out.
+    /// The communicators that this process has in a collective library such as NCCL.
     pub(crate) communicators: Communicators,
-    /// MPIX streams.
+    /// The device streams that the program has given to comms (MPIX_Stream).
     pub(crate) streams: Streams,
-    /// Accesses to files.
+    /// The accesses to files that are under way.
     pub io: io::Io,
-    /// Files by MPI_File.
+    /// The open files, by their MPI_File handles.
     pub files: HandleTable<io::OpenFile>,
-    /// Requests by MPI_Request, without those in `deferred`.
+    /// The requests, by their MPI_Request handles, except those of deferred receives.
     pub requests: HandleTable<Request>,
-    /// Receives of the fast path, by MPI_Request.
+    /// The deferred receives (started, but not yet in the queue of posted receives), by their MPI_Request
+    /// handles.
     pub deferred: DeferredReceives,
-    /// The one request of all sends that were over when they started. It is never freed. None with
-    /// OUTBOARD_CHECK=2: each send then has a request of its own, so that a forgotten one is reported.
+    /// The one request that all sends share which were complete when they started. It is never freed. None
+    /// with OUTBOARD_CHECK=2: each send then has a request of its own, so that a forgotten request is
+    /// reported.
     pub sent: Option<Handle>,
-    /// The state that all windows share.
+    /// The state that all RMA windows share.
     pub rma: Rma,
-    /// Windows by MPI_Win.
+    /// The windows, by their MPI_Win handles.
     pub windows: HandleTable<Win>,
-    /// Matched messages by MPI_Message.
+    /// The messages that MPI_Mprobe or MPI_Improbe has matched, by their MPI_Message handles.
     pub messages: HandleTable<MatchedMessage>,
-    /// Operations whose requests the program has freed.
+    /// Operations under way whose requests the program has freed.
     pub detached: Vec<Work>,
-    /// The collectives and messages started so far by function and comm, if operations are timed.
+    /// How many collectives and messages each function has started on each comm. Counted only if operations
+    /// are timed.
     pub operations: operation::CallCounts,
-    /// Requests whose operations take steps of their own (`Work::is_driven`).
+    /// Requests whose operations each round of progress must advance (`Work::is_driven`).
     pub driven: Vec<Handle>,
-    /// Messages of collectives to and from other hosts, under way.
+    /// Messages of collectives that are under way to or from other hosts.
     pub edges: Vec<(p2p::Ticket, executor::EdgeMessage)>,
-    /// Messages whose bytes executors move.
+    /// Long messages under way whose bytes an executor, such as a proxy, moves.
     pub handoffs: handoffs::Handoffs,
-    /// Messages about windows to and from other hosts.
+    /// Messages about windows that are under way to or from other hosts.
     pub mail: carry::WindowMail,
-    /// The program's operators that schedules use, by token.
+    /// The program's operators that reductions under way use. A schedule (the plan of a reduction) names an
+    /// operator by its index here.
     pub operators: slab::Slab<Operator>,
-    /// The addresses that MPI_Alloc_mem returned, and what MPI_Free_mem frees for each.
+    /// The addresses that MPI_Alloc_mem has returned. For each, the memory that MPI_Free_mem is to free.
     pub memory: std::collections::HashMap<usize, Allocation>,
-    /// This rank's view of the cpus on which the ranks of its world wait.
+    /// What this rank knows about the cpus on which the ranks of its world wait.
     pub cpus: Cpus,
-    /// Calls by which the program may poll a window, since the last `Guard::progress_after_polls`.
+    /// How many calls have perhaps polled a window since the last `Guard::progress_after_polls`.
     window_polls: u32,
-    /// The polls without progress since the last poll that found something.
+    /// How many polls in a row have found nothing.
     failed_polls: poll::FailedPolls,
-    /// The launcher that this program started for itself, because it runs without `mpirun`.
+    /// The launcher that this program has started because it was started without `mpirun`. None if there is
+    /// none.
     pub launcher: Option<sys::process::ProcessHandle>,
 }
 
-/// What MPI_Free_mem frees.
+/// The memory of an address that MPI_Alloc_mem has returned.
 pub enum Allocation {
-    /// Memory of this rank's arena, with its offset there.
+    /// Memory in this rank's arena, its part of shared memory. Holds the offset there.
     Arena(u64),
-    /// Memory of the heap, with its address.
+    /// Memory on the heap. Holds the address that malloc returned.
     Heap(usize),
 }
 
@@ -186,13 +195,14 @@ impl Process {
         })
     }
 
-    /// Returns the objects and the job as two borrows. The job is there in every body that `call` runs.
+    /// Returns the objects and the state of the job as two borrows. In every MPI call that `call` runs there
+    /// is a job.
     #[inline]
     pub fn parts(&mut self) -> (&mut Objects, &mut JobState) {
         (&mut self.objects, self.job.as_deref_mut().expect("`call` admits bodies only while the job runs"))
     }
 
-    /// Returns the job, which is there in every body that `call` runs.
+    /// Returns the state of the job. In every MPI call that `call` runs there is a job.
     #[inline(always)]
     pub fn job(&mut self) -> &mut JobState {
         self.job.as_deref_mut().expect("`call` admits bodies only while the job runs")

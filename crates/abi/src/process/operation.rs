@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Timed collectives for OUTBOARD_STATS and OUTBOARD_TRACE: by function, comm, and number of the call.
-//! `message.rs` has the messages.
+//! Records of collectives for OUTBOARD_STATS and OUTBOARD_TRACE, by function, comm, and the call's number.
+//! `message.rs` has the records of messages.
 
 use super::{Guard, Process};
 use crate::request::TracedCollective;
@@ -8,30 +8,32 @@ use objects::Comm;
 use std::collections::{BTreeSet, HashMap};
 use telemetry::{Carried, Choice, Event, Needs, TimedOperation};
 
-/// The most pairs of function and comm that are counted.
+/// The most pairs of function and comm whose calls are counted.
 const COUNTED_MAX: usize = 10_000;
 
-/// The calls of each function on each comm, by context and function.
+/// The counts of calls, by the comm's context id and the function's name.
 #[derive(Default)]
 pub struct CallCounts {
     calls: HashMap<(u64, &'static str), CountedCalls>,
-    /// How many lists of neighbours (`Event::Source`) this process has written into the trace.
+    /// How many lists of neighbours this process has written into the trace, as `Event::Source` events.
     lists: u32,
 }
 
-/// How often a function was called on a comm, and how the calls are named in records.
+/// How often a function was called on a comm. Also the name and the row that its calls have in statistics and
+/// trace.
 pub struct CountedCalls {
     pub(super) name: String,
     pub(super) row: usize,
     number: u32,
-    /// The number of the trace's list of the neighbours from which this rank needs data. 0 while the trace
-    /// has no list.
+    /// The number of the list in the trace that names the neighbours from which this rank needs data. 0 if
+    /// the trace has no such list.
     sources: u32,
 }
 
 impl CallCounts {
-    /// Returns the counts for a function on the comm with a context, or None if too many pairs of function
-    /// and comm are counted. `comm` is called once, for the comm's name.
+    /// Returns the counts of a function on the comm with the context id `context`. Returns None if there are
+    /// too many pairs of function and comm. `comm` returns the comm's name, and is called for a new pair
+    /// only.
     pub(super) fn calls(
         &mut self,
         context: u64,
@@ -49,7 +51,8 @@ impl CallCounts {
     }
 }
 
-/// Records in the trace, as the list `list`, the neighbours on the comm from which this rank needs data.
+/// Writes into the trace, under the number `list`, the neighbours in the comm from which this rank needs
+/// data.
 fn trace_sources(list: u32, comm: &Comm) {
     let sources = comm.topology.as_deref().map(|topology| topology.neighbors(comm.rank).1);
     let peers = sources.iter().flatten().flatten().filter_map(|rank| comm.group.peers.get(*rank as usize));
@@ -59,7 +62,7 @@ fn trace_sources(list: u32, comm: &Comm) {
 }
 
 impl Process {
-    /// Starts the record of a collective. Returns None if operations are not timed.
+    /// Starts the record of a collective for statistics and trace. Returns None if operations are not timed.
     #[inline]
     pub(crate) fn operation(
         &mut self,
@@ -94,8 +97,8 @@ impl Process {
 }
 
 impl Guard {
-    /// Starts the record of a collective under the name of the running MPI function. Returns None if
-    /// operations are not timed.
+    /// Starts the record of a collective for statistics and trace, under the name of the running MPI
+    /// function. Returns None if operations are not timed.
     #[inline]
     pub(crate) fn record_collective(
         &mut self,
@@ -106,7 +109,7 @@ impl Guard {
     }
 }
 
-/// Ends the record of a collective that its call has completed.
+/// Ends the record (for statistics and trace) of a collective that is complete when its call returns.
 #[inline]
 pub(crate) fn end(operation: Option<Box<TimedOperation>>, choice: Choice) {
     if let Some(mut operation) = operation {

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program may poll a window.
+//! Calls that may not wait (MPI_Test, MPI_Iprobe, ...), and calls by which a program may poll the memory of a
+//! window. A poll is one such call.
 
 use super::lock::Guard;
 use super::{Awaiting, JobState, Process};
 use error::Result;
 use telemetry::Counter;
 
-/// The polls in a row that have found nothing.
+/// How many polls in a row have found nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailedPolls {
     polls: u32,
-    /// The time at which the clock was first read during these polls. 0 while it has not been read.
+    /// The time at which the clock was first read since a poll found something, in nanoseconds. 0 if it has
+    /// not been read.
     since: u64,
-    /// Whether these polls are shown as a wait.
+    /// Whether this rank's page shows that polls have found nothing for long.
     shown: bool,
 }
 
-/// Polls of a window (10 to 20 ns each) between two rounds of progress (50 ns).
+/// How many calls that may poll a window (10 to 20 ns each) come between two rounds of progress (50 ns).
 const WINDOW_POLLS: u32 = 16;
-/// Polls without progress between two readings of the clock.
+/// How many polls without result come between two readings of the clock.
 const FAILED_UNTIMED: u32 = 1024;
-/// Polls that find nothing for this time are shown as a wait.
+/// The time in nanoseconds after which polls without result are shown as a wait.
 const FAILED_NS: u64 = 100_000_000;
 
 impl JobState {
-    /// Counts a call by which the program may poll a window. Returns whether `Guard::progress_after_polls` is
-    /// due.
+    /// Counts a call by which the program may poll a window. Returns whether `Guard::progress_after_polls`
+    /// must be called now.
     #[inline(always)]
     pub(crate) fn polls_window(&mut self) -> bool {
         self.window_polls += 1;
@@ -34,8 +36,8 @@ impl JobState {
 }
 
 impl Guard {
-    /// Makes one round of progress, then asks `ready`. If `ready` has nothing, `counter` counts the
-    /// poll, and a rank that shares its core yields it, since the awaited peer may need it.
+    /// Makes one round of progress, then calls `ready`, and returns its answer. If there is none, `counter`
+    /// counts the poll, and a rank that shares its core yields it, since the awaited peer may need the core.
     #[inline(always)] // Otherwise the result would be copied several times.
     pub(crate) fn poll<T>(
         &mut self,
@@ -56,7 +58,8 @@ impl Guard {
         Ok(found)
     }
 
-    /// Counts a poll that found nothing. Returns whether it is time to read the clock.
+    /// Counts a poll that has found nothing. Returns whether `show_failed_polls` must be called, which reads
+    /// the clock.
     #[inline(always)]
     fn polled_without_progress(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
@@ -72,8 +75,8 @@ impl Guard {
         true
     }
 
-    /// Shows polls that have long found nothing as a wait, and reports all that is under way if `mpirun`
-    /// asked for a report.
+    /// Shows polls that have found nothing for `FAILED_NS` as a wait, in this rank's page. Also answers
+    /// `mpirun` if it asked for a report.
     #[cold]
     fn show_failed_polls(&mut self, counter: Counter) {
         let now = sys::clock::now();
@@ -97,8 +100,8 @@ impl Guard {
         }
     }
 
-    /// Runs after a call by which the program may poll a window. Whether the poll found something is unknown
-    /// here.
+    /// Counts a call by which the program may poll a window, and makes progress after every `WINDOW_POLLS`
+    /// such calls. Whether the poll found what the program awaits is unknown here.
     #[inline(always)]
     pub(crate) fn polled_window(&mut self) {
         if self.job().polls_window() {
@@ -106,9 +109,9 @@ impl Guard {
         }
     }
 
-    /// Makes progress after several calls by which the program may poll a window, or, where ranks share
-    /// cores, after one flush or unlock: the program may wait for a peer that waits for an operation of this
-    /// rank. A rank that shares its core then yields it.
+    /// Makes progress after some calls by which the program may poll a window, or, where ranks share cores,
+    /// after one flush or unlock. The program may wait for a peer that waits for this rank's operation. Then
+    /// yields a shared core.
     pub(crate) fn progress_after_polls(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());
@@ -116,7 +119,7 @@ impl Guard {
         self.let_others_run();
     }
 
-    /// Yields the core if other ranks share it.
+    /// Yields this rank's core if other ranks share the core.
     #[inline(always)]
     fn let_others_run(&mut self) {
         if !self.job().shared.may_spin() {

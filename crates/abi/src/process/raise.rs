@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Errors: calls the error handler of the object concerned (MPI 5.0, section 9.3).
+//! Raises errors: calls the error handler of the object that a failed call is about (MPI 5.0, section 9.3).
 
 use crate::process::callback;
 use crate::process::{Guard, On};
@@ -8,9 +8,8 @@ use objects::{ErrorAction, Handle, constants};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Calls the error handler for an error of the guard's MPI function. Returns what that function returns.
-///
-/// The guard is taken by value, so that a caller which passes it to no other function need not keep it in
+/// Calls the error handler for an error of the MPI function that `guard` names. Returns what this function
+/// returns to the program. Takes the guard by value: a caller that passes it only here need not keep it in
 /// memory.
 #[cold]
 pub fn raise(mut guard: Guard, error: Error) -> c_int {
@@ -22,8 +21,8 @@ pub fn raise(mut guard: Guard, error: Error) -> c_int {
     invoke(guard, on, code, &sentence)
 }
 
-/// Calls the error handler of `on` with a code (MPI 5.0, section 9.3.1). Returns the code, which the handler
-/// may have changed.
+/// Calls the error handler of `on` with an error code (MPI 5.0, section 9.3.1). Returns the code, which the
+/// handler may have changed.
 pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     match handler(guard, on) {
         ErrorAction::Return => code,
@@ -43,21 +42,22 @@ pub fn invoke(guard: &mut Guard, on: On, code: c_int, sentence: &str) -> c_int {
     }
 }
 
-/// Ends the job because the library cannot continue.
+/// Ends the job because the library cannot continue. `doing` says what failed with the error.
 #[cold]
 pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     let sentence = format!("{doing}: {}", error.message);
     fatal(guard, error.code(), &sentence)
 }
 
-/// Whether `leave` has been called. Functions that run at the exit then run inside an MPI call.
+/// Whether `leave` has been called. Functions that run at the exit of the process then run inside an MPI
+/// call.
 static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
 pub fn is_leaving() -> bool {
     IS_LEAVING.load(Ordering::Relaxed)
 }
 
-/// Ends this process at once, because the job is being ended.
+/// Ends this process at once with the exit code `code`, because the job is being ended.
 pub fn leave(code: u8) -> ! {
     IS_LEAVING.store(true, Ordering::Relaxed);
     std::process::exit(code.into())
@@ -80,8 +80,8 @@ fn fatal(guard: &mut Guard, code: c_int, sentence: &str) -> ! {
     }
 }
 
-/// Returns the action of an object's error handler. A bad handle counts as a call on no object. Outside a job
-/// errors are fatal, unless the call has an error handler as an argument.
+/// Returns what the error handler of an object does. A bad handle counts as a call on no object. Outside a
+/// job errors are fatal, unless the call passes an error handler.
 fn handler(guard: &Guard, on: On) -> ErrorAction {
     let objects = &guard.objects;
     let action = |handle: Handle| objects.errhandlers.get(handle).map(|handler| handler.action);
@@ -126,8 +126,8 @@ fn on_object(guard: &Guard, on: On) -> String {
     }
 }
 
-/// Turns the code that a callback of the program returned into an error. The MPI function returns the same
-/// code (MPI 5.0, sections 7.7.2 and 13.2).
+/// Converts the code that a callback of the program returned into a result. The running MPI function returns
+/// the same code (MPI 5.0, sections 7.7.2 and 13.2).
 pub fn from_callback(what: &str, code: c_int) -> error::Result<()> {
     if code == constants::SUCCESS {
         return Ok(());

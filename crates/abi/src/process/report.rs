@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! What this process waits for, in words: a sentence in its page while a wait lasts, and a report when
-//! `mpirun` asks for one.
+//! Says in words what this process waits for: a sentence in this rank's page of shared memory while a wait
+//! lasts, and a report when `mpirun` asks for one.
 
 use crate::process::{Awaiting, JobState, On, Process};
 use crate::request::Recipe;
@@ -12,12 +12,12 @@ use std::fmt::Write as _;
 
 /// The most operations of one kind that a report names.
 const NAMED_MAX: usize = 10;
-/// A wait for the matching operations of other ranks is reported after this time.
+/// The time in nanoseconds after which a wait for the matching operations of other ranks is reported.
 const SILENCE_NS: u64 = 5_000_000_000;
 
-/// The time for which a wait for the matching operations of other ranks goes unreported.
+/// Measures how long a call waits for the matching operations of other ranks, and reports a long wait.
 pub(crate) struct Silence {
-    /// The time from which on the wait is reported. `u64::MAX` once it has been reported.
+    /// The time at which the wait is to be reported. `u64::MAX` once it has been reported.
     ends: u64,
 }
 
@@ -26,8 +26,8 @@ impl Silence {
         Silence { ends: sys::clock::now() + SILENCE_NS }
     }
 
-    /// Prints a report of all that is under way, once, when the wait of the function `call` has lasted for
-    /// `SILENCE_NS`.
+    /// Prints a report of all operations that are under way, once, when the MPI function `call` has waited
+    /// for `SILENCE_NS`.
     pub(crate) fn check(&mut self, process: &Process, call: &str) {
         if !self.is_over(sys::clock::now()) {
             return;
@@ -51,7 +51,7 @@ impl Silence {
     }
 }
 
-/// Returns a sentence that says which call waits, and for what.
+/// Returns a sentence that says which MPI function waits, and for what.
 pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaiting) -> String {
     let mut text = name.to_owned();
     if let On::Comm(handle) | On::Win(handle) | On::File(handle) = on {
@@ -72,7 +72,8 @@ pub(crate) fn sentence(process: &Process, name: &str, on: On, awaiting: &Awaitin
 }
 
 impl Process {
-    /// Describes the message for which a request waits. Returns None if the request is not for one message.
+    /// Describes the message for which a request waits. Returns None if the request does not wait for one
+    /// message.
     fn awaited(&self, handle: objects::Handle) -> Option<OperationReport> {
         let job = self.job.as_deref()?;
         if let Some(receive) = job.deferred.get(handle) {
@@ -82,7 +83,7 @@ impl Process {
     }
 }
 
-/// Returns a report of everything that is under way: receives, sends, messages, collectives.
+/// Returns a report of all operations that are under way: receives, sends, arrived messages, collectives.
 pub(crate) fn report(process: &Process) -> String {
     let Some(job) = process.job.as_deref() else { return String::new() };
     let mut text = String::new();
@@ -131,14 +132,14 @@ pub(crate) fn report(process: &Process) -> String {
     text + &failed_polls()
 }
 
-/// Whether a context is that of a partitioned message.
+/// Whether the context id `context` is that of a partitioned message.
 fn is_partitioned(job: &JobState, context: u64) -> bool {
     let mut recipes = job.requests.iter().filter_map(|(_, request)| request.recipe.as_deref());
     recipes.any(|recipe| matches!(recipe, Recipe::Partitioned(made) if made.context == context))
 }
 
-/// Returns a line with the number of polls that found nothing so far, by function, or no text if there were
-/// none.
+/// Returns a line that says how many polls (MPI_Test, MPI_Iprobe, ...) have found nothing so far, by
+/// function. Returns an empty text if there were none.
 fn failed_polls() -> String {
     let counted = telemetry::page().values();
     let polls: Vec<String> = counted
@@ -153,7 +154,7 @@ fn capital(name: &str) -> String {
     name[..1].to_uppercase() + &name[1..]
 }
 
-/// Finds the comm that has a context.
+/// Finds the comm that has the context id `context`. Returns None if no comm has it.
 fn comm_of(process: &Process, context: Option<u64>) -> Option<(objects::Handle, &objects::Comm)> {
     let context = context?;
     comms(&process.objects).find(|(_, comm)| comm.has_context(context))
@@ -174,7 +175,7 @@ fn named(comm: Option<(objects::Handle, &objects::Comm)>) -> String {
     }
 }
 
-/// Returns a process's rank in the comm as text, or its rank in the job if it is not a member.
+/// Returns the rank of the process `peer` in the comm as text, or its rank in the job if it is not a member.
 fn rank_in(comm: Option<(objects::Handle, &objects::Comm)>, peer: u32) -> String {
     let rank = comm.and_then(|(_, comm)| comm.partners().rank_of(peer).or_else(|| comm.group.rank_of(peer)));
     rank.unwrap_or(peer).to_string()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Whether operations are over, and the program's requests for them.
+//! Makes requests for operations under way, and asks whether operations are over.
 
 use super::{Awaiting, Guard, JobState, Process};
 use crate::args::Out;
@@ -9,7 +9,7 @@ use error::Result;
 use objects::{Handle, constants};
 
 impl Guard {
-    /// Waits for an operation. The completion says whether the operation failed.
+    /// Waits for the operation `work`. The completion says whether the operation failed.
     #[inline]
     pub(crate) fn finish(&mut self, mut work: Work) -> Completion {
         let mut poll = |process: &mut Process| {
@@ -34,8 +34,8 @@ impl Guard {
 }
 
 impl Process {
-    /// Whether a request is over. A null or inactive request counts as over. The request keeps its
-    /// completion.
+    /// Whether the operation of a request is over, also for a null or inactive request. Leaves the request as
+    /// it is.
     pub(crate) fn peek(&mut self, handle: Handle) -> Result<bool> {
         if handle == constants::REQUEST_NULL || Some(handle) == self.job().sent {
             return Ok(true);
@@ -43,7 +43,7 @@ impl Process {
         self.job().advance(handle)
     }
 
-    /// Makes a request for an operation.
+    /// Makes a request on `comm` for the operation `work`. Returns the request's handle.
     #[inline(always)]
     pub(crate) fn request(&mut self, comm: Handle, mut work: Work) -> Result<Handle> {
         if device::on() {
@@ -75,8 +75,8 @@ impl Process {
 }
 
 impl JobState {
-    /// Advances the operation of a request. Returns whether it is over, as that of an inactive request is.
-    /// The request keeps its completion.
+    /// Advances the operation of a request. Returns whether the operation is over, also for an inactive
+    /// request. The request keeps the operation's outcome.
     pub(crate) fn advance(&mut self, handle: Handle) -> Result<bool> {
         let JobState { requests, deferred, p2p, coll, operators, .. } = self;
         if let Some(receive) = deferred.get(handle) {
@@ -93,7 +93,8 @@ impl JobState {
         Ok(true)
     }
 
-    /// Advances the requests whose operations take steps of their own. Returns whether any is over now.
+    /// Advances the operations in `driven`, which each round of progress must advance. Returns whether any
+    /// has ended.
     pub(crate) fn poll_driven(&mut self) -> bool {
         let mut driven = std::mem::take(&mut self.driven);
         let before = driven.len();
@@ -103,7 +104,7 @@ impl JobState {
         moved
     }
 
-    /// Advances operations whose requests the program has freed.
+    /// Advances the operations whose requests the program has freed, and forgets those that are over.
     pub(crate) fn poll_detached(&mut self) {
         let JobState { detached, p2p, coll, operators, .. } = self;
         detached.retain_mut(|work| work.poll(p2p, coll, operators).is_none());

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The state of the tool interface (MPI 5.0, section 15.3).
+//! The state of the tool interface, whose functions begin with MPI_T_ (MPI 5.0, section 15.3).
 
 use super::Guard;
 use slab::Slab;
 use telemetry::Counter;
 
-/// The state of the tool interface.
+/// The state of the tool interface (MPI_T).
 #[derive(Debug, Default)]
 pub(crate) struct Tool {
-    /// Calls of MPI_T_init_thread without a matching MPI_T_finalize.
+    /// How many calls of MPI_T_init_thread had no matching MPI_T_finalize yet.
     pub uses: u32,
     /// The highest thread level that a call of MPI_T_init_thread asked for.
     pub thread_level: i32,
@@ -16,23 +16,23 @@ pub(crate) struct Tool {
     pub sessions: Slab<Slab<Pvar>>,
 }
 
-/// A handle of a performance variable. It counts from the time at which it is started.
+/// A handle of a performance variable. It counts while it is started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,
-    /// How much the handle had counted when it was last stopped.
+    /// How much the handle had counted when it was last stopped or set.
     pub counted: u64,
-    /// The counter's value when the handle was started. None while the handle is stopped.
+    /// The counter's value when the handle was last started or set. None while the handle is stopped.
     pub since: Option<u64>,
 }
 
 impl Guard {
-    /// Whether a tool has initialized the interface.
+    /// Whether a tool has initialized the tool interface and not finalized it.
     pub(crate) fn has_tools(&self) -> bool {
         self.tool.uses > 0
     }
 
-    /// Returns the highest thread level that a tool has asked for.
+    /// Returns the highest thread level for which a tool has asked.
     pub(crate) fn tool_threads(&self) -> i32 {
         self.tool.thread_level
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The only place that waits, and the round of progress that a wait makes.
 //!
-//! A wait looks for news in a loop for a moment, then makes rounds of progress, and then yields and sleeps on
-//! the rank's doorbell with the lock free (`progress::Idle`).
+//! A wait looks for news in memory for a moment, then makes rounds of progress, and then yields the cpu, and
+//! sleeps on the rank's doorbell (a word in shared memory) with the lock free (`progress::Idle`).
 
 use super::lock::{Guard, let_others_lock};
 use super::{JobState, Process, callback, raise, report};
@@ -14,29 +14,29 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use telemetry::Counter;
 
-/// What a wait is for; shown if the wait lasts.
+/// What a call waits for. It is shown if the wait lasts.
 pub(crate) enum Awaiting {
-    /// Unknown.
+    /// The call has not set what it waits for.
     Nothing,
-    /// One message.
+    /// A message, with its description.
     Operation(p2p::OperationReport),
-    /// A request.
+    /// The operation of this request.
     Request(Handle),
 }
 
-/// Rounds of progress at the start of a wait, before the clock is read.
+/// How many rounds of progress a wait makes before it reads the clock.
 const ROUNDS_UNTIMED: u32 = 16;
-/// How often a wait looks for packets before each of these rounds of progress.
+/// How many times a wait looks for packets in memory before each round of progress at its start.
 pub(crate) const LOOKS: u32 = 32;
-/// How many times a wait for shared memory yields before it makes progress.
+/// How many times a wait that looks at memory yields the cpu before it makes progress.
 const GIVES: u32 = 16;
-/// How often a wait for shared memory looks (20 to 60 ns each) before it yields, while its peers run on other
-/// cpus. Then it yields all the same, since those cpus may be shared, too.
+/// How many times (20 to 60 ns each) a wait looks at memory before it yields a shared cpu, while its peers
+/// run on other cpus. Then it yields all the same, since those cpus may be shared, too.
 const SPINS: u32 = 64;
 
 impl Guard {
-    /// Makes progress until `ready` has an answer. `ready` is called with the lock held, for the first time
-    /// before the first round.
+    /// Makes progress until `ready` returns an answer. Calls `ready` with the lock held, for the first time
+    /// before any progress.
     #[inline]
     pub fn wait<T>(&mut self, mut ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         match self.wait_briefly(&mut ready) {
@@ -45,9 +45,9 @@ impl Guard {
         }
     }
 
-    /// Looks for a message for a moment: the first part of a receive's wait. Where threads share the lock,
-    /// `ready` is called only once: until a receive is posted, the next packet may be another thread's
-    /// message.
+    /// Looks for a moment for a message from `peer`, before a receive is posted, by calls of `ready`. Where
+    /// threads share the lock, calls `ready` only once, since the next packet may be the message of another
+    /// thread's receive.
     #[inline]
     pub(crate) fn look_for_message<T>(
         &mut self,
@@ -65,16 +65,16 @@ impl Guard {
         self.look_for(ready, needs)
     }
 
-    /// Whether this thread may look for news in a loop: it has a core, and no other thread may be in a wait.
+    /// Whether this thread may look for news in a loop: it has a core of its own, and no other thread may be
+    /// in a wait.
     #[inline]
     pub(crate) fn is_alone(&mut self) -> bool {
         !self.shares() && self.job().shared.may_spin()
     }
 
-    /// Makes the first rounds of a wait. Most waits end in them, so they do not read the clock. A thread that
-    /// shares its core or the lock makes one round only.
-    ///
-    /// Errors: `ready` has no answer yet. The error's value is whether a round of progress moved anything.
+    /// Makes the first rounds of a wait, without reading the clock: most waits end here. A thread that shares
+    /// its core or the lock makes one round only. If `ready` has no answer yet, the error says whether
+    /// anything moved.
     #[inline]
     pub(crate) fn wait_briefly<T>(
         &mut self,
@@ -101,10 +101,9 @@ impl Guard {
         Err(moved)
     }
 
-    /// Looks for a moment for what `ready` finds in memory that peers write. `ready` is called far more often
-    /// than progress is made. A thread that shares its core or the lock yields between the looks. If no
-    /// awaited peer may need this cpu (`needs`), the thread spins for a moment first, since a rank that got
-    /// the cpu would only wait, too.
+    /// Calls `ready`, which looks at memory that peers write, many times for a moment, with little progress
+    /// between. A thread that shares its core or the lock yields between the calls. While no awaited peer may
+    /// need its cpu (`needs`), it spins first, since a rank that got this cpu would only wait, too.
     #[inline]
     pub(crate) fn look_for<T>(
         &mut self,
@@ -129,7 +128,7 @@ impl Guard {
         None
     }
 
-    /// Does what `look_for` does where the core or the lock is shared: yields between the looks.
+    /// Does the work of `look_for` where the core or the lock is shared: yields between the calls of `ready`.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -158,8 +157,8 @@ impl Guard {
         None
     }
 
-    /// Looks for packets and slots for a moment, if no collective needs progress: this notices them several
-    /// times sooner than rounds of progress. Returns whether there are packets.
+    /// Looks for packets, and for changes in the slots (shared memory of collectives), for a moment. This
+    /// notices them several times sooner than rounds of progress. Returns whether there are packets.
     #[inline]
     fn look_for_packets(&mut self) -> bool {
         let Some(job) = self.job.as_deref().filter(|job| !job.coll.is_busy()) else { return false };
@@ -183,15 +182,15 @@ impl Guard {
         }
     }
 
-    /// Waits like `wait`, but for what another thread of this process does, so it yields the core to that
-    /// thread at once.
+    /// Waits like `wait`, but for another thread of this process, and so yields the core to that thread at
+    /// once.
     pub(crate) fn wait_for_thread<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
         self.wait_at(Pace { awake: Duration::ZERO, ..pace }, ready)
     }
 
-    /// Makes progress, and sleeps in between, until `ready` has an answer: the part of a wait after
-    /// `wait_briefly`.
+    /// Makes progress, and sleeps in between, until `ready` returns an answer. This is the part of a wait
+    /// after `wait_briefly`.
     #[cold]
     pub(crate) fn wait_long<T>(&mut self, ready: impl FnMut(&mut Process) -> Option<T>) -> T {
         let pace = Pace::of_rank(self.job().membership.segment);
@@ -235,8 +234,8 @@ impl Guard {
         value
     }
 
-    /// Makes one round of progress over all crates, and calls the program's operators that are due. Returns
-    /// whether anything moved.
+    /// Makes one round of progress in all crates, and calls the program's operators for which schedules wait.
+    /// Returns whether anything moved.
     pub fn progress(&mut self) -> bool {
         if self.job.is_none() {
             return false;
@@ -270,8 +269,8 @@ impl Guard {
         }
     }
 
-    /// Shows in this rank's page what the process waits for, since when, and `remark`. Answers `mpirun` with
-    /// a report if it asked for one.
+    /// Writes into this rank's page what the process waits for, since when, and `remark`. If `mpirun` asked
+    /// for a report, answers it.
     #[cold]
     pub(crate) fn show(&mut self, since: u64, remark: &str) {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
@@ -283,8 +282,9 @@ impl Guard {
         }
     }
 
-    /// Prints a warning for the user if there is one. Ends this process if its world or its `mpirun` has
-    /// ended. Called before a wait idles.
+    /// Prints a warning about collectives if there is one. Ends this process if its world (its
+    /// MPI_COMM_WORLD) is being ended, or if the launcher that it has started has ended. A wait calls this
+    /// before it idles.
     fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {
@@ -308,8 +308,8 @@ impl Guard {
         }
     }
 
-    /// Idles with the lock free. `ready` is called once more after the bell is armed: another thread may have
-    /// made the last progress, and then no peer rings.
+    /// Yields or sleeps with the lock free. Calls `ready` once more when peers can already wake this thread:
+    /// another thread may have made the last progress, and then no peer rings the doorbell.
     fn idle<T>(
         &mut self,
         idle: &mut Idle,
@@ -333,7 +333,7 @@ impl Guard {
 }
 
 impl JobState {
-    /// Whether nothing of this process can advance without news from other processes.
+    /// Whether no operation of this process can advance without news from other processes.
     fn may_sleep(&self) -> bool {
         self.p2p.may_sleep()
             && !self.p2p.has_handoffs()

@@ -1,50 +1,52 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Windows as the program sees them (MPI 5.0, chapter 12): the part that `rma` does not need.
+//! RMA windows as the program sees them (MPI 5.0, chapter 12): the facts about a window that `rma` does not
+//! need.
 
 use crate::process::{Epochs, Guard, JobState};
 use error::Result;
 use objects::{Attributes, Handle, Info, constants as c};
 use rma::{Flavor, Rma, Window};
 
-/// What an MPI_Win names.
+/// The window that an MPI_Win handle names.
 pub struct Win {
     /// The part of the window that `rma` needs: members, memory and epochs.
     pub window: Window,
-    /// The comm over which the window's fences synchronize.
+    /// The library's own comm, with the window's members, over which fences synchronize.
     pub comm: Handle,
-    /// The window's name.
+    /// The name that the program has given the window. Empty if it has given none.
     pub name: String,
-    /// The window's error handler, whose reference count in `Objects` includes this use.
+    /// The window's error handler. The reference count of the error handler in `Objects` counts this window.
     pub errhandler: Handle,
     /// The window's attributes.
     pub attributes: Attributes,
     /// The window's hints.
     pub info: Info,
-    /// The memory that MPI_Win_free frees, if the library allocated it.
+    /// The address of the memory that the library allocated for the window, and that MPI_Win_free frees. None
+    /// if the program provided the memory.
     pub allocated: Option<usize>,
     /// The values of the window's predefined attributes.
     pub facts: Box<WindowAttributes>,
-    /// The open epochs of the window, if this process writes a trace and has opened one.
+    /// The open epochs of the window. None unless this process writes a trace and has opened an epoch.
     pub epochs: Option<Box<Epochs>>,
 }
 
-/// The values of a window's predefined attributes, in the shim's numbers. The program gets pointers to them,
-/// so they must not move.
+/// The values of a window's predefined attributes, in the numbers of the program's ABI. The program gets
+/// pointers to these values, so they must not move.
 pub struct WindowAttributes {
-    /// MPI_WIN_BASE.
+    /// The value of MPI_WIN_BASE, an address.
     pub base: usize,
-    /// MPI_WIN_SIZE.
+    /// The value of MPI_WIN_SIZE, in bytes.
     pub size: i64,
-    /// MPI_WIN_DISP_UNIT.
+    /// The value of MPI_WIN_DISP_UNIT, in bytes.
     pub disp_unit: i32,
-    /// MPI_WIN_CREATE_FLAVOR.
+    /// The value of MPI_WIN_CREATE_FLAVOR.
     pub flavor: i32,
-    /// MPI_WIN_MODEL, always the unified model.
+    /// The value of MPI_WIN_MODEL, which is always MPI_WIN_UNIFIED.
     pub model: i32,
 }
 
 impl WindowAttributes {
-    /// Converts the values of a window's predefined attributes to the shim's numbers.
+    /// Makes the values of a new window's predefined attributes, in the numbers of the program's ABI.
     pub fn new(flavor: Flavor, base: usize, size: u64, disp_unit: i64) -> WindowAttributes {
         let flavor = match flavor {
             Flavor::Create => c::WIN_FLAVOR_CREATE,
@@ -60,8 +62,8 @@ impl WindowAttributes {
 }
 
 impl Win {
-    /// Returns the value of a predefined keyval: for MPI_WIN_BASE the base itself, else the address of the
-    /// value (MPI 5.0, section 12.2.6).
+    /// Returns the attribute for a predefined keyval: for MPI_WIN_BASE the base address itself, otherwise the
+    /// address of the value (MPI 5.0, section 12.2.6).
     pub fn predefined_attribute(&self, keyval: i32) -> usize {
         let facts = &*self.facts;
         match keyval {
@@ -75,19 +77,19 @@ impl Win {
 }
 
 impl JobState {
-    /// Returns the window of a handle, and the state that all windows share.
+    /// Returns the window with the handle `win`, and the state that all windows share.
     #[inline(always)]
     pub(crate) fn window(&mut self, win: Handle) -> Result<(&mut Window, &mut Rma)> {
         Ok((&mut self.windows.get_mut(win)?.window, &mut self.rma))
     }
 }
 
-/// How often a wait looks at its window before it makes progress. So many looks take some microseconds.
+/// How many times a wait looks at its window before it makes progress. So many looks take some microseconds.
 const LOOKS: u32 = 1000;
 
 impl Guard {
-    /// Waits until the member `rank` of a window has answered all requests of this process, or, if `rank` is
-    /// None, every member. Returns at once if the window lies on one host.
+    /// Waits until the member `rank` of a window has answered all requests of this process. If `rank` is
+    /// None, waits for every member. Returns at once if all members are on one host.
     #[inline(always)]
     pub(crate) fn wait_for_answers(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
@@ -96,8 +98,8 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_quiet(rank)))
     }
 
-    /// Waits until this process's operations on the member `rank` of a window, or on every member if `rank`
-    /// is None, no longer need this process's memory.
+    /// Waits until this process's operations on the member `rank` of a window no longer need this process's
+    /// memory. If `rank` is None, waits for the operations on every member.
     #[inline(always)]
     pub(crate) fn wait_for_local_ends(&mut self, win: Handle, rank: Option<i32>) -> Result<()> {
         if !self.job().window(win)?.0.spans_hosts() {
@@ -106,7 +108,7 @@ impl Guard {
         self.wait_window(win, |window, _| Ok(window.is_done_here(rank)))
     }
 
-    /// Waits until `ready` is true of a window.
+    /// Waits until `ready` returns true for a window. Makes progress meanwhile.
     #[inline]
     pub(crate) fn wait_window(
         &mut self,

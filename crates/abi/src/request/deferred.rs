@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The requests of deferred receives (`p2p/deferred.rs`), which most receives are. They have no entry in the
-//! table of requests: the handle is the receive's number in p2p, and this table holds the rest.
+//! The requests of deferred receives (`p2p/deferred.rs`), which most receives are: receives that have
+//! started, but are not in the queue of posted receives yet. They have no entry in the table of requests. A
+//! request's handle is the receive's number in `p2p`, and the table here holds the rest.
 //!
-//! Invariants: a receive keeps its place until its request is completed or freed, and p2p gives that place to
-//! no other receive before.
+//! Invariant: a receive keeps its entry until its request is completed or freed. Until then `p2p` gives the
+//! entry's number to no other receive.
 
 use super::ReceiveSource;
 use crate::args::Handle;
 use objects::{HandleKind, constants};
 use p2p::Ticket;
 
-/// All deferred receives whose requests are not completed or freed, by their number in p2p.
+/// The deferred receives whose requests are not completed or freed, each at its number in `p2p`.
 pub struct DeferredReceives([DeferredReceive; p2p::DEFERRED_MAX]);
 
 // Handles and tickets have the same range of numbers.
 const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 
-/// A deferred receive. Its source is one rank of a comm.
+/// A receive that has started, but is not in the queue of posted receives yet. Its source is one rank of a
+/// comm.
 #[derive(Clone, Copy)]
 pub struct DeferredReceive {
     handle: Handle,
-    /// The comm whose error handler gets the receive's errors.
+    /// The comm whose error handler receives the receive's error.
     pub comm: Handle,
     peer: u32,
     /// The rank of the receive's source in `comm`.
@@ -28,7 +30,7 @@ pub struct DeferredReceive {
 }
 
 impl DeferredReceive {
-    /// The receive's ticket in p2p.
+    /// Returns the receive's ticket, its number in `p2p`.
     #[inline]
     pub fn ticket(&self) -> Ticket {
         Ticket::deferred(self.number().into())
@@ -39,14 +41,14 @@ impl DeferredReceive {
         self.handle.number(HandleKind::Request).expect("a deferred receive has a number")
     }
 
-    /// The receive's source.
+    /// Returns the receive's source in the form that other receives use.
     pub fn source(&self) -> ReceiveSource {
         ReceiveSource::Peer { peer: self.peer, rank: self.rank }
     }
 }
 
 impl DeferredReceives {
-    /// An empty table.
+    /// Makes an empty table.
     pub const fn new() -> DeferredReceives {
         DeferredReceives(
             [DeferredReceive {
@@ -58,7 +60,8 @@ impl DeferredReceives {
         )
     }
 
-    /// Enters the receive that p2p has deferred under the number `number`. Returns the handle of its request.
+    /// Adds a receive that `p2p` has deferred under the number `number`. Returns the handle of the receive's
+    /// request.
     #[inline(always)]
     pub fn enter(&mut self, number: u64, comm: Handle, peer: u32, rank: i32) -> Handle {
         let handle = Handle::numbered(HandleKind::Request, number as u32);
@@ -66,20 +69,21 @@ impl DeferredReceives {
         handle
     }
 
-    /// Returns the deferred receive of a request, or None if the handle names no such request.
+    /// Returns the deferred receive of the request `handle`, or None if this is not the request of a deferred
+    /// receive.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Option<&DeferredReceive> {
         let receive = &self.0[handle.number(HandleKind::Request)? as usize % p2p::DEFERRED_MAX];
         (receive.handle == handle).then_some(receive)
     }
 
-    /// Removes a receive whose request is completed or freed.
+    /// Removes a receive from the table because its request is completed or freed.
     #[inline(always)]
     pub fn remove(&mut self, receive: DeferredReceive) {
         self.0[receive.number() as usize % p2p::DEFERRED_MAX].handle = constants::REQUEST_NULL;
     }
 
-    /// Returns the handles of all requests in the table.
+    /// Returns the handles of the requests of all deferred receives.
     pub fn handles(&self) -> impl Iterator<Item = Handle> {
         self.0.iter().map(|receive| receive.handle).filter(|handle| *handle != constants::REQUEST_NULL)
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Images, the memory on which a reduction of a datatype with gaps works: a datatype of the program with its
-//! own operator, or a predefined pair with padding (MPI 5.0, sections 6.9.4 and 6.9.5).
+//! Images: memory on which a reduction works in place of the program's buffers, where these have gaps. They
+//! serve a datatype of the program with an operator of the program, and a predefined pair with padding (MPI
+//! 5.0, sections 6.9.4 and 6.9.5).
 //!
 //! The program's operator must see vectors in the datatype's shape, with gaps, but a reduction may not write
 //! into the gaps of the program's buffers. So the schedule works on an image: memory of the same shape, which
@@ -12,7 +13,8 @@ use datatype::{Basic, Buffer, Datatype, Layout};
 use std::sync::Arc;
 use sys::{Block, Span};
 
-/// How elements of a reduction lie in the memory that its schedule works on.
+/// How a reduction's elements lie in an image, memory on which the reduction works in place of the program's
+/// buffers.
 #[derive(Clone, Debug)]
 pub struct ImageShape {
     layout: Arc<Layout>,
@@ -20,41 +22,42 @@ pub struct ImageShape {
     form: ImageForm,
 }
 
-/// How images differ from the program's buffers.
+/// How the elements in images (copies on which a reduction works) differ from those in the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageForm {
-    /// The datatype has no gaps, so there are no images.
+    /// There are no images, because the datatype has no gaps.
     Contiguous,
-    /// Images lack the padding of predefined pairs, as `datatype::reduce` needs.
+    /// Images lack the padding that predefined pairs have, because `datatype::reduce` needs packed pairs.
     Packed,
-    /// Images have all gaps, as the program's operators need.
+    /// Images have the same gaps as the program's buffers, because the program's operator expects them.
     Gaps,
 }
 
 impl ImageShape {
-    /// The shape of a datatype's elements for the program's operators.
+    /// Returns how elements lie in memory that the program's own operators combine.
     pub fn of(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Gaps };
         ImageShape { layout: datatype.layout().clone(), basic: datatype.basic(), form }
     }
 
-    /// The shape of a predefined datatype's elements for the predefined operators.
+    /// Returns how elements of a predefined datatype lie in memory that predefined operators combine.
     pub fn packed(datatype: &Datatype) -> ImageShape {
         let form = if datatype.layout().is_contiguous() { ImageForm::Contiguous } else { ImageForm::Packed };
         ImageShape { form, ..ImageShape::of(datatype) }
     }
 
-    /// The machine type, if the datatype is predefined.
+    /// Returns the elements' predefined type, or None if the program made the datatype.
     pub fn basic(&self) -> Option<Basic> {
         self.basic
     }
 
-    /// Whether the program's buffers have no gaps.
+    /// Whether the datatype has no gaps, so that there are no images.
     pub fn is_contiguous(&self) -> bool {
         self.form == ImageForm::Contiguous
     }
 
-    /// Returns how many bytes an image of `count` elements has.
+    /// Returns how many bytes an image (a copy of elements on which a reduction works) of `count` elements
+    /// has.
     fn bytes(&self, count: i64) -> usize {
         match (count, self.form) {
             (0, _) => 0,
@@ -63,7 +66,8 @@ impl ImageShape {
         }
     }
 
-    /// Returns how many elements an image of `bytes` bytes has: the inverse of `bytes`.
+    /// Returns how many elements an image (a copy of elements) of `bytes` bytes has. This is the inverse
+    /// function of `ImageShape::bytes`.
     pub fn elements(&self, bytes: usize) -> usize {
         match (bytes, self.form) {
             (0, _) => 0,
@@ -73,8 +77,8 @@ impl ImageShape {
         }
     }
 
-    /// Returns the distance from the first byte of an image of `bytes` bytes to the address that the operator
-    /// gets.
+    /// Returns the distance in bytes from the begin of an image (a copy of elements) of `bytes` bytes to the
+    /// address that the operator gets.
     pub fn origin(&self, bytes: usize) -> i64 {
         if self.form != ImageForm::Gaps || bytes == 0 {
             return 0;
@@ -83,13 +87,14 @@ impl ImageShape {
         -(self.layout.true_lb + last.min(0))
     }
 
-    /// Returns the size of the parts of an image of `bytes` bytes that an algorithm may not divide further.
+    /// Returns how many bytes of an image (a copy of elements) of `bytes` bytes an algorithm must keep
+    /// together: one element, or, if the elements have gaps, all.
     pub fn unit(&self, bytes: usize) -> u64 {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
-    /// Returns the offsets at which the images of blocks of `counts` elements begin and end, if they lie one
-    /// after the other.
+    /// Returns the offsets in bytes at which blocks begin and end whose images (copies of elements) lie one
+    /// after the other. Block `i` has `counts[i]` elements.
     pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
         let mut at = 0;
         let ends = counts.iter().map(|count| {
@@ -103,7 +108,7 @@ impl ImageShape {
         self.layout.extent.unsigned_abs() as usize
     }
 
-    /// Makes a buffer of the `count` elements in the memory `image`.
+    /// Makes a buffer of the `count` elements in the memory `image`, a copy on which a reduction works.
     fn buffer(&self, image: Span, count: i64) -> Buffer {
         if self.form != ImageForm::Gaps {
             return Buffer::from(image);
@@ -114,36 +119,36 @@ impl ImageShape {
     }
 }
 
-/// An operator of the program, for one datatype.
+/// An operator of the program, with the datatype of the elements that it combines.
 #[derive(Clone, Debug)]
 pub struct UserOp {
     /// The address of the program's function.
     pub function: usize,
-    /// Whether the function's count is an MPI_Count.
+    /// Whether the function has a count of the type MPI_Count, because MPI_Op_create_c made the operator.
     pub large: bool,
-    /// The program's handle of the datatype, which the program may free meanwhile.
+    /// The program's handle of the datatype. The program may free it before the reduction has ended.
     pub handle: Handle,
     pub datatype: Arc<Datatype>,
-    /// The datatype's extent: the bytes from one element to the next.
+    /// The datatype's extent: the distance in bytes from one element to the next.
     pub extent: i64,
 }
 
-/// An operator of the program that a reduction under way uses.
+/// An operator of the program that a reduction under way uses, with what the calls of the operator need.
 #[derive(Clone, Debug)]
 pub struct Operator {
-    /// The program's function and the datatype of its elements.
+    /// The program's function, and the datatype of its elements.
     pub op: UserOp,
-    /// How elements lie in the memory on which the schedule works.
+    /// How the elements lie in the memory on which the reduction works.
     pub shape: ImageShape,
-    /// The number of elements in each block, if each block has an image of its own. Empty if the vector is
-    /// one image.
+    /// How many elements each block has, if each block has its own image (a copy of its elements). Empty if
+    /// the vector is one image.
     pub counts: Vec<i64>,
 }
 
 impl Operator {
-    /// Describes the first vector for the operator in memory of `bytes` bytes. The memory begins with the
-    /// block `block`, if it holds several blocks. Returns the vector's bytes, the offset of its first
-    /// element, and its elements.
+    /// Describes the vector for the next call of the operator, at the begin of `bytes` bytes of memory.
+    /// `block` is the first block there, if there are several blocks. Returns the vector's bytes, the offset
+    /// of its first element, and how many elements it has.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {
@@ -155,21 +160,21 @@ impl Operator {
     }
 }
 
-/// The memory and the operator that a reduction owns until it is over.
+/// The images (copies of the program's buffers) and the operator that belong to a reduction until it is over.
 #[derive(Debug, Default)]
 pub struct Image {
     input: Option<Block>,
     output: Option<Block>,
-    /// The image of the result, in the shape of the program's datatype, and the program's buffer, to which it
-    /// is copied.
+    /// The image of the result (memory with the same elements), and the program's buffer, to which it is
+    /// copied. None if this rank gets no result.
     result: Option<(Buffer, Buffer)>,
-    /// The token of the program's operator in `JobState::operators`.
+    /// The index of the program's operator in `JobState::operators`. None for a predefined operator.
     pub operator: Option<usize>,
 }
 
 impl Image {
-    /// Makes an image of each block, filled from `input`, and one of a result of `received` elements.
-    /// `counts` holds the number of elements in each block.
+    /// Makes an image (a copy of elements) of each block of `input`, and an image for a result of `received`
+    /// elements. Block `i` has `counts[i]` elements.
     pub fn new(
         shape: &ImageShape,
         counts: &[i64],
@@ -197,17 +202,17 @@ impl Image {
         image
     }
 
-    /// The memory that the schedule reads instead of the program's input.
+    /// Returns the memory that the reduction reads in place of the program's input.
     pub fn input(&self) -> Buffer {
         Buffer::from(span(&self.input))
     }
 
-    /// The memory that the schedule writes instead of the program's output.
+    /// Returns the memory that the reduction writes in place of the program's output.
     pub fn output(&self) -> Buffer {
         Buffer::from(span(&self.output))
     }
 
-    /// Copies the result into the program's buffer.
+    /// Copies the result from its image into the program's buffer.
     pub fn deliver(&mut self) {
         if let Some((result, user)) = self.result.take() {
             user.copy_from(&result);

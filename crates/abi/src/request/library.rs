@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Collectives that a collective library carries out, and their communicators. `collective/library.rs` starts
-//! them.
+//! The collectives that a collective library such as NCCL carries out, and this process's communicators in
+//! the library. `collective/library.rs` starts them.
 
 use super::{Completion, to_bytes, to_words};
 use ccl::{Communicator, Id, Library, LibraryStep, PendingResult};
@@ -10,37 +10,40 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use sys::Block;
 
-/// The collective library's communicators of this process, by the context of their comm.
+/// This process's communicators in the collective library, by the context id of their comm or persistent
+/// request.
 #[derive(Default)]
 pub struct Communicators {
     by_context: HashMap<u64, CommunicatorEntry>,
-    /// The communicators of freed comms that this process has not left yet.
+    /// The communicators of freed comms, most of which this process has yet to leave.
     freed: Vec<CommunicatorEntry>,
 }
 
 type CommunicatorEntry = (Arc<Communicator>, Arc<Mutex<Exchange>>);
 
 impl Communicators {
-    /// Whether the comm with the context `context` has a communicator of the library.
+    /// Whether the collective library has a communicator for the context id `context`.
     pub(crate) fn has(&self, context: u64) -> bool {
         self.by_context.contains_key(&context)
     }
 
-    /// Enters a communicator that has no id yet. The collective `statement.ticket` exchanges what the members
-    /// need to agree on the id.
+    /// Adds a communicator that has no id yet. The members agree on its id by the collective
+    /// `statement.ticket`, which is under way.
     pub(crate) fn enter(&mut self, context: u64, communicator: Communicator, statement: Statement) {
         let communicator = Arc::new(communicator);
         let exchange = Exchange { communicator: communicator.clone(), statement };
         self.by_context.insert(context, (communicator, Arc::new(Mutex::new(exchange))));
     }
 
-    /// Starts a collective by the communicator of a comm that has one.
+    /// Starts the steps of a collective on the collective library's communicator for the context id
+    /// `context`.
     pub(crate) fn start(&self, context: u64, steps: Vec<LibraryStep>) -> LibraryCollective {
         let (communicator, exchange) = &self.by_context[&context];
         LibraryCollective { exchange: exchange.clone(), ended: communicator.start(steps) }
     }
 
-    /// Leaves the communicator of a comm that is freed, once its operations are over.
+    /// Begins to leave the communicator for the context id `context`. The comm or persistent request is being
+    /// freed.
     pub(crate) fn leave(&mut self, context: u64) {
         self.freed.retain(|(communicator, _)| !communicator.has_left());
         let made = self.by_context.remove(&context);
@@ -48,8 +51,9 @@ impl Communicators {
         self.freed.extend(made);
     }
 
-    /// Starts to leave all communicators, and returns whether this process has left them. Ranks leave them in
-    /// no common order, and in each a library may wait for the other ranks.
+    /// Begins to leave all communicators, and returns whether this process has left them. Ranks leave
+    /// communicators in no common order, and in each the library may wait for the other ranks, so nothing
+    /// waits here.
     pub(crate) fn have_left(&self) -> bool {
         let all = || self.by_context.values().chain(&self.freed);
         all().for_each(|(communicator, _)| communicator.leave());
@@ -58,32 +62,34 @@ impl Communicators {
 }
 
 impl Drop for Communicators {
-    /// Starts to leave all communicators; each then waits for its end when it is dropped.
+    /// Begins to leave all communicators. The drop of each one then waits until this process has left it.
     fn drop(&mut self) {
         self.have_left();
     }
 }
 
-/// A collective that the collective library carries out.
+/// A collective under way that the collective library carries out.
 pub struct LibraryCollective {
     exchange: Arc<Mutex<Exchange>>,
     ended: PendingResult,
 }
 
-/// What the members of a comm exchange in order to name its communicator: rank 0's id, and each rank's
-/// version of the library.
+/// What the members of a comm tell each other to agree on an id for a communicator in the collective library:
+/// the id that rank 0 has made, and the version of each rank's library.
 pub(crate) struct Statement {
     library: &'static Library,
-    /// The allgather of the statements; None when it is over.
+    /// The allgather by which the members agree on the communicator's id. None before it starts and when it
+    /// is over.
     pub ticket: Option<CollTicket>,
-    /// The statement of this rank, which the allgather sends.
+    /// What this rank sends in the allgather: the version of its library, and rank 0's id.
     pub mine: Block,
-    /// The statements of all ranks, which the allgather receives.
+    /// What all ranks send, as the allgather receives it.
     pub all: Block,
 }
 
 impl Statement {
-    /// Makes the statement of rank `rank` of `size`, before its allgather is started.
+    /// Makes what the rank `rank` of `size` ranks sends to agree on an id for a communicator. The caller then
+    /// starts the allgather.
     pub fn new(library: &'static Library, rank: u32, size: u32) -> Statement {
         let id = if rank == 0 { library.make_id().ok() } else { None };
         let mut mine = to_bytes(&[i64::from(library.file_and_version().1), i64::from(id.is_some())]);
@@ -100,7 +106,8 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Gives the communicator its id once the statements of all ranks have arrived.
+    /// When the members' allgather is over, gives the communicator of the collective library its id, or the
+    /// error.
     fn poll(&mut self, coll: &mut Coll) {
         if let Some(outcome) = self.statement.ticket.and_then(|ticket| coll.outcome(ticket)) {
             self.statement.ticket = None;
@@ -108,8 +115,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the id that rank 0 has made for the communicator. Errors: rank 0 could not make an id, or the
-    /// ranks have different versions of the library.
+    /// Returns the id that rank 0 has made for the communicator. Fails if rank 0 could not make an id, or if
+    /// the ranks have different versions of the library.
     fn agreed(&self) -> Result<Id> {
         let Statement { library, all, .. } = &self.statement;
         let all = all.to_vec();
@@ -140,7 +147,8 @@ impl LibraryCollective {
         Some(Completion { error, ..Completion::EMPTY })
     }
 
-    /// Whether the communicator has no id yet. Until it has, every wait must poll the exchange of statements.
+    /// Whether the members are still agreeing on the communicator's id. Each wait must advance their
+    /// exchange.
     pub(crate) fn is_driven(&self) -> bool {
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner).statement.ticket.is_some()
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Operations under way, and the requests through which a program holds them (MPI 5.0, sections 3.7 and 3.9).
 //!
-//! A blocking call waits for a `Work`; a nonblocking call puts it into a `Request`. A persistent request also
-//! has a `Recipe`, which starts work again.
+//! A `Work` is an operation under way: a blocking call waits for it, and a nonblocking call puts it into a
+//! `Request`. A persistent request also has a `Recipe`, from which each start makes a `Work`.
 
 mod deferred;
 mod generalized;
@@ -42,16 +42,17 @@ pub use work::{LongMessage, SendReceive, Work};
 /// How an operation ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The status that the program gets.
+    /// The status of the operation, which the program gets.
     pub status: Status,
-    /// Why the operation failed, if it did.
+    /// Why the operation failed. None if it did not fail.
     pub error: Option<Error>,
-    /// The functions of a generalized request, which supply the rest of the status.
+    /// The program's functions for a generalized request, which fill in the status. None for other
+    /// operations.
     pub generalized: Option<Box<Generalized>>,
 }
 
 impl Completion {
-    /// The completion of sends, collectives, and requests that are null or not active.
+    /// The completion of a send or a collective, and of a request that is null or inactive.
     pub const EMPTY: Completion = Completion { status: Status::EMPTY, error: None, generalized: None };
 
     /// The completion of a receive from MPI_PROC_NULL.
@@ -79,7 +80,8 @@ impl Completion {
         completion
     }
 
-    /// Returns the completion of an access to a file, from the bytes of the program's memory that were moved.
+    /// Returns the completion of an access to a file. `outcome` is how many bytes of the program's memory
+    /// were moved.
     pub(crate) fn of_bytes(outcome: Result<u64>) -> Completion {
         let mut completion = Completion::EMPTY;
         match outcome {
@@ -90,7 +92,8 @@ impl Completion {
     }
 }
 
-/// Returns the status of a message. Its source is the rank in `group` of the sender `source_peer`.
+/// Returns the status of a message. The source in the status is the rank of the sender `source_peer` in
+/// `group`.
 pub(crate) fn status_of(source_peer: u32, tag: i32, bytes: u64, group: &Group) -> Status {
     Status::new(rank_of(source_peer, group), tag, bytes)
 }
@@ -99,7 +102,7 @@ fn rank_of(peer: u32, group: &Group) -> i32 {
     group.rank_of(peer).map_or(constants::ANY_SOURCE, |rank| rank as i32)
 }
 
-/// The arguments of a send, checked. `peer` is None for MPI_PROC_NULL.
+/// The checked arguments of a send. `peer` is the receiver's number in the job, or None for MPI_PROC_NULL.
 #[derive(Clone)]
 pub struct Send {
     pub(crate) mode: Mode,
@@ -109,7 +112,7 @@ pub struct Send {
     pub(crate) buffer: Unfilled,
 }
 
-/// The arguments of a receive, checked.
+/// The checked arguments of a receive. `tag` is None for MPI_ANY_TAG.
 #[derive(Clone)]
 pub struct Receive {
     pub(crate) context: u64,
@@ -118,15 +121,15 @@ pub struct Receive {
     pub(crate) buffer: Buffer,
 }
 
-/// How a persistent request is started (MPI 5.0, section 3.9).
+/// The operation of a persistent request, from which each start makes a `Work` (MPI 5.0, section 3.9).
 pub enum Recipe {
-    /// MPI_Send_init and its modes.
+    /// A send: MPI_Send_init, MPI_Bsend_init, MPI_Ssend_init or MPI_Rsend_init.
     Send(Send),
-    /// MPI_Recv_init.
+    /// A receive: MPI_Recv_init.
     Recv(Receive),
-    /// MPI_Bcast_init and the other collectives. `members.sequence` numbers the instances in the request's
-    /// context, `starts` counts the starts. `queue` and `library` say whether a queue or a collective library
-    /// carries them out.
+    /// A collective: MPI_Bcast_init and the like. `members.sequence` is the number of the latest collective
+    /// in the request's context, `starts` counts starts. `queue` says whether a queue carries it out;
+    /// `library` has the steps if a collective library does.
     Coll {
         planned: Box<Planned>,
         members: Members,
@@ -135,62 +138,66 @@ pub enum Recipe {
         starts: u32,
         _claim: ContextClaim,
     },
-    /// MPI_Psend_init and MPI_Precv_init.
+    /// A partitioned message: MPI_Psend_init or MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
-    /// One of the other recipes, with the memory that stands in for its buffers (`staging.rs`).
+    /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Recipe>, Arc<StandIns>),
 }
 
 impl Recipe {
-    /// The recipe without its stand-ins.
+    /// Returns what a start of the persistent request needs, without the memory that stands in for its
+    /// buffers.
     pub(crate) fn inner(&self) -> &Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner() } else { self }
     }
 
-    /// The recipe without its stand-ins, to be changed.
+    /// Returns what a start of the persistent request needs, without the memory that stands in for its
+    /// buffers, as a mutable reference.
     pub(crate) fn inner_mut(&mut self) -> &mut Recipe {
         if let Recipe::Staged(recipe, _) = self { recipe.inner_mut() } else { self }
     }
 }
 
-/// The source of a receive.
+/// The process from which a receive takes a message.
 #[derive(Clone, Debug)]
 pub enum ReceiveSource {
-    /// MPI_PROC_NULL.
+    /// MPI_PROC_NULL, no process.
     Nobody,
-    /// MPI_ANY_SOURCE, with the group in which the sender has its rank for the status.
+    /// MPI_ANY_SOURCE, any process of this group. The sender's rank in the group goes into the status.
     Any(Arc<Group>),
-    /// One process: its rank in the job, and its rank in the comm.
+    /// One process, with its number in the job and its rank in the comm.
     Peer { peer: u32, rank: i32 },
 }
 
 impl ReceiveSource {
-    /// Returns the rank in the job from which the message must come. Returns None for MPI_ANY_SOURCE and
-    /// MPI_PROC_NULL.
+    /// Returns the number in the job of the process from which the message must come. Returns None for
+    /// MPI_ANY_SOURCE and MPI_PROC_NULL.
     #[inline]
     pub(crate) fn peer(&self) -> Option<u32> {
         if let ReceiveSource::Peer { peer, .. } = self { Some(*peer) } else { None }
     }
 }
 
-/// What an MPI_Request names.
+/// The request that an MPI_Request handle names.
 pub struct Request {
-    /// The comm or file whose error handler gets the operation's errors. MPI_COMM_NULL if there is none.
+    /// The comm or file whose error handler receives the operation's error. MPI_COMM_NULL if there is none.
     pub comm: Handle,
-    /// The operation; None while a persistent request is not active.
+    /// The operation under way. None while a persistent request is inactive.
     pub work: Option<Work>,
-    /// How the operation of a persistent request is started. None if the request is not persistent.
+    /// From what each start of a persistent request makes its operation. None if the request is not
+    /// persistent.
     pub recipe: Option<Box<Recipe>>,
 }
 
-/// What an MPI_Message names: a message that a matched probe has taken out of the queue.
+/// The message that an MPI_Message handle names. MPI_Mprobe or MPI_Improbe has taken it out of the queue of
+/// arrived messages.
 pub struct MatchedMessage {
     pub(crate) comm: Handle,
     pub(crate) context: u64,
     pub(crate) group: Arc<Group>,
     pub(crate) message: p2p::MessageTicket,
     pub(crate) probe: p2p::Probe,
-    /// The record of the message's receive, if operations are timed.
+    /// The record of the message's receive for statistics and trace. None unless operations are timed.
     pub(crate) operation: Option<Box<telemetry::TimedOperation>>,
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Reductions of device memory among ranks of one host. The bytes never pass through the host's memory.
+//! Reductions of device memory among ranks of one host. The bytes never pass through host memory.
 //!
-//! Each rank exports its input to the others, and reduces one piece of the vector by kernels, from all ranks'
-//! memory in the order of ranks. For an allreduce it then copies each other piece from the rank that reduced
-//! it. Three exchanges of words lie between: what each rank exports; whether all pieces are reduced; whether
-//! all ranks have read what they need. If a rank's buffers are not device memory, or no kernel can reduce
-//! them, the first exchange shows that, and all ranks take the usual way through `coll`.
+//! Each rank exports its input (lets the other ranks' devices read it). It reduces one piece of the vector by
+//! kernels, from all ranks' memory in the order of ranks. In an allreduce it then copies the other pieces
+//! from the ranks that reduced them. Between these steps the ranks exchange words: what each exports; whether
+//! all pieces are reduced; whether all ranks have read what they need. If some rank's buffers are not device
+//! memory, or no kernel can reduce them, the first exchange shows this, and all ranks start a schedule in
+//! `coll` instead.
 //!
 //! Read next: `collective/on_device.rs`, which starts a reduction; `device/src/export.rs`.
 
@@ -23,32 +24,34 @@ use telemetry::{Carried, Choice, Counter, TimedOperation};
 
 type MemoryNote = [u64; NOTE_WORDS];
 
-/// This rank's part in a reduction. All memory is on the device.
+/// What this rank contributes to a reduction on devices, and what it reduces. All memory here is device
+/// memory.
 pub(crate) struct DeviceShare {
     pub reduction: KernelReduction,
     pub rank: usize,
-    /// The offset and bytes of each rank's piece in the vector.
+    /// For each rank, the offset and the length in bytes of the piece of the vector that it reduces.
     pub pieces: Vec<(usize, usize)>,
     pub input: Span,
-    /// The memory in which this rank reduces its piece.
+    /// The memory into which this rank reduces its piece.
     pub sum: Span,
-    /// In an allreduce, the memory for all pieces of the result, this rank's included. None in other
-    /// reductions.
+    /// The memory for the whole result in an allreduce, with this rank's piece. None in other reductions.
     pub whole: Option<Span>,
-    /// In a reduction in place, memory for this rank's operand, which the sum of lower ranks would overwrite.
+    /// Memory for a copy of this rank's operand, which the sum of lower ranks would overwrite. None unless
+    /// the reduction is in place.
     pub aside: Option<StandInMemory>,
 }
 
 impl DeviceShare {
-    /// Whether a kernel can reduce this rank's piece. A trial with no elements shows that.
+    /// Whether a kernel can reduce this rank's piece. Runs a kernel with no elements to find out.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
         let none = KernelReduction { count: 0, ..self.reduction };
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece in the order of ranks (`schedule::order`). A kernel has the next operand on
-    /// the left, but all its operators commute. `inputs` are the exported inputs of all ranks.
+    /// Reduces this rank's piece in the order of ranks (`schedule::order`). `inputs` describe the device
+    /// memory of each rank's input. A kernel takes the next operand as its left one, which is right because
+    /// all its operators commute.
     fn reduce(&self, inputs: &[MemoryNote]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
@@ -76,8 +79,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Copies, in an allreduce, the pieces that other ranks have reduced. `sums` are the exported sums of all
-    /// ranks.
+    /// Copies the pieces that other ranks have reduced, if this is an allreduce. `sums` describe the device
+    /// memory in which each rank has reduced its piece.
     fn collect(&self, sums: &[MemoryNote]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
@@ -88,8 +91,8 @@ impl DeviceShare {
         Ok(())
     }
 
-    /// Returns the other ranks, from the next rank on, so that not all ranks read the same rank's memory at a
-    /// time.
+    /// Returns the other ranks, from the next rank on. In this order not all ranks read one rank's memory at
+    /// a time.
     fn others(&self) -> impl Iterator<Item = usize> {
         let (rank, size) = (self.rank, self.pieces.len());
         (1..size).map(move |step| (rank + step) % size)
@@ -100,37 +103,37 @@ impl DeviceShare {
 pub struct OnDevice {
     comm: Handle,
     share: Option<DeviceShare>,
-    /// The members of the comm, with the number of a collective each: for the three exchanges, and for the
-    /// call through `coll`.
+    /// The members of the comm, four times. Each time they have the number of one collective: of the three
+    /// exchanges, and of the call through `coll`.
     members: [Members; 4],
-    /// The call through `coll` for ranks that cannot reduce on devices, and the stand-ins of its buffers.
-    /// None once it has started.
+    /// The call that goes through `coll` if some rank cannot reduce on a device, and the stand-ins (host
+    /// memory) of its buffers. None once this call has started.
     usual: Option<(Call, Vec<Staged>)>,
-    /// The ticket of the allgather under way.
+    /// The ticket (the number in `coll`) of the exchange that is under way, an allgather.
     ticket: CollTicket,
-    /// The words that this rank sends in the allgather.
+    /// The words that this rank sends in the exchange under way.
     mine: Block,
-    /// The words of all ranks, which the allgather receives.
+    /// The words of all ranks, which the exchange under way receives.
     all: Block,
-    /// This rank's words of the first exchange, once that is over. The notes that export the memory of
-    /// `share` lie in them.
+    /// The words that this rank sent in the first exchange. The descriptions of the memory that it exports
+    /// lie in them. None while the first exchange is under way.
     noted: Option<Block>,
     sums: Vec<MemoryNote>,
     /// How many of the three exchanges are over.
     over: usize,
     error: Option<Error>,
-    /// The record of the reduction, if operations are timed.
+    /// The record of the reduction for statistics and trace. None unless operations are timed.
     pub(crate) operation: Option<Box<TimedOperation>>,
 }
 
-/// How many words each rank sends in the first exchange: whether it can take part, the note that exports its
-/// input, and the note that exports its sum.
+/// How many words each rank sends in the first exchange: whether it can take part, a description of its input
+/// (device memory that it lets others read), and a description of the memory for its piece.
 const WORDS: usize = 1 + 2 * NOTE_WORDS;
 
 impl OnDevice {
-    /// Starts the first exchange. `share` is None if this rank cannot take part.
+    /// Starts the first exchange of a reduction. `share` is None if this rank cannot take part.
     ///
-    /// Errors: a collective cannot be started.
+    /// Errors: the exchange cannot be started.
     pub(crate) fn start(
         comm: Handle,
         share: Option<DeviceShare>,
@@ -151,11 +154,9 @@ impl OnDevice {
         Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
     }
 
-    /// Takes the next step once an exchange is over. Returns None while the reduction goes on, and
-    /// `Some(Ok(None))` when it is complete. Returns the work that goes on through `coll` if a rank cannot
-    /// take part.
-    ///
-    /// Errors: the device failed, here or at another rank.
+    /// Does the next step when an exchange is over. Returns None while the reduction goes on,
+    /// `Some(Ok(None))` when it is complete, and the work that goes on in its place if some rank cannot take
+    /// part. Fails if a device failed, here or at another rank.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
         let outcome = coll.outcome(self.ticket)?;
         self.over += 1;
@@ -192,12 +193,12 @@ impl OnDevice {
         self.report(coll, collected)
     }
 
-    /// Whether each rank copies the other ranks' pieces once they are reduced, as in an allreduce.
+    /// Whether this is an allreduce, in which each rank copies the other ranks' pieces once they are reduced.
     fn is_collected(&self) -> bool {
         self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
 
-    /// Starts the next exchange, in which the ranks report whether their step succeeded.
+    /// Starts the next exchange, in which each rank reports whether its latest step succeeded.
     fn report(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
         let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
         self.error = outcome.err();
@@ -207,7 +208,8 @@ impl OnDevice {
         Ok(None)
     }
 
-    /// Ends the record of the reduction, which devices have carried out.
+    /// Ends the record of the reduction for statistics and trace, which says that devices have carried it
+    /// out.
     fn record(&mut self) {
         if let Some(mut operation) = self.operation.take() {
             operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));
@@ -231,12 +233,14 @@ impl Drop for OnDevice {
     }
 }
 
-/// Returns where the notes of a rank's input and sum lie in its words of the first exchange.
+/// Returns where, in a rank's words of the first exchange, the descriptions of two blocks of device memory
+/// lie: of its input, and of the memory for its piece.
 fn notes(words: &Block) -> [Span; 2] {
     [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
 }
 
-/// Starts an allgather of the words `mine`. Returns its ticket, and the memory for the words of all ranks.
+/// Starts an exchange, an allgather of the words `mine`. Returns its ticket, and the memory for all ranks'
+/// words.
 fn exchange(coll: &mut Coll, comm: Handle, members: &Members, mine: &Block) -> Result<(CollTicket, Block)> {
     let all = Block::new(mine.span().bytes() * members.peers.len());
     let gather = Planned::gathering_bytes(comm, mine, &all).call;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The state of partitioned messages (MPI 5.0, chapter 4). `body/partitioned.rs` says how they work.
+//! The state of partitioned messages (MPI 5.0, chapter 4). `body/partitioned.rs` says how such messages work.
 
 use super::{Completion, MessageEnd, ReceiveSource, Work, status_of};
 use coll::{Coll, CollTicket};
@@ -13,37 +13,40 @@ use std::sync::{Arc, OnceLock};
 use sys::Block;
 use telemetry::{Carried, Event};
 
-/// The arguments of a partitioned request, checked.
+/// The checked arguments of a partitioned request, and what all its starts share.
 pub struct Partitioned {
     pub(crate) sends: bool,
-    /// This process's rank in the job.
+    /// This process's number in the job.
     pub(crate) me: u32,
-    /// The rank in the job of the process on the other side. None for MPI_PROC_NULL.
+    /// The number in the job of the process at the other end. None for MPI_PROC_NULL.
     pub(crate) peer: Option<u32>,
     pub(crate) context: u64,
-    /// The context of the comm.
+    /// The context id of the comm that the program passed. `context` is the request's own.
     pub(crate) comm: u64,
     pub(crate) _claim: Option<ContextClaim>,
-    /// The tag that the program passed. The messages have tags of their own.
+    /// The tag that the program passed. The messages that carry partitions have the partitions' numbers as
+    /// tags.
     pub(crate) tag: i32,
     pub(crate) buffer: Buffer,
     pub(crate) partitions: u32,
-    /// The group in which the sender has its rank for the status.
+    /// The group whose rank for the sender goes into the status.
     pub(crate) group: Arc<Group>,
-    /// The content of the heading. Empty until the sender has sent it, or the receiver has received it.
+    /// The heading, the sender's first message, which describes its partitions. Empty until it has been sent
+    /// (at the sender) or has arrived (at the receiver).
     pub(crate) heading: OnceLock<Heading>,
-    /// How many times the request was started. Sender and receiver count alike.
+    /// How many times the request has been started. The sender and the receiver count alike.
     pub(crate) starts: AtomicU32,
 }
 
-/// What the sender sends to the receiver once: its partitions, and how they move.
+/// What the sender tells the receiver once, at the first start: its partitions, and how they move.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     /// How many partitions the sender has.
     partitions: u32,
-    /// How many bytes each of the sender's partitions has.
+    /// How many bytes each partition of the sender has.
     bytes: u64,
-    /// Whether partitions move as instances, which a proxy can carry out, not as messages.
+    /// Whether each partition moves as an instance (a `Send` that a proxy can carry out). If not, as a
+    /// message.
     by_proxy: bool,
 }
 
@@ -63,32 +66,37 @@ impl Heading {
     }
 }
 
-/// One start of a partitioned request.
+/// The state of one start of a partitioned request.
 pub struct PartitionedStart {
     made: Arc<Partitioned>,
-    /// The memory of the heading while its message is under way.
+    /// The memory of the heading, the sender's first message. None if this start neither sends nor receives
+    /// it.
     heading: Option<Block>,
-    /// The ticket of the heading's message, until the message is over.
+    /// The ticket (the number in `p2p`) of the send or receive of the heading, the sender's first message.
+    /// None once it is over, and if this start has none.
     head: Option<Ticket>,
-    /// The partitions under way: each with its number, and with what moves it.
+    /// The partitions that are under way, in order: the partition's number, and what moves it.
     open: Vec<(u32, Transfer)>,
-    /// The number of this start.
+    /// The number of this start, from 0 on.
     start: u32,
-    /// Whether each of the sender's partitions is ready (at the sender) or has arrived (at the receiver). The
-    /// receiver's list is empty before the heading arrives.
+    /// For each partition of the sender, at the sender whether it is ready, at the receiver whether it has
+    /// arrived. The receiver's list is empty before the heading (the sender's first message) arrives.
     pub(crate) done: Vec<bool>,
-    /// How many partitions are not ready or have not arrived. At the receiver it is 1 before the heading
-    /// arrives.
+    /// How many of the sender's partitions are not ready (at the sender), or have not arrived (at the
+    /// receiver). At the receiver 1 before the heading (the sender's first message) arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
-    /// Whether the trace has recorded each partition as arrived. Empty unless this is a receiver that traces.
+    /// For each partition of the sender, whether the trace has its arrival. Empty unless this is a receiver
+    /// that traces.
     traced: Vec<bool>,
-    /// What proxies have moved of the message, if operations are timed.
+    /// What proxies have moved of the message so far. None if they have moved nothing, or operations are not
+    /// timed.
     carried: Option<Carried>,
 }
 
-/// What moves a partition that is under way: a message, or an instance, with the bytes of the partition.
+/// What moves a partition: a message, or an instance (a `Send` or `Recv` that a proxy can carry out), with
+/// the partition's length in bytes.
 #[derive(Clone, Copy)]
 enum Transfer {
     Message(Ticket),
@@ -103,8 +111,8 @@ impl Transfer {
         }
     }
 
-    /// Returns what a proxy has moved of the partition. Returns None if no proxy moves it, or if operations
-    /// are not timed.
+    /// Returns what a proxy has moved of the partition. Returns None if no proxy moves it, or operations are
+    /// not timed.
     fn carried(self, coll: &Coll) -> Option<Carried> {
         match self {
             Transfer::Instance(ticket, _) if telemetry::timed() => {
@@ -114,7 +122,8 @@ impl Transfer {
         }
     }
 
-    /// Returns the bytes of the partition and, if it failed, its error. Returns None while it is under way.
+    /// Returns the partition's length in bytes, and its error if it has failed. Returns None while it is
+    /// under way.
     fn take(self, p2p: &mut P2p, coll: &mut Coll) -> Option<(u64, Option<Error>)> {
         match self {
             Transfer::Message(ticket) => {
@@ -125,19 +134,19 @@ impl Transfer {
     }
 }
 
-/// Adds two records of what proxies have moved.
+/// Adds what proxies have moved of one partition to what they have moved of the others.
 fn sum(all: Option<Carried>, one: Option<Carried>) -> Option<Carried> {
     let (Some(all), Some(one)) = (all, one) else { return all.or(one) };
     let (bytes, cpu_ns) = (all.bytes + one.bytes, all.cpu_ns + one.cpu_ns);
     Some(Carried { bytes, cpu_ns, completed: all.completed.max(one.completed), ..one })
 }
 
-/// The tag of the heading, which no partition has.
+/// The tag of the heading, the sender's first message. No partition has this number.
 const HEADING: i32 = i32::MAX;
 
 impl Partitioned {
-    /// Starts the request. At the first start the sender sends the heading, and the receiver posts a receive
-    /// for it.
+    /// Starts the operation of a partitioned request. At the first start, the sender also sends the heading
+    /// (a message that describes its partitions), and the receiver posts a receive for it.
     pub(crate) fn start(self: &Arc<Partitioned>, p2p: &mut P2p, coll: &mut Coll) -> Result<Work> {
         let partitions = self.partitions as usize;
         let mut parts = Box::new(PartitionedStart {
@@ -175,14 +184,16 @@ impl Partitioned {
         Ok(Work::Partitioned(parts))
     }
 
-    /// Returns what is recorded of the message when it starts, or None if the other side is MPI_PROC_NULL.
+    /// Returns what is known of the message when it starts, for the statistics and the trace. Returns None if
+    /// the other end is MPI_PROC_NULL.
     pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
         let source = ReceiveSource::Peer { peer: self.peer?, rank: 0 };
         Some(MessageEnd { sends, context, source, tag, bytes: self.buffer.bytes() as u64 })
     }
 
-    /// Records in the trace that a partition of a start is ready or has arrived.
+    /// Records in the trace that the partition `partition` of the start `start` is ready or has arrived, as
+    /// `what` says.
     #[cold]
     fn trace(&self, what: &str, start: u32, partition: u32, heading: Option<&Heading>) {
         let (context, number, bytes) =
@@ -192,8 +203,7 @@ impl Partitioned {
         }
     }
 
-    /// Returns the part of the program's buffer from `offset` on. It has `bytes` bytes, or fewer if the
-    /// buffer ends before.
+    /// Returns `bytes` bytes of the program's buffer from `offset` on, or fewer if the buffer ends before.
     fn part(&self, offset: u64, bytes: u64) -> Buffer {
         let all = self.buffer.bytes() as u64;
         let from = offset.min(all);
@@ -202,7 +212,8 @@ impl Partitioned {
 }
 
 impl PartitionedStart {
-    /// Takes the next steps of the message. Returns the completion once all partitions are over.
+    /// Takes the next steps of the message. Returns how it ended once all partitions are over, and None
+    /// before.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
@@ -249,8 +260,8 @@ impl PartitionedStart {
         Some(Completion { status, error, generalized: None })
     }
 
-    /// Starts to receive each of the sender's partitions. A partition that is longer than the buffer fails as
-    /// any receive does.
+    /// Starts to receive each partition of the sender. A partition that goes beyond the buffer's end fails
+    /// like a message that is too long.
     fn expect(&mut self, p2p: &mut P2p, coll: &mut Coll, peer: u32, heading: Heading) {
         self.left = heading.partitions as usize;
         self.done = vec![false; self.left];
@@ -272,7 +283,7 @@ impl PartitionedStart {
         }
     }
 
-    /// Records in the trace, once each, which partitions have arrived.
+    /// Records in the trace the arrival of each partition that has arrived and is not yet recorded.
     #[cold]
     fn trace_arrivals(&mut self, p2p: &P2p, coll: &Coll) {
         if self.made.sends {
@@ -288,12 +299,12 @@ impl PartitionedStart {
         }
     }
 
-    /// Returns how many bytes each of the sender's partitions has, or 0 before the heading is known.
+    /// Returns how many bytes each partition of the sender has. Returns 0 if the sender has not told it yet.
     pub(crate) fn piece_bytes(&self) -> u64 {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
 
-    /// Returns what proxies have moved of the message so far.
+    /// Returns what proxies have moved of the message so far. Returns None if operations are not timed.
     pub(crate) fn carried(&self) -> Option<Carried> {
         self.carried
     }
@@ -321,9 +332,8 @@ impl PartitionedStart {
         Ok(())
     }
 
-    /// Starts the instance that moves one of the sender's `partitions`. Sender and receiver give the instance
-    /// the same number. No two live instances have the same number: neither side can be more than one start
-    /// ahead.
+    /// Starts the instance that moves one of the sender's `partitions`. Both ends give the instance the same
+    /// number. No other live instance has this number, because neither end can be more than one start ahead.
     fn start_instance(
         &self,
         coll: &mut Coll,
@@ -342,8 +352,8 @@ impl PartitionedStart {
         Ok(Transfer::Instance(coll.start_message(message)?, bytes))
     }
 
-    /// Returns the sentence that says why the active request cannot be freed or cancelled: the other side
-    /// waits for all partitions (MPI 5.0, section 4.2.1).
+    /// Returns a sentence for the error that the call `call` on the active request `request` returns: the
+    /// other end waits for all partitions (MPI 5.0, section 4.2.1).
     pub(crate) fn active(&self, request: Handle, call: &str) -> String {
         let noun = if self.made.sends { "send" } else { "receive" };
         let of = if self.made.sends { "partitions are not ready" } else { "partitions are still to come" };
@@ -353,18 +363,18 @@ impl PartitionedStart {
         )
     }
 
-    /// Whether this is a receive that waits for the heading.
+    /// Whether this is a receive to which the heading (the sender's first message) has not arrived yet.
     pub(crate) fn awaits_heading(&self) -> bool {
         self.head.is_some() && !self.made.sends
     }
 
-    /// Whether a partition of the sender has arrived. `open` holds the partitions under way in order of their
+    /// Whether partition `at` of the sender has arrived. In `open` the partitions are in the order of their
     /// numbers.
     fn is_here(&self, p2p: &P2p, coll: &Coll, at: usize) -> bool {
         self.done[at] || self.open.get(at).is_some_and(|(_, transfer)| transfer.is_over(p2p, coll))
     }
 
-    /// Whether all of the sender's partitions that overlap this partition of the receiver have arrived.
+    /// Whether all partitions of the sender that overlap the receiver's partition `partition` have arrived.
     pub(crate) fn has_arrived(&self, p2p: &P2p, coll: &Coll, partition: u32) -> bool {
         let Some(heading) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
         // Partitions without bytes overlap as if both sides had divided the message evenly.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A collective as data: its checked arguments, ready to be started any number of times.
+//! Planned collectives: the checked arguments of a call as data, from which it may be started any number of
+//! times.
 
 use super::{Image, ImageShape, Operator, UserOp, Work};
 use crate::args::Handle;
@@ -14,23 +15,24 @@ use slab::Slab;
 use sys::Block;
 use telemetry::Needs;
 
-/// What the trace and the statistics record of a collective.
+/// What the trace and the statistics record about a collective.
 #[derive(Clone, Copy)]
 pub(crate) struct TracedCollective {
     pub(crate) comm: Handle,
-    /// The number of bytes in the longer of the two buffers.
+    /// The length in bytes of the longer of the two buffers.
     pub(crate) bytes: u64,
     pub(crate) collective: Collective,
-    /// The root in the comm, where there is one.
+    /// The rank of the root in the comm. 0 for collectives without a root.
     pub(crate) root: u32,
     pub(crate) has_neighbors: bool,
-    /// For a persistent request, which members may start in any order: its context, and how often it was
-    /// started.
+    /// For a persistent request, its context id and the number of this start, since members may start
+    /// requests in any order. None for other collectives.
     pub(crate) started: Option<(u64, u32)>,
 }
 
 impl TracedCollective {
-    /// The ranks that the collective needs. On an intercommunicator not all ranks know the root.
+    /// Returns from which ranks this rank needs data. Unknown on an intercommunicator, where not all ranks
+    /// know the root.
     pub(crate) fn needs(&self, comm: &Comm) -> Needs {
         use Collective::*;
         match self.collective {
@@ -44,20 +46,21 @@ impl TracedCollective {
     }
 }
 
-/// A collective ready to be started, any number of times.
+/// A collective with checked arguments, which may be started any number of times.
 #[derive(Clone)]
 pub struct Planned {
     pub comm: Handle,
     pub call: Call,
     pub imaged: Option<Box<Imaged>>,
-    /// Whether the two groups of an intercommunicator count as one group, as in exchanges of the library's
-    /// own.
+    /// Whether the two groups of an intercommunicator act as one group, as they do in the library's own
+    /// exchanges.
     pub as_one: bool,
-    /// The MPI function that made the collective persistent. Empty if it is not persistent.
+    /// The name of the MPI function that made the persistent request. Empty if the collective is not
+    /// persistent.
     function: &'static str,
 }
 
-/// What a reduction prepares at each start: its operator, and images of the buffers as they are then.
+/// What a reduction prepares at each start: its operator, and images (copies) of the program's buffers.
 #[derive(Clone)]
 pub struct Imaged {
     pub shape: ImageShape,
@@ -74,11 +77,9 @@ impl Planned {
         Planned { comm, call, imaged: None, as_one: false, function: "" }
     }
 
-    /// Checks the buffers. Returns whether stand-ins are possible, so that a carrier for devices may take the
-    /// call.
-    ///
-    /// Errors: the program's buffers overlap (MPI 5.0, section 6.1). The buffers of neighborhood collectives
-    /// are not compared.
+    /// Checks the buffers. Returns whether they may be device memory, so that devices or a collective library
+    /// may take the call. Fails if the program's buffers overlap (MPI 5.0, section 6.1), except in
+    /// neighborhood collectives.
     #[inline]
     pub(crate) fn check(&self) -> Result<bool> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -91,8 +92,8 @@ impl Planned {
         Ok(false)
     }
 
-    /// Checks the program's buffers where host memory may stand in for them. Also notes which stand-ins are
-    /// only read.
+    /// Checks the program's buffers, for which host memory may stand in. Also marks the host memory that the
+    /// call only reads, so that it is not copied back.
     #[cold]
     fn check_stand_ins(&self) -> Result<()> {
         let Call { in_place, input, output, neighbors, .. } = &self.call;
@@ -104,61 +105,62 @@ impl Planned {
         if !*in_place && neighbors.is_none() && user.0.overlaps(&user.1) { overlap() } else { Ok(()) }
     }
 
-    /// Makes the two groups of an intercommunicator count as one, with the ranks of `Members::peers`.
+    /// Makes the two groups of an intercommunicator act as one group, in the order of `Members::peers`.
     pub(crate) fn in_one_group(mut self) -> Planned {
         self.as_one = true;
         self
     }
 
-    /// What OUTBOARD_STATS and OUTBOARD_TRACE record of the collective.
+    /// Returns what OUTBOARD_STATS and OUTBOARD_TRACE record about the collective.
     pub(crate) fn traced(&self) -> TracedCollective {
         let Call { collective, root, ref input, ref output, ref neighbors, .. } = self.call;
         let (bytes, has_neighbors) = (input.total().max(output.total()), neighbors.is_some());
         TracedCollective { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
     }
 
-    /// The MPI function that made the collective persistent.
+    /// Returns the name of the MPI function that made the persistent request, or an empty text.
     pub(crate) fn function(&self) -> &'static str {
         self.function
     }
 
-    /// Notes that `function` makes the collective persistent.
+    /// Returns this collective, marked as a persistent request that the MPI function `function` makes.
     pub(crate) fn made_by(mut self, function: &'static str) -> Planned {
         self.function = function;
         self
     }
 
-    /// Notes that the caller only waits for the collective.
+    /// Returns this collective, marked as a call whose caller waits for the end at once.
     pub(crate) fn blocking(mut self) -> Planned {
         self.call.blocking = true;
         self
     }
 
-    /// Returns the call in the form in which it can be started: its operator is in `operators`, and images
-    /// hold what the buffers hold now.
+    /// Returns the call as it can be started now. Adds its operator to `operators`. Copies buffers with gaps
+    /// into images, memory on which the reduction works.
     pub(crate) fn prepared(self, operators: &mut Slab<Operator>) -> (Call, Option<Box<Image>>) {
         let Planned { mut call, imaged, .. } = self;
         let image = imaged.map(|imaged| Box::new(imaged.fill(&mut call, operators)));
         (call, image)
     }
 
-    /// Plans an allgather of the library's own bytes: each member sends `mine`, and `all` receives the bytes
-    /// of all. The blocks must live until the collective is over.
+    /// Plans an allgather of bytes of the library's own. Each member sends `mine`, and gets the bytes of all
+    /// members in `all`. Both blocks must live until the collective is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
         let input = CallBuffer::bytes(Buffer::from(mine.span()));
         let output = CallBuffer::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
-    /// Plans an all-to-all of the library's own bytes, with a block of `send` and of `recv` for each rank.
-    /// The blocks must live until the collective is over.
+    /// Plans an all-to-all of bytes of the library's own: `send[i]` goes to rank i, and `recv[i]` comes from
+    /// it. The blocks must live until the collective is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
         let each =
             |parts: &[Block]| CallBuffer::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
-    /// Plans a broadcast of the library's own bytes. The block must live until the collective is over.
+    /// Plans a broadcast of bytes of the library's own from `root`. The block must live until the collective
+    /// is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
         let output = CallBuffer::bytes(Buffer::from(bytes.span()));
         let call = Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) };
@@ -197,30 +199,30 @@ impl Imaged {
         image
     }
 }
-/// Makes the buffer of a call from a vector, which algorithms divide only between elements of `shape`.
+/// Makes a call's buffer from a vector whose elements lie as `shape` says. Algorithms divide the buffer only
+/// between elements.
 pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
     CallBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
 
-/// A collective whose members compare their arguments (OUTBOARD_CHECK=1).
+/// A collective whose members first compare their arguments, with OUTBOARD_CHECK=1.
 pub struct Checked {
     pub gather: CollTicket,
-    /// This rank's statement: its arguments as words, which the allgather sends.
+    /// This rank's statement (the call's arguments as words), which the allgather sends.
     #[allow(dead_code)]
     pub mine: Block,
-    /// The statements of all ranks, which the allgather receives.
+    /// The statements of all ranks (their calls' arguments as words), which the allgather receives.
     pub all: Block,
     pub members: Members,
     pub call: Call,
     pub image: Option<Box<Image>>,
-    /// The record of the collective, if operations are timed.
+    /// The record of the collective for statistics and trace. None unless operations are timed.
     pub operation: Option<Box<telemetry::TimedOperation>>,
 }
 
 impl Checked {
-    /// Starts the collective once the statements of all ranks have arrived.
-    ///
-    /// Errors: the statements disagree.
+    /// Starts the collective when the arguments of all ranks have arrived. Returns None before. Fails if the
+    /// arguments of two ranks do not fit together.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Work>> {
         if let Err(error) = coll.outcome(self.gather)? {
             return Some(Err(error));
@@ -235,17 +237,17 @@ impl Checked {
         }))
     }
 
-    /// The token of the operator that the collective would use.
+    /// Returns the index in `JobState::operators` of the program's operator, or None if there is none.
     pub(crate) fn operator(&self) -> Option<usize> {
         self.image.as_ref().and_then(|image| image.operator)
     }
 }
-/// Converts words to bytes that a schedule can send.
+/// Converts words to bytes, which a collective can send.
 pub(crate) fn to_bytes(words: &[i64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Converts the bytes of `to_bytes` back to words.
+/// Converts bytes that `to_bytes` has made back to words.
 pub(crate) fn to_words(bytes: &[u8]) -> Vec<i64> {
     bytes.chunks_exact(8).map(|word| i64::from_ne_bytes(word.try_into().expect("eight bytes"))).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! MPIX streams and the operations enqueued on them, as data; `crate::stream` says how they work.
+//! MPIX streams and the operations that are enqueued on them, as data. `crate::stream` says how they work.
 
 use super::Completion;
 use device::{StreamWords, has_reached};
@@ -11,26 +11,27 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// MPIX_STREAM_NULL of MPICH. Streams have the numbers after it.
+/// MPICH's value of MPIX_STREAM_NULL. Streams have the numbers after this.
 pub const STREAM_NULL: i32 = 0x3c00_0000;
 
-/// All streams of the process.
+/// The MPIX streams of this process.
 #[derive(Default)]
 pub struct Streams {
     pub all: Slab<MpixStream>,
-    /// The numbers of the streams of each stream comm, by the comm's context.
+    /// The numbers of the MPIX streams of each stream comm (a comm that was made with streams), by the comm's
+    /// context id.
     pub of_comm: HashMap<u64, Vec<i32>>,
 }
 
 pub struct MpixStream {
-    /// The device's stream that this MPIX stream stands for, with its thread. None if the program named no
-    /// device's stream.
+    /// The stream of a device for which this MPIX stream stands, with a thread of its own. None if the
+    /// program named no device's stream.
     pub thread: Option<Arc<StreamThread>>,
-    /// The number of comms that have the stream.
+    /// How many comms were made with the stream and are not freed.
     pub comms: usize,
 }
 
-/// A device's stream, and the operations that wait for it.
+/// A device's stream, and the operations that wait until the stream reaches them.
 pub struct StreamThread {
     pub stream: device::Stream,
     pub words: &'static StreamWords,
@@ -42,21 +43,21 @@ pub struct StreamThread {
 #[derive(Default)]
 pub struct StreamQueue {
     pub jobs: VecDeque<(u32, StreamJob)>,
-    /// The number of operations enqueued so far.
+    /// How many operations have been enqueued so far.
     pub count: u32,
-    /// The first error of an operation that no call has returned yet.
+    /// The first error of an enqueued operation. None if there was none, or if a call has returned it since.
     pub error: Option<Error>,
     pub stopped: bool,
 }
 
-/// An MPI call that a stream's thread is to make. `call` returns the call's code.
+/// An MPI call that a stream's thread is to make. `call` makes it, and returns its error code.
 pub struct StreamJob {
     pub held: HeldHandles,
     pub call: Box<dyn FnOnce(HeldHandles) -> c_int + Send>,
 }
 
-/// The datatype and the operator of an enqueued operation. They are duplicates where the program may free its
-/// own.
+/// The datatype and the operator of an enqueued operation. Each is a duplicate if the program could free its
+/// own handle before the operation is over.
 #[derive(Clone, Copy)]
 pub struct HeldHandles {
     pub datatype: Handle,
@@ -65,11 +66,11 @@ pub struct HeldHandles {
     pub(crate) owns_op: bool,
 }
 
-/// A request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue.
+/// The operation of a request that MPIX_Isend_enqueue or MPIX_Irecv_enqueue has made.
 #[derive(Debug, Default)]
 pub struct Enqueued {
     pub stream: i32,
-    /// The request of the operation that the stream's thread has started, in the form of the C functions.
+    /// The request that the stream's thread has got for the operation, in the form of the program's ABI.
     pub real: AtomicUsize,
 }
 
@@ -85,18 +86,18 @@ impl StreamThread {
 }
 
 impl Streams {
-    /// Whether some stream has a thread, which makes MPI calls.
+    /// Whether any stream has a thread, which makes MPI calls.
     pub(crate) fn have_threads(&self) -> bool {
         self.all.iter().any(|(_, stream)| stream.thread.is_some())
     }
 
-    /// Returns the number of the stream with an index in `all`.
+    /// Returns the number of the stream at `index` in `all`.
     pub(crate) fn number(index: usize) -> i32 {
         STREAM_NULL + 1 + index as i32
     }
 
-    /// Returns the index in `all` of the stream with a number. For a number that names no stream, there is no
-    /// stream at the index.
+    /// Returns the index in `all` of the stream `number`. There is no entry at the index if no stream has
+    /// this number.
     pub(crate) fn index(number: i32) -> usize {
         number.wrapping_sub(STREAM_NULL + 1) as usize
     }
@@ -108,8 +109,8 @@ impl Streams {
         }
     }
 
-    /// Whether all operations enqueued on the streams of the comm with the context `context` are over, or, if
-    /// that is None, on all streams.
+    /// Whether all operations are over that were enqueued on the streams of the comm with the context id
+    /// `context`. If `context` is None, asks this about all streams.
     pub(crate) fn are_idle(&self, context: Option<u64>) -> bool {
         let of_comm = context.map(|context| self.of_comm.get(&context).map_or(&[][..], |list| list));
         self.all
@@ -118,7 +119,8 @@ impl Streams {
             .all(|(_, stream)| stream.thread.as_ref().is_none_or(|thread| thread.is_idle()))
     }
 
-    /// Removes a stream comm that is freed. Its streams have one comm less.
+    /// Removes a stream comm (a comm that was made with MPIX streams), which is being freed. Each of its
+    /// streams then belongs to one comm less.
     pub(crate) fn leave(&mut self, context: u64) {
         for number in self.of_comm.remove(&context).unwrap_or_default() {
             if let Ok(stream) = self.get(number) {
@@ -129,8 +131,8 @@ impl Streams {
 }
 
 impl Enqueued {
-    /// Returns the error for a program that waits for a request of MPIX_Isend_enqueue or MPIX_Irecv_enqueue
-    /// by a function of MPI.
+    /// Returns the error for a program that calls MPI_Wait or the like for a request of MPIX_Isend_enqueue or
+    /// MPIX_Irecv_enqueue.
     pub(crate) fn awaited_by_host() -> Completion {
         let text =
             "the request of an enqueued operation is awaited by MPIX_Wait_enqueue or MPIX_Waitall_enqueue";

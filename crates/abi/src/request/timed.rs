@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A send or a receive that is timed, for OUTBOARD_STATS and OUTBOARD_TRACE.
+//! Sends and receives with a record for OUTBOARD_STATS and OUTBOARD_TRACE.
 
 use super::{Completion, Operator, ReceiveSource, Work};
 use coll::Coll;
@@ -8,7 +8,7 @@ use slab::Slab;
 use std::sync::Arc;
 use telemetry::{ANY_PEER, Carried, Choice, TimedOperation};
 
-/// One end of a message, as far as it is known when the message starts.
+/// What the sender or the receiver knows of a message when it starts.
 #[derive(Clone)]
 pub struct MessageEnd {
     pub(crate) sends: bool,
@@ -19,28 +19,31 @@ pub struct MessageEnd {
 }
 
 impl MessageEnd {
-    /// Returns the receiver's end of a message that a matched probe took. The sender is in `group`.
+    /// Describes a message that MPI_Mprobe or MPI_Improbe has matched, for its receive. The sender is in
+    /// `group`.
     pub(crate) fn matched(context: u64, group: &Arc<objects::Group>, probe: p2p::Probe) -> MessageEnd {
         let source = ReceiveSource::Any(group.clone());
         MessageEnd { sends: false, context, source, tag: probe.tag, bytes: probe.bytes }
     }
 }
 
-/// A send or a receive that is timed.
+/// A send or a receive under way, with its record for the statistics and the trace.
 pub struct Timed {
     pub(crate) work: Work,
     end: MessageEnd,
-    /// The record, until the message is over.
+    /// The record for the statistics and the trace. None once the message is over, or if it is not recorded.
     operation: Option<Box<TimedOperation>>,
 }
 
 impl Timed {
-    /// Makes work under way timed: `operation` is its record, which ends with the work.
+    /// Joins a send or receive under way with its record for the statistics and the trace. The record ends
+    /// when `work` is over.
     pub(crate) fn new(work: Work, end: MessageEnd, operation: Option<Box<TimedOperation>>) -> Timed {
         Timed { work, end, operation }
     }
 
-    /// Advances the send or receive. Returns its completion once it is over, and ends its record.
+    /// Advances the send or receive. When it is over, ends its record for statistics and trace, and returns
+    /// how it ended. Returns None before.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,
@@ -55,7 +58,7 @@ impl Timed {
         Some(completion)
     }
 
-    /// Ends the record of the message, which is over with this completion.
+    /// Ends the message's record for statistics and trace. The message has ended as `completion` says.
     pub(crate) fn over(&mut self, p2p: &mut P2p, completion: &Completion) {
         let Some(operation) = self.operation.take() else { return };
         let status = &completion.status;
@@ -82,7 +85,7 @@ impl Timed {
     }
 }
 
-/// Returns the protocol that p2p uses for a message of so many bytes.
+/// Returns whether `p2p` sends a message of `bytes` bytes to `peer` eagerly or by rendezvous, for its record.
 pub(crate) fn choice(p2p: &mut P2p, peer: u32, bytes: u64) -> Choice {
     if p2p.is_long(peer, bytes as usize).is_ok_and(|is_long| is_long) {
         Choice::Rendezvous

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! An operation under way, and whether it is over.
+//! Operations under way: how they are advanced, and whether they are over.
 
 use super::{
     Checked, Completion, Enqueued, Generalized, Image, LibraryCollective, OnDevice, Operator,
@@ -15,70 +15,73 @@ use telemetry::TimedOperation;
 
 /// An operation under way.
 pub enum Work {
-    /// An operation that is over.
+    /// An operation that is over, with its outcome.
     Done(Completion),
-    /// A send.
+    /// A send, by its ticket (its number in `p2p`).
     Send(Ticket),
-    /// A receive.
+    /// A receive, by its ticket (its number in `p2p`), and its source.
     Recv(Ticket, ReceiveSource),
-    /// A send or receive that an executor may move.
+    /// A long send or receive, which a proxy may move.
     Long(Box<LongMessage>),
-    /// MPI_Isendrecv and MPI_Sendrecv_replace.
+    /// The send and the receive of MPI_Isendrecv or MPI_Sendrecv_replace.
     SendReceive(Box<SendReceive>),
-    /// A collective, with its images, and with its record if operations are timed.
+    /// A collective, with its images (copies of the program's buffers) where it has some, and with its record
+    /// for the statistics and the trace if operations are timed.
     Coll(coll::CollTicket, Option<Box<Image>>, Option<Box<telemetry::TimedOperation>>),
-    /// An access to a file, which returns the bytes of the program's memory that were read or written.
+    /// An access to a file. The promise gets how many bytes of the program's memory were read or written.
     Io(io::Promise<Result<u64>>),
-    /// A collective that a collective library carries out.
+    /// A collective that a collective library such as NCCL carries out.
     Library(Box<LibraryCollective>),
-    /// A reduction that devices carry out.
+    /// A reduction that kernels of devices carry out.
     OnDevice(Box<OnDevice>),
-    /// An operation on a window at a target on another host.
+    /// A one-sided operation whose target is on another host.
     Window(rma::Completion),
-    /// A collective whose members first compare their arguments.
+    /// A collective whose members first compare their arguments, with OUTBOARD_CHECK=1.
     Checked(Box<Checked>),
-    /// MPI_Buffer_iflush and its like. The operation is over once so many messages in all have left the
-    /// owner's buffer.
+    /// MPI_Buffer_iflush or a similar call. It is over once `messages` messages in all have left the buffer
+    /// of `owner`.
     Flush { owner: p2p::BufferOwner, messages: u64 },
-    /// A partitioned send or receive.
+    /// One start of a partitioned send or receive.
     Partitioned(Box<PartitionedStart>),
-    /// An operation in the order of a stream, for which the program does not wait.
+    /// An operation that is enqueued on a device's stream. The program may not wait for its request by
+    /// MPI_Wait.
     Enqueued(Arc<Enqueued>),
     /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
     Staged(Box<Work>, Arc<StandIns>),
-    /// A send or a receive, with its record, if operations are timed.
+    /// A send or a receive with its record for the statistics and the trace, if operations are timed.
     Timed(Box<Timed>),
-    /// A generalized request, whose operation is the program's own.
+    /// The operation of a generalized request, which the program carries out.
     Generalized {
-        /// The program's functions.
+        /// The functions that the program passed to MPI_Grequest_start.
         functions: Generalized,
         /// Whether MPI_Grequest_complete has been called.
         complete: bool,
-        /// Whether MPI_Request_free was called before MPI_Grequest_complete, so that no call waits for the
+        /// Whether MPI_Request_free was called before MPI_Grequest_complete. Then no call waits for the
         /// request.
         freed: bool,
     },
 }
 
-/// A send or a receive that an executor may move.
+/// A long send or receive, which a proxy may move.
 pub struct LongMessage {
     pub(crate) ticket: Ticket,
-    /// The source of a receive; None for a send.
+    /// The source of a receive. None for a send.
     pub(crate) source: Option<ReceiveSource>,
-    /// The measurement of whether the rank computes while such messages move, if it is made on this message.
+    /// The measurement whether the rank computes while such messages move. None if this message is not
+    /// measured.
     pub(crate) measured: Option<coll::MeasuredMessage>,
 }
 
-/// A send and a receive that end together. Their completion has the receive's status, and the first error of
-/// the two.
+/// A send and a receive with one request. The request gets the receive's status, and the first error of the
+/// two.
 pub struct SendReceive {
-    /// The send, until it is over.
+    /// The send. None once it is over.
     pub(crate) send: Option<Work>,
-    /// The receive, until it is over.
+    /// The receive. None once it is over.
     pub(crate) recv: Option<Work>,
-    /// A copy of the sent data, if the receive overwrites the program's buffer.
+    /// A copy of the data to send. None unless the receive overwrites the program's buffer.
     pub packed: Option<Box<[u8]>>,
-    /// The completion so far: of the send, the receive, or both.
+    /// The outcome so far: the receive's status once the receive is over, and the first error of the two.
     pub(crate) completion: Completion,
 }
 
@@ -99,8 +102,8 @@ impl SendReceive {
 }
 
 impl Work {
-    /// Advances the operation. Returns its completion once it is over. The work must not be polled again
-    /// after that.
+    /// Advances the operation. Returns its outcome once it is over, and None before. After that the operation
+    /// must not be polled again.
     #[inline]
     pub fn poll(
         &mut self,
@@ -173,8 +176,8 @@ impl Work {
         }
     }
 
-    /// Becomes the work `next` and polls it, or returns the completion of the operation if there is no next
-    /// work.
+    /// Replaces this operation by `next` and polls it. Returns the operation's outcome if there is no next
+    /// operation.
     fn continue_as(
         &mut self,
         next: Result<Option<Work>>,
@@ -192,7 +195,7 @@ impl Work {
         }
     }
 
-    /// Whether the work takes steps of its own, which no crate's progress takes. Every wait must poll it.
+    /// Whether no crate's progress advances the operation, so that each round of progress must poll it here.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Partitioned(parts) => parts.awaits_heading(),
@@ -204,7 +207,7 @@ impl Work {
         }
     }
 
-    /// Whether the work is a receive, whose completion says how many bytes arrived.
+    /// Whether the operation is a receive, whose outcome says how many bytes arrived.
     fn receives(&self) -> bool {
         match self {
             Work::Recv(..) | Work::SendReceive(_) => true,
@@ -215,7 +218,7 @@ impl Work {
         }
     }
 
-    /// Returns the ticket of a send or a receive, or None if the work is another operation.
+    /// Returns the ticket of a send or a receive, its number in `p2p`. Returns None for another operation.
     pub(crate) fn ticket(&self) -> Option<Ticket> {
         match self {
             Work::Send(ticket) | Work::Recv(ticket, _) => Some(*ticket),
@@ -228,7 +231,7 @@ impl Work {
 }
 
 impl Work {
-    /// Adds to this work all memory that stands in for device memory in the running call.
+    /// Moves all memory that stands in for device memory in the running call into this operation.
     #[cold]
     pub(crate) fn take_stand_ins(&mut self) {
         if let Some(staged) = staging::taken() {
@@ -236,13 +239,14 @@ impl Work {
         }
     }
 
-    /// Adds to this work the memory that stands in for its buffers. It is copied back when the work is over.
+    /// Adds memory that stands in for the program's buffers to this operation. It is copied back when the
+    /// operation is over.
     pub(crate) fn stand_in(&mut self, staged: Arc<StandIns>) {
         let work = std::mem::replace(self, Work::Done(Completion::EMPTY));
         *self = Work::Staged(Box::new(work), staged);
     }
 
-    /// The work without its stand-ins and its record.
+    /// Returns the operation without the memory that stands in for its buffers, and without its record.
     pub(crate) fn inner(&self) -> &Work {
         match self {
             Work::Staged(work, _) => work.inner(),
@@ -251,7 +255,7 @@ impl Work {
         }
     }
 
-    /// Makes this work end the record `operation` when it is over itself.
+    /// Gives this operation a record for the statistics and the trace, which ends when the operation is over.
     pub(crate) fn follow(&mut self, operation: Option<Box<TimedOperation>>, coll: &Coll) {
         let Some(mut operation) = operation else { return };
         match self {
