@@ -49,7 +49,7 @@ impl Location {
     /// The flag, in a location, of a member that can read the memory of all others, and wants to (`pull.rs`).
     const PULLS: u64 = 1 << 62;
 
-    fn offset(self) -> u64 {
+    pub(crate) fn offset(self) -> u64 {
         self.0 & !(Location::PULLS | Location::CROWDED | 63)
     }
 

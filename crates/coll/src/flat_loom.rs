@@ -5,19 +5,18 @@
 //! which report a read that is not ordered after its write, and a write to a slot that is still read.
 
 use super::*;
-use crate::attach::{Location, map_slots};
+use crate::attach::Location;
 use crate::set::{BESIDE_MAX, CROSSED_MIN};
 use crate::word::{LENGTH_MAX, facts, with_length};
 use error::Error;
 use loom::cell::Cell;
-use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use schedule::algorithm::Collective;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use sys::Span;
 use transport::shm::{Allocator, Shape};
 
@@ -42,35 +41,39 @@ enum Needs {
 }
 use Needs::*;
 
-/// A cell for the contents of each place in a slot, by address.
-type Cells = BTreeMap<usize, Cell<u64>>;
+loom::lazy_static! {
+    /// A cell for the contents of each place in a slot, by address. It is made when a member of this run
+    /// first uses the place.
+    static ref CELLS: Mutex<BTreeMap<usize, Arc<Cell<u64>>>> = Mutex::default();
+}
+
+/// Returns the cell for the contents of the memory at the start of `place`.
+fn cell(place: Span) -> Arc<Cell<u64>> {
+    let mut all = CELLS.lock().expect("no run goes on after a panic");
+    all.entry(place.address()).or_insert_with(|| Arc::new(Cell::new(0))).clone()
+}
 
 /// A call of a test in which each member contributes a number. It lies beside the member's word, or apart.
-struct NumberCall<'a> {
+struct NumberCall {
     needs: Needs,
     /// The call's number, which no other call of a run has.
     number: u64,
-    cells: &'a Cells,
 }
 
-impl NumberCall<'_> {
+impl NumberCall {
     /// The length that a member states, which decides where its contribution lies.
     fn bytes(&self, rank: usize) -> u64 {
         if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
     }
 
-    fn cell(&self, set: &FlatSet, rank: usize, bytes: u64) -> &Cell<u64> {
-        &self.cells[&set.contribution(rank, bytes).address()]
-    }
-
     /// Returns the cell in which an all-to-all puts the number from one member for another.
-    fn passage(&self, set: &FlatSet, from: usize, to: usize) -> &Cell<u64> {
-        &self.cells[&set.passage(from, to, blocks_bytes(set)).address()]
+    fn passage(&self, set: &FlatSet, from: usize, to: usize) -> Arc<Cell<u64>> {
+        cell(set.passage(from, to, blocks_bytes(set)))
     }
 
-    /// The cell of the number for member `to` in a slot.
-    fn block(&self, slot: Span, to: usize) -> &Cell<u64> {
-        &self.cells[&slot.slice(BLOCK_BYTES * to, BLOCK_BYTES).address()]
+    /// Returns the cell of the number for member `to` in a slot.
+    fn block(&self, slot: Span, to: usize) -> Arc<Cell<u64>> {
+        cell(slot.slice(BLOCK_BYTES * to, BLOCK_BYTES))
     }
 
     fn number_for(&self, from: usize, to: usize) -> u64 {
@@ -86,7 +89,7 @@ fn blocks_bytes(set: &FlatSet) -> u64 {
     (BLOCK_BYTES * set.size()) as u64
 }
 
-impl Round for NumberCall<'_> {
+impl Round for NumberCall {
     const MINE: u64 = LENGTH_MAX;
 
     fn facts(&self) -> u64 {
@@ -102,7 +105,7 @@ impl Round for NumberCall<'_> {
         match self.needs {
             All | Root(_) => {
                 let bytes = self.bytes(me);
-                self.cell(set, me, bytes).set(self.number << 8 | me as u64);
+                cell(set.contribution(me, bytes)).set(self.number << 8 | me as u64);
                 return with_length(word, bytes);
             }
             Pairs => set.others().for_each(|to| self.passage(set, me, to).set(self.number_for(me, to))),
@@ -129,7 +132,7 @@ impl Round for NumberCall<'_> {
             All | Root(_) => {
                 for rank in self.needs(me, set.size()) {
                     let bytes = self.bytes(rank);
-                    assert_eq!(self.cell(set, rank, bytes).get(), self.number << 8 | rank as u64);
+                    assert_eq!(cell(set.contribution(rank, bytes)).get(), self.number << 8 | rank as u64);
                     assert_eq!(set.facts_of(rank) & LENGTH_MAX, bytes);
                 }
             }
@@ -158,31 +161,62 @@ impl Round for NumberCall<'_> {
     }
 }
 
-/// A process of the simulated job: the allocator of its arena, and its sets of slots.
+/// The shared memory of the simulated job, and the allocator of each rank's arena. All runs of a test use the
+/// same, since to map memory takes longer than a run.
+struct Arenas {
+    segment: Segment,
+    allocators: Vec<Arc<Mutex<Allocator>>>,
+}
+
+impl Arenas {
+    fn new(ranks: u32) -> Arenas {
+        let segment = Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0;
+        let allocator = |rank| Allocator::new(segment.arena(rank).unwrap(), 16 << 20);
+        let allocators = segment.places().map(|rank| Arc::new(Mutex::new(allocator(rank)))).collect();
+        Arenas { segment, allocators }
+    }
+
+    /// Returns the process of a rank, which has allocated nothing yet.
+    fn process(&self, rank: u32) -> LoomProcess {
+        let memory = self.allocators[rank as usize].clone();
+        let sets = FlatSets::new(self.segment.clone(), false, Bounds::pulling_above(u64::MAX));
+        LoomProcess { rank, memory, allocated: BTreeSet::new(), sets }
+    }
+}
+
+/// A process of the simulated job: its rank, the allocator of its arena, the offsets that it has allocated
+/// there, and its sets of slots.
 struct LoomProcess {
-    memory: Allocator,
+    rank: u32,
+    memory: Arc<Mutex<Allocator>>,
+    allocated: BTreeSet<u64>,
     sets: FlatSets,
 }
 
-impl LoomProcess {
-    fn new(segment: &Segment, rank: u32) -> LoomProcess {
-        let memory = Allocator::new(segment.arena(segment.require(rank).unwrap()).unwrap(), 16 << 20);
-        LoomProcess { memory, sets: FlatSets::new(segment.clone(), false, Bounds::pulling_above(u64::MAX)) }
+/// The process frees its slots, so that the next run finds the arena as this run has found it.
+impl Drop for LoomProcess {
+    fn drop(&mut self) {
+        let mut memory = self.memory.lock().expect("no run goes on after a panic");
+        self.allocated.iter().for_each(|offset| assert!(memory.free(*offset)));
     }
+}
 
+impl LoomProcess {
     fn alloc_slots(&mut self) -> Location {
-        self.sets.memory.alloc(&mut self.memory, &[])
+        let location = self.sets.memory.alloc(&mut self.memory.lock().unwrap(), &[]);
+        self.allocated.insert(location.offset());
+        location
     }
 
     /// Makes the calls of a comm of these processes, whose slots lie at `locations`; the first call has the
     /// number `first`. Then frees the comm.
-    fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs], cells: &Cells) {
-        let (me, sets) = (self.memory.arena().rank().peer(), &mut self.sets);
+    fn call(&mut self, peers: &[u32], locations: &[Location], first: u64, calls: &[Needs]) {
+        let (me, sets) = (self.rank, &mut self.sets);
         let rank = peers.iter().position(|peer| *peer == me).unwrap();
         let words: Vec<_> = locations.iter().map(|location| location.0 as i64).collect();
         let set = sets.attach(rank, peers, &words).unwrap().unwrap();
         for (number, needs) in (first..).zip(calls) {
-            let mut call = NumberCall { needs: *needs, number, cells };
+            let mut call = NumberCall { needs: *needs, number };
             let (mut active, mut failed_looks) = (sets.start_round(set, &call), 0);
             while sets.advance(set, &mut active, &mut call).is_none() {
                 failed_looks += 1;
@@ -196,21 +230,6 @@ impl LoomProcess {
     }
 }
 
-fn segment(ranks: u32) -> Segment {
-    Segment::create(Shape { ranks, proxies: 0, arena_bytes: 16 << 20 }).unwrap().0
-}
-
-/// The cells of the slots of a process's first sets.
-fn cells_of(segment: &Segment, rank: u32, sets: usize) -> Cells {
-    let mut process = LoomProcess::new(segment, rank);
-    let arena = segment.arena(segment.require(rank).unwrap()).unwrap();
-    let sets = (0..sets).map(|_| map_slots(&arena, process.alloc_slots()).unwrap());
-    let slots = sets.flat_map(|(_, (even, odd))| [even, odd]);
-    let blocks = |apart: Span| (0..3).map(move |at| apart.slice(at * BLOCK_BYTES, BLOCK_BYTES));
-    let spans = slots.flat_map(|slot| blocks(slot.apart).chain([slot.beside]));
-    spans.map(|span| (span.address(), Cell::new(0))).collect()
-}
-
 /// Explores runs with at most `preemptions` forced switches each.
 fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -220,16 +239,15 @@ fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
 
 /// Checks members that make these calls, each at its own pace.
 fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
-    let segment = segment(members);
+    let arenas = Arenas::new(members);
     explore(preemptions, move || {
-        let mut all: Vec<_> = (0..members).map(|rank| LoomProcess::new(&segment, rank)).collect();
+        let mut all: Vec<_> = (0..members).map(|rank| arenas.process(rank)).collect();
         let locations: Vec<_> = all.iter_mut().map(LoomProcess::alloc_slots).collect();
         let peers: Vec<_> = (0..members).collect();
-        let cells = (0..members).flat_map(|rank| cells_of(&segment, rank, 1)).collect();
-        let shared = Arc::new((peers, locations, cells));
+        let shared = Arc::new((peers, locations));
         let mut runs = all.into_iter().map(|mut process| {
             let shared = shared.clone();
-            move || process.call(&shared.0, &shared.1, 1, calls, &shared.2)
+            move || process.call(&shared.0, &shared.1, 1, calls)
         });
         let mut first = runs.next().unwrap();
         let others: Vec<_> = runs.map(thread::spawn).collect();
@@ -278,47 +296,33 @@ fn loom_three_members_of_which_some_run_ahead() {
 #[test]
 fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];
-    let segment = segment(3);
-    let seen = std::sync::Arc::new(Mutex::new([[false; 2]; 2]));
+    let seen = Arc::new(Mutex::new([[false; 2]; 2]));
     let used_again = seen.clone();
+    let arenas = Arenas::new(3);
     explore(2, move || {
-        let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| LoomProcess::new(&segment, rank));
+        let [mut zero, mut one, mut two] = [0, 1, 2].map(|rank| arenas.process(rank));
         let locations = [&mut zero, &mut one, &mut two].map(LoomProcess::alloc_slots);
-        let cells: Cells = [(0, 3), (1, 1), (2, 1)]
-            .into_iter()
-            .flat_map(|(rank, sets)| cells_of(&segment, rank, sets))
-            .collect();
-        let shared = Arc::new((cells, AtomicU64::new(0)));
+        let stated = Arc::new(AtomicU64::new(0));
         let others = [
+            thread::spawn(move || one.call(SHARED[0], &locations[..2], 1, &[Root(0)])),
             thread::spawn({
-                let shared = shared.clone();
-                move || one.call(SHARED[0], &locations[..2], 1, &[Root(0)], &shared.0)
-            }),
-            thread::spawn({
-                let shared = shared.clone();
+                let stated = stated.clone();
                 move || {
                     let mut location = 0;
                     while location == 0 {
                         thread::yield_now();
-                        location = shared.1.load(Ordering::Acquire);
+                        location = stated.load(Ordering::Acquire);
                     }
-                    two.call(
-                        SHARED[1],
-                        &[Location(location), locations[2]],
-                        2,
-                        &[Root(0), Root(0)],
-                        &shared.0,
-                    );
+                    two.call(SHARED[1], &[Location(location), locations[2]], 2, &[Root(0), Root(0)]);
                 }
             }),
         ];
-        let cells = &shared.0;
-        zero.call(SHARED[0], &locations[..2], 1, &[Root(0)], cells);
+        zero.call(SHARED[0], &locations[..2], 1, &[Root(0)]);
         let second = zero.alloc_slots();
-        shared.1.store(second.0, Ordering::Release);
-        zero.call(SHARED[1], &[second, locations[2]], 2, &[Root(0), Root(0)], cells);
+        stated.store(second.0, Ordering::Release);
+        zero.call(SHARED[1], &[second, locations[2]], 2, &[Root(0), Root(0)]);
         let third = zero.alloc_slots();
-        zero.call(&[0], &[third], 4, &[All, All], cells);
+        zero.call(&[0], &[third], 4, &[All, All]);
         let mut seen = seen.lock().unwrap();
         seen[0][usize::from(second == locations[0])] = true;
         seen[1][usize::from(third == second)] = true;

@@ -104,7 +104,7 @@ impl Short {
     }
 
     /// Makes a short call over slots from `call`. Returns None if slots do not take the call.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn of(call: &Call, rank: usize, members: usize) -> Option<Short> {
         let mut short = Short::new(call.collective);
         if short.fill(call, rank, members) { Some(short) } else { None }
