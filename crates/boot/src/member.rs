@@ -107,8 +107,8 @@ impl Membership {
         self.first..self.first + self.size
     }
 
-    /// Fails if settings of this rank differ from those of other ranks or of `mpirun`, where all must have
-    /// the same.
+    /// Fails if a setting on which all ranks must agree differs from that of the first rank, or if a setting
+    /// that `mpirun` has read for the job differs from that of `mpirun`.
     fn agree(&self) -> Result<()> {
         let (job, ours) = (self.segment.job(), text_of_settings(RANKS));
         let own = self.segment.name(self.rank.peer());

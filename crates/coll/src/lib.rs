@@ -359,7 +359,8 @@ impl Coll {
         CollTicket::Queued(ticket)
     }
 
-    /// Closes a queue, in which the program makes no more calls.
+    /// Closes the queue with this number, since its comm or persistent request is freed. Calls that are
+    /// already in it still end; then the queue is removed.
     pub fn close_queue(&mut self, queue: usize) {
         self.sets.queues.close(queue, &mut self.sets.memory);
     }
@@ -512,8 +513,8 @@ impl Coll {
         self.executor.exchange(port)
     }
 
-    /// Returns the next message that a collective needs to or from a rank of another host; None if there is
-    /// none now.
+    /// Takes a message that a collective's schedule needs. The caller sends it to a rank of another host, or
+    /// receives it from there, and then calls `edge_ended`. None if no message is needed now.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.executor.next_edge()
     }

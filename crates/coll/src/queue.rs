@@ -350,7 +350,8 @@ impl Queues {
         moved
     }
 
-    /// Closes a queue, in which the program makes no more calls. Earlier calls may be under way.
+    /// Closes the queue with this number, since its comm or persistent request is freed. Calls that are
+    /// already in it still end; then the queue is removed.
     pub(crate) fn close(&mut self, number: usize, memory: &mut SlotMemory) {
         let queue = &mut self.queues[number];
         if queue.is_busy() {

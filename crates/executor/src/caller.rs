@@ -383,8 +383,8 @@ impl Executor {
         Ok(moved)
     }
 
-    /// Takes a message to or from a rank of another host that an operation needs; None if no operation needs
-    /// one. The caller sends or receives it, and then calls `edge_ended`.
+    /// Takes a message that an operation needs. The caller sends it to a rank of another host, or receives it
+    /// from there, and then calls `edge_ended`. None if no message is needed now.
     pub fn next_edge(&mut self) -> Option<EdgeMessage> {
         self.edges.pop()
     }

@@ -247,7 +247,8 @@ impl InstanceRecord {
         }
     }
 
-    /// Whether the rank has withdrawn the receive of this message.
+    /// Whether this operation receives a message, and its rank has withdrawn the receive before the first
+    /// byte came. Then no driver may write to the buffer.
     pub fn is_withdrawn(&self) -> bool {
         self.head(Head::Claim).load(Ordering::Acquire) == WITHDRAWN
     }

@@ -24,8 +24,8 @@ use run::EntryRun;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueEntry(EntryLocation);
 
-/// Where an entry of a queue is: in the run (entries that are all alike) or in the hash table. The number
-/// names it there.
+/// Where an entry of a queue is: in the run, while all entries are alike, or in the hash table. The variant
+/// holds the entry's number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryLocation {
     Run(u32),

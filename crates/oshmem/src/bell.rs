@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The bell of each PE, behind its heap. A PE that sleeps sets a word in its bell. A PE that changes
-//! another's memory looks at that word and rings the bell.
+//! Bells, on which the threads of a PE sleep: a count of sleepers and a futex word, behind the PE's heap. A
+//! PE that has changed another's memory looks at that count, and rings the bell if it is not 0.
 //!
-//! A ring can be missing: a store may become visible after the look that follows it, and stores through
-//! `shmem_ptr` look at no word. So a sleep is short, and a missing ring costs its length.
+//! A sleeper can miss a change: the store may become visible after the look at the count, and a store through
+//! `shmem_ptr` rings no bell. So every sleep is short, and a missed change is seen when the sleep ends.
 
 use crate::memory::at;
 use crate::process::PeState;

@@ -20,7 +20,7 @@ pub struct HandoffKey {
     /// The sender's number and the channel's number, with the two highest bits set, so that no comm has this
     /// context.
     pub context: u64,
-    /// The number of the message among the messages of its channel (those with its context and tag).
+    /// The number of the message among all messages with its context and tag from its sender to its receiver.
     pub sequence: u32,
 }
 

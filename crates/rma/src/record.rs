@@ -190,7 +190,7 @@ impl MemberRecord {
 
     /// Waits until the latch, the lock for updates, is open, and keeps it open until the returned guard is
     /// dropped. Meanwhile the caller may update one element by an atomic instruction. `member` is this
-    /// process's rank in the window. Only one thread may call this at a time.
+    /// process's rank in the window. Only one thread of a process may call this or hold the guard at a time.
     #[inline(always)]
     pub fn unlatched(&self, member: usize) -> Unlatched<'_> {
         let busy = self.busy(member);

@@ -42,7 +42,8 @@ impl Schedule {
         }
     }
 
-    /// Returns into how many blocks a buffer is cut. None if the schedule has no such scratch buffer.
+    /// Returns into how many blocks a buffer is cut. None for a scratch buffer that the schedule does not
+    /// have.
     pub fn buffer_blocks(&self, buffer: BufferId) -> Option<u32> {
         match buffer {
             BufferId::Input => Some(self.input_blocks),

@@ -11,7 +11,7 @@ pub struct ApiTable {
     pub functions: Vec<ApiFunction>,
     /// The constants of the C binding, in alphabetical order.
     pub constants: Vec<Constant>,
-    /// The declarations (typedefs in C) of the types of callbacks.
+    /// The C typedefs of the functions that a program passes to MPI, such as MPI_User_function.
     pub callbacks: Vec<String>,
     /// The names that MPI-3.0 removed from the standard.
     pub removed: Vec<Removed>,

@@ -181,7 +181,8 @@ impl Statuses {
         let error = self.0.get(at).expect("not null").error;
         self.0.set(at, Status { error, ..status }).expect("not null");
     }
-    /// Stores `code` in the field MPI_ERROR of element `at`. A call that returns MPI_ERR_IN_STATUS does so.
+    /// Stores `code` in the field MPI_ERROR of the status with the index `at`. A call that returns
+    /// MPI_ERR_IN_STATUS does so.
     pub fn set_error(self, at: usize, code: i32) {
         if !self.is_ignored() {
             let status = self.0.get(at).expect("not null");

@@ -49,8 +49,8 @@ pub struct Network {
 pub enum Proxies {
     /// The proxies run on the node itself. The number is how many; not 0.
     Host(u32),
-    /// A proxy runs on each core of a data processing unit (DPU). `Within` says who carries out the steps
-    /// between ranks of one node.
+    /// A proxy runs on each core of a data processing unit, which `Dpu` describes. `Within` says who carries
+    /// out the steps between ranks of one node.
     Dpu(Dpu, Within),
 }
 

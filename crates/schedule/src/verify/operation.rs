@@ -93,8 +93,8 @@ impl CollectiveCase {
         matches!(self.collective, Collective::Allgather | Collective::Allgatherv)
     }
 
-    /// Returns which neighbour sends the block `block` of a rank's output, and the block's number in that
-    /// neighbour's input. None for MPI_PROC_NULL (MPI 5.0, section 8.6).
+    /// Returns the rank of the neighbour that sends the block `block` of a rank's output, and the block's
+    /// number in that neighbour's input. None for MPI_PROC_NULL (MPI 5.0, section 8.6).
     pub(super) fn origin(&self, rank: u32, block: u32) -> Option<(u32, u32)> {
         let here = &self.neighbors[rank as usize];
         let from = here.from[block as usize]?;

@@ -96,7 +96,8 @@ pub enum Sent {
     Full,
 }
 
-/// The slot of one packet. Only the sender writes it, and only while the slot is free.
+/// The 64 bytes of a ring that hold one packet's header and short data. Only the sender writes them, and only
+/// after the receiver has read the packet that they held before.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {

@@ -73,8 +73,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Writes into shared memory with which worlds (`to`) the world whose first process number is `first` is
-    /// connected on other hosts, and wakes all ranks and proxies here.
+    /// Replaces, in shared memory, the set of worlds with which ranks on other hosts have connected the world
+    /// `first`, by `to`. Wakes all ranks and proxies here. A world is named by its first process number.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {
