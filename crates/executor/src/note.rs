@@ -29,8 +29,9 @@ pub trait EdgePort {
     /// Registers memory into which `pull` reads, until the lease is dropped. Returns None if the provider
     /// refuses.
     fn register(&mut self, span: Span) -> Option<Lease>;
-    /// Starts to read memory that the endpoint `from` has exposed (`far`: key and offset) to `to`. Until
-    /// `pulled` has returned `token`, `to` is not used, and its lease `own` is kept.
+    /// Starts to read into `to` from memory that the endpoint `from` has exposed (`far`: its key, and the
+    /// offset in it). Until `pulled` has returned `token`, the caller does not use `to`, and keeps `own`, the
+    /// lease with which `to` is registered.
     fn pull(
         &mut self,
         from: (u32, &[u8]),
@@ -206,7 +207,7 @@ pub(crate) enum NoteOutcome {
     Early,
 }
 
-/// What the driver of an instance has to report to another host.
+/// What the driver of an operation has to report to another host, or to this process's own server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Outgoing {
     /// A note for the endpoint `to`, and whether the process there waits for it.

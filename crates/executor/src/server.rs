@@ -147,8 +147,9 @@ impl Server {
         Note { kind: NoteKind::Known, ..note }
     }
 
-    /// Stores in the sender's record that its receiver has all bytes. Returns the answer for the receiver's
-    /// driver, and whether it may be waiting. If the sender's instance has ended, nothing is stored.
+    /// Stores in the sender's record that its receiver has all bytes, unless the sender's instance has ended
+    /// or its rank must answer for it (`Elsewhere`). Returns the answer for the receiver's driver, and
+    /// whether that driver may be waiting for the answer. None if the sender is no rank of this host.
     pub fn store_done(&mut self, from: u32, note: Note, reach: &Reach) -> Option<(Note, bool)> {
         self.drivers.insert(note.receiver, from);
         self.jobs.retain(|job| !job.note.is_edge_of(&note));

@@ -102,7 +102,7 @@ pub struct Settings {
     pub launch_silence_ms: u64,
     /// How long MPI_Comm_connect waits for an accept before it fails with MPI_ERR_PORT. The info key timeout (seconds) of a call has precedence.
     pub connect_timeout_ms: u64,
-    /// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+    /// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or off (docs/gpu.md). Ranks must agree.
     pub device: Device,
     /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
     pub device_bytes_min: u64,
@@ -759,7 +759,7 @@ pub const TABLE: &[Setting] = &[
         default: "off",
         scope: Scope::Job,
         internal: false,
-        doc: "Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.",
+        doc: "Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or off (docs/gpu.md). Ranks must agree.",
         why: "Asking whose memory a buffer is takes the short calls off their fast path, which a program without devices should not pay for.",
     },
     Setting {
@@ -1025,7 +1025,7 @@ impl FromText for Malloc {
     }
 }
 
-/// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or none (docs/gpu.md). Ranks must agree.
+/// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or off (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     /// `off`

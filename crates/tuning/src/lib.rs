@@ -32,7 +32,7 @@ pub enum Distance {
     L2 = 0,
     /// The cores share a third-level cache.
     L3 = 1,
-    /// The cores share neither cache, or it is not known.
+    /// The cores share neither a second-level nor a third-level cache, or it is not known.
     Far = 2,
 }
 

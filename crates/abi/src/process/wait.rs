@@ -128,7 +128,9 @@ impl Guard {
         None
     }
 
-    /// Does the work of `look_for` where the core or the lock is shared: yields between the calls of `ready`.
+    /// The part of `look_for` for a thread that shares its core or the lock: calls `ready` until it has an
+    /// answer or the thread has yielded the cpu `GIVES` times. If threads share the lock, it is free during
+    /// each yield.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,

@@ -118,8 +118,8 @@ impl Execution {
         self.fetches.is_some()
     }
 
-    /// Takes a note (a fixed-size message) or a report that this driver has for another host. None if there
-    /// is none.
+    /// Takes a note that this driver has for another host, or its report that a send has published its first
+    /// bytes, which this process's server may then send unasked. None if there is neither.
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.fetches.as_mut()?.outgoing.pop()
     }

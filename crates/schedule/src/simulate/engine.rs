@@ -322,8 +322,9 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
     }
 
-    /// Carries out a send by the DPU. It first fetches the bytes that are still in the node's memory
-    /// (`is_fetched`), and sends each as soon as it has it.
+    /// Carries out a send by the DPU. `is_fetched`: the bytes lie in the node's memory. The DPU then fetches
+    /// them first, unless they were few enough to come with the note that submitted the operation. It sends
+    /// each chunk as soon as it has it.
     fn send_by_dpu(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));

@@ -156,8 +156,8 @@ impl std::ops::Deref for ArenaWords {
     }
 }
 
-/// Models of shared words for loom: the words at one address are the same throughout a run, and zero at
-/// first.
+/// The words of `ArenaWords` under loom, whose atomics cannot lie in the arena's memory. In one execution of
+/// a model, all that ask for one address get the same atomics, which start at zero.
 #[cfg(loom)]
 mod model {
     use super::{ArenaWords, Span};

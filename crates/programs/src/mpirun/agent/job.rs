@@ -213,9 +213,9 @@ impl AgentJob {
         self.signal_group(signal, |member| matches!(member, JobProcess::Proxy(_)));
     }
 
-    /// Sends a signal to the process groups of our living children for which `which` returns true. Until we
-    /// reap a child, its pid and its group's number stay its own. An adopted program does not lead a group of
-    /// ours, so the signal goes to its process only.
+    /// Sends a signal to the process groups of the living ranks and proxies for which `which` returns true. A
+    /// child's pid and group stay its own until we reap it. A program that ran before this `mpirun` is not
+    /// our child (`adopted`) and leads no group of ours, so the signal goes to its process only.
     fn signal_group(&self, signal: Signal, which: impl Fn(JobProcess) -> bool) {
         for (pid, _) in self.living.iter().filter(|(_, member)| which(**member)) {
             match (&self.adopted, Pid::from_raw(*pid)) {

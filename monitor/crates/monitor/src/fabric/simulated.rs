@@ -24,8 +24,8 @@ pub struct Simulated {
     pub counters: HashMap<(u64, u8, usize), u64>,
     /// Fields of the attribute PortCounters, by (node, port, the field's first byte, its number of bytes).
     pub basic: HashMap<(u64, u8, usize, usize), u64>,
-    /// A MAD that the tests receive before each answer, with the answer's number. None if there is no such
-    /// MAD.
+    /// A MAD that answers no request, put before each answer. It gets the request's transaction number (bytes
+    /// 12 to 15), so only its other fields tell it from an answer. None if no such MAD is to come.
     pub strange: Option<Box<Mad>>,
     /// The port through which each switch sends to all hosts of the other switch. With None each host has the
     /// port that leads to it.
