@@ -7,15 +7,15 @@
 //! and writes it to both. User's buffers lie with the rank alone.
 //!
 //! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
-//! `done` that counts them, the bytes of steps that follow. No process learns of these before they have
-//! arrived (`settle`). `published` stays in the mirror, since a rank that goes on publishes anew.
+//! `done` that counts them, the bytes of steps that follow. The rank learns of these by an announcement behind
+//! them, other processes only when they have arrived (`settle`). `published` stays in the mirror, since a rank that goes on publishes anew.
 //! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};
 use crate::record::{Field, Head, InstanceRecord};
 use std::cell::{RefCell, RefMut};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use transport::export::{ExportedRange, Exporter, Importer};
@@ -46,6 +46,8 @@ pub trait Import {
     /// Writes `from` to pieces of what a rank exports, one after the other. Returns false if the rank is out
     /// of reach (`Importer::write`).
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
+    /// Has a rank look at what was written to it before (`Importer::announce`).
+    fn announce(&mut self, rank: u32);
     /// Waits until all writes have arrived (`Importer::settle`).
     fn settle(&mut self);
     /// Shows all ranks that this proxy lives (`Importer::beat`).
@@ -67,6 +69,10 @@ impl Import for Importer {
 
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         Importer::write(self, rank, pieces, from)
+    }
+
+    fn announce(&mut self, rank: u32) {
+        Importer::announce(self, rank)
     }
 
     fn settle(&mut self) {
@@ -122,6 +128,8 @@ pub(crate) struct RemoteProxy {
 pub(crate) struct ImportedMemory {
     importer: RefCell<Box<dyn Import>>,
     ranks: RefCell<HashMap<LocalRank, RankExports>>,
+    /// The ranks to which `announce_all` has to announce what was written.
+    unannounced: RefCell<HashSet<LocalRank>>,
 }
 
 /// The ranges and values that one rank has exported, by instance.
@@ -156,7 +164,8 @@ impl InlineValue {
 
 impl ImportedMemory {
     pub fn new(importer: Box<dyn Import>) -> ImportedMemory {
-        ImportedMemory { importer: RefCell::new(importer), ranks: RefCell::default() }
+        let (ranks, unannounced) = Default::default();
+        ImportedMemory { importer: RefCell::new(importer), ranks, unannounced }
     }
 
     /// Takes up the connection to a rank that joins, by the name of its endpoint. Returns false if the name
@@ -278,6 +287,17 @@ impl ImportedMemory {
     /// this instance.
     pub fn write_state(&self, rank: LocalRank, at: u64, state: u64) -> Result<(), Fault> {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
+    }
+
+    /// Has a rank look at its instances, in the next `announce_all`.
+    pub fn announce(&self, rank: LocalRank) {
+        self.unannounced.borrow_mut().insert(rank);
+    }
+
+    /// Announces to the ranks of `announce` what was written to them.
+    pub fn announce_all(&self) {
+        let mut importer = self.importer.borrow_mut();
+        self.unannounced.borrow_mut().drain().for_each(|rank| importer.announce(rank.peer()));
     }
 
     /// Waits until all writes have arrived.

@@ -312,11 +312,20 @@ impl Reach {
         }
     }
 
-    /// Waits until all writes to the ranks' memory have arrived. The notes in `outbox` report these writes,
-    /// and may leave only then.
+    /// Announces to ranks on another computer what was written to them, and waits until their memory holds what
+    /// these notes report, before the notes leave. Questions report nothing.
     pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
-        if let Some(imported) = self.imported.as_ref().filter(|_| !outbox.is_empty()) {
+        let Some(imported) = &self.imported else { return };
+        imported.announce_all();
+        if outbox.iter().any(|(_, note)| !matches!(note.kind, NoteKind::Fetch | NoteKind::Again)) {
             imported.settle();
+        }
+    }
+
+    /// Has a rank on another computer look at its instances, after what was written to it.
+    pub(crate) fn announce(&self, rank: LocalRank) {
+        if let Some(imported) = &self.imported {
+            imported.announce(rank);
         }
     }
 

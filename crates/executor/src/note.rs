@@ -124,13 +124,12 @@ impl EdgePort for transport::route_fabric::Port {
 /// | `Leave` | R, S | the receive was withdrawn, and asks no more | | `Known` |
 /// | `Refused` | R, S | R had no room for what came unasked | | as `Fetch`, once R asks |
 /// | `Join` | K, P | K joins its proxy | `join_words` | `Welcome` |
-/// | `Submit` | K, P | drive the instance with the record at `offset` in K's arena | `Submission` | `Over` |
+/// | `Submit` | K, P | drive the instance with the record at `offset` in K's arena | `Submission` | an announcement |
 /// | `Own` | K, P | K drives an instance itself | | |
 /// | `OwnEnded` | K, P | an instance of `Own` has ended | | |
 /// | `Step` | K, P | `step` has ended with `done` = `total`; failed if `edge` is 1 | scratch or `Fault` | |
-/// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | `Over` |
+/// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | an announcement |
 /// | `Welcome` | P, K | K has joined | | |
-/// | `Over` | P, K | wakes K: an instance has ended or advanced, as its record says | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum NoteKind {
@@ -152,10 +151,9 @@ pub(crate) enum NoteKind {
     Step,
     Withdraw,
     Welcome,
-    Over,
 }
 
-const _: () = assert!((NoteKind::Over as u8) < transport::route::EDGE + transport::route::EDGES);
+const _: () = assert!((NoteKind::Welcome as u8) < transport::route::EDGE + transport::route::EDGES);
 
 /// A note about one edge, or about an instance as a whole. All numbers are in the host's byte order.
 ///
@@ -270,7 +268,7 @@ impl Note {
         use NoteKind::*;
         let kinds = [
             Fetch, Again, Data, Copied, Exposed, Failed, Done, Known, Leave, Elsewhere, Refused, Join,
-            Submit, Own, OwnEnded, Step, Withdraw, Welcome, Over,
+            Submit, Own, OwnEnded, Step, Withdraw, Welcome,
         ];
         let kind = kinds.into_iter().find(|kind| *kind as u8 == header.kind)?;
         if payload.bytes() < NOTE_BYTES {
@@ -387,7 +385,7 @@ mod tests {
             assert_eq!(ExposedSend::from_words(&words[..words.len() - 1]), None);
         }
         assert_eq!(ExposedSend::from_words(&[1, 2, 3, 4, u64::MAX, 0]), None);
-        for kind in [0, transport::route::EDGE - 1, NoteKind::Over as u8 + 1, u8::MAX] {
+        for kind in [0, transport::route::EDGE - 1, NoteKind::Welcome as u8 + 1, u8::MAX] {
             assert!(Note::read(&Header { kind, ..note.header() }, packet.span()).is_none());
         }
     }

@@ -413,7 +413,7 @@ impl Proxy {
             let polled = run.poll(&self.reach);
             self.far.take_outgoing(std::iter::from_fn(|| run.next_outgoing()), &self.reach);
             while let Some(step) = run.next_ended() {
-                self.far.outbox.push_back(Proxy::wake_note(run.awaiting_rank(step), run));
+                self.reach.announce(run.awaiting_rank(step));
             }
             match polled {
                 Ok(engine::Progress::Idle) => at += 1,
@@ -428,7 +428,7 @@ impl Proxy {
                         imported.forget_values(run.rank, run.record.at());
                         // If this write fails, the rank is lost, and all that follows fails.
                         let _ = imported.write_state(run.rank, run.record.at(), LOCAL);
-                        self.far.outbox.push_back(Proxy::wake_note(run.rank, run));
+                        imported.announce(run.rank);
                     }
                     at += 1;
                 }
@@ -488,6 +488,12 @@ impl Proxy {
         }
         self.idle.insert((run.rank, run.record.at()), run);
     }
+}
+
+/// Has a rank look at all its instances: its proxy, on another computer, has announced that some have ended,
+/// have advanced or were returned.
+pub fn announced(page: &RankPage) {
+    report_state(page, RETURNED);
 }
 
 /// Tells a rank that one of its operations has reached the state `state`.

@@ -28,6 +28,10 @@ const PACKETS_PER_TURN: usize = 16;
 /// so short that both happen.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
+/// The most bytes that a job reads at once from the memory of a rank on another computer, where each read
+/// takes a round trip. Tests read in several parts.
+const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
+
 /// A value for `SendJob::seen` that no send's `Published` word has.
 const NOT_SEEN: u64 = u64::MAX;
 
@@ -63,6 +67,9 @@ struct SendJob {
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
+    /// Bytes of the edge that were read from a rank on another computer before their packets could leave, and
+    /// the offset in the edge of the first of them. None before the first read.
+    ahead: Option<(u64, Block)>,
     /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
     /// Whether all bytes were sent before the receiver asked. The `SendJob` stays until the receiver has
@@ -260,6 +267,7 @@ impl SendJob {
             source: None,
             is_blocked: false,
             exposed: None,
+            ahead: None,
             seen: NOT_SEEN,
             is_sent: false,
             had_no_room: false,
@@ -283,7 +291,7 @@ impl SendJob {
         let is_here =
             |source: &ServedSend| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
         if !is_here(source) {
-            (self.source, self.exposed, self.seen) = (None, None, NOT_SEEN);
+            (self.source, self.exposed, self.ahead, self.seen) = (None, None, None, NOT_SEEN);
             return Ok(JobTurn::Wait);
         }
         let (have, is_whole) = published?;
@@ -314,10 +322,14 @@ impl SendJob {
         }
         let kind = if source.is_copied { NoteKind::Copied } else { NoteKind::Data };
         let note = Note { kind, total: source.bytes, ..self.note };
-        let block = packet.get_or_insert_with(|| Block::new(most as usize));
         let copy = match &source.region {
             Region::Local(span) => span.slice(offset as usize, bytes),
+            region if reach.imported.is_some() => {
+                let rest = have.min(length) - offset;
+                read_ahead(&mut self.ahead, region, offset, bytes, rest, reach)?
+            }
             region => {
+                let block = packet.get_or_insert_with(|| Block::new(most as usize));
                 let copy = block.span().slice(0, bytes);
                 reach.fetch_into(region, offset, copy)?;
                 copy
@@ -370,6 +382,30 @@ impl SendJob {
         let note = Note { kind: NoteKind::Failed, ..self.note };
         send_words(port, self.to, &note, &fault.words())
     }
+}
+
+/// Returns the `bytes` bytes of an edge from `offset` on. If they were not read ahead, this reads up to
+/// `READ_AHEAD_BYTES` of the `rest` bytes that the send has published from there on.
+fn read_ahead(
+    ahead: &mut Option<(u64, Block)>,
+    region: &Region,
+    offset: u64,
+    bytes: usize,
+    rest: u64,
+    reach: &Reach,
+) -> Result<Span, Fault> {
+    let find = |(start, block): &(u64, Block)| {
+        let at = usize::try_from(offset.checked_sub(*start)?).ok()?;
+        (at + bytes <= block.span().bytes()).then(|| block.span().slice(at, bytes))
+    };
+    if let Some(span) = ahead.as_ref().and_then(find) {
+        return Ok(span);
+    }
+    let block = Block::new(rest.min(READ_AHEAD_BYTES).max(bytes as u64) as usize);
+    reach.fetch_into(region, offset, block.span())?;
+    let span = block.span().slice(0, bytes);
+    *ahead = Some((offset, block));
+    Ok(span)
 }
 
 /// Decodes the fault that a note of kind `Failed` from rank `peer` carries as data.

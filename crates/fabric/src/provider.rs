@@ -176,6 +176,14 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
+    /// Whether writes to a peer's memory, and a packet to that peer after them, take effect in the order in
+    /// which they were started.
+    pub fn orders_writes(&self) -> bool {
+        let wanted = ffi::FI_ORDER_WAW | ffi::FI_ORDER_SAW;
+        // SAFETY: every record that fi_getinfo returns has these attributes.
+        unsafe { (*self.info().tx_attr).msg_order & wanted == wanted }
+    }
+
     /// Returns the speed of the provider's link in bits per second; None if the provider does not know it.
     pub fn bits_per_second(&self) -> Option<u64> {
         // SAFETY: null, or a record that lives as long as the info.

@@ -7,8 +7,8 @@
 //! without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does it.
 //!
 //! Invariants: no range is written after it was revoked or its exporter was closed. Writes to one rank arrive
-//! in their order (FI_ORDER_WAW), and all have arrived when `settle` returns. A rank that an importer could
-//! not reach once is lost to it for good.
+//! in their order (FI_ORDER_WAW), before an announcement that follows them (FI_ORDER_SAW), and all have arrived
+//! when `settle` returns. A rank that an importer could not reach once is lost to it for good.
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
@@ -74,6 +74,8 @@ pub struct Exporter {
 }
 
 struct Shared {
+    /// Has the rank look at what its proxy has written. The thread calls this for each announcement.
+    announced: Box<dyn Fn() + Send + Sync>,
     /// The endpoint and the registered ranges; None once the exporter is closed.
     open: Mutex<Option<Open>>,
 }
@@ -85,14 +87,19 @@ struct Open {
 }
 
 impl Exporter {
-    /// Opens an endpoint by which importers reach exported memory, and starts its thread. Errors
-    /// (MPI_ERR_OTHER): there is no libfabric, or no thread.
-    pub fn open(segment: &Segment, wanted: &ProviderChoice) -> Result<Exporter> {
+    /// Opens an endpoint by which importers reach exported memory, and starts its thread, which calls
+    /// `announced` when an importer has announced what it wrote. Errors (MPI_ERR_OTHER): there is no libfabric,
+    /// or no thread.
+    pub fn open(
+        segment: &Segment,
+        wanted: &ProviderChoice,
+        announced: impl Fn() + Send + Sync + 'static,
+    ) -> Result<Exporter> {
         let endpoint = endpoint(segment, wanted, 1)?;
         let name = endpoint.name().to_vec();
         let fd = endpoint.wait_fd().and_then(|fd| fd.try_clone_to_owned().ok());
         let open = Open { regions: HashMap::new(), endpoint };
-        let shared = Arc::new(Shared { open: Mutex::new(Some(open)) });
+        let shared = Arc::new(Shared { announced: Box::new(announced), open: Mutex::new(Some(open)) });
         let theirs = shared.clone();
         let thread = std::thread::Builder::new().name("outboard-export".into());
         match thread.spawn(move || theirs.drive(fd.as_ref())) {
@@ -151,11 +158,14 @@ impl Shared {
             let mut open = self.lock();
             let Some(Open { endpoint, .. }) = open.as_mut() else { return };
             let moved = endpoint.poll(|event| {
-                // No process of this job sends packets here, but others can.
                 if let Event::Packet(packet) = event {
                     packets.push(packet);
                 }
             });
+            // Whoever else sends packets here has the rank look for nothing.
+            if !packets.is_empty() {
+                (self.announced)();
+            }
             packets.drain(..).for_each(|packet| endpoint.release(packet));
             let may_sleep = !moved.unwrap_or(false) && endpoint.may_sleep();
             drop(open);
@@ -298,6 +308,12 @@ impl Importer {
         }
     }
 
+    /// Has a rank look at what was written to it before: a packet of one byte follows the writes. Does nothing
+    /// if the rank is lost.
+    pub fn announce(&mut self, rank: u32) {
+        self.attempt(rank, |this| this.endpoint.send(this.ranks[&rank].0, 1, |span| span.clear()));
+    }
+
     /// Writes the heartbeat to all ranks if `beat_ns` has passed since the last one. A wait for one rank
     /// calls this, too, so that the other ranks see that this process lives.
     pub fn beat(&mut self) {
@@ -312,7 +328,9 @@ impl Importer {
         for (rank, heartbeat) in reached {
             if !self.free.is_empty() {
                 // A heartbeat without room is written the next time.
-                let _ = self.begin(rank, heartbeat, 0, Access::Write(word.span()));
+                if self.begin(rank, heartbeat, 0, Access::Write(word.span())).is_err() {
+                    self.lost.insert(rank);
+                }
             }
         }
     }
@@ -320,53 +338,51 @@ impl Importer {
     /// Waits for a free staging buffer and starts a read or write of a rank's memory through it. Returns
     /// false if the rank is lost.
     fn access(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> bool {
-        let begun = sys::clock::now();
+        self.attempt(rank, |this| match this.free.is_empty() {
+            true => Ok(Sent::Full),
+            false => this.begin(rank, range, at, access),
+        })
+    }
+
+    /// Repeats `start` until it has started something. Returns false if the rank is lost, which it is after an
+    /// error, or if this takes too long.
+    fn attempt(&mut self, rank: u32, mut start: impl FnMut(&mut Importer) -> Result<Sent>) -> bool {
+        let started = sys::clock::now();
         while !self.is_lost(rank) {
-            if self.free.is_empty() {
-                self.wait(|this| !this.free.is_empty(), rank);
-                continue;
-            }
-            match self.begin(rank, range, at, access) {
-                Sent::Done => return true,
+            match start(self) {
+                Ok(Sent::Done) => return true,
                 // The connection may not be there yet.
-                Sent::Full if sys::clock::now() - begun < SILENCE_NS => self.idle(),
-                Sent::Full => drop(self.lost.insert(rank)),
+                Ok(Sent::Full) if sys::clock::now() - started < SILENCE_NS => self.idle(),
+                Ok(Sent::Full) | Err(_) => drop(self.lost.insert(rank)),
             }
         }
         false
     }
 
-    /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. After an
-    /// error the rank is lost, and `Full` is returned.
-    fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Sent {
+    /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. Errors: those
+    /// of `Endpoint::read`.
+    fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Result<Sent> {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
         let (Access::Read(span) | Access::Write(span)) = access;
         let (peer, buffer) = (self.ranks[&rank].0, self.buffer(number, span.bytes()));
         let Importer { endpoint, region, .. } = self;
-        let (answer, into) = match access {
+        let (sent, into) = match access {
             Access::Read(into) => {
                 // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
-                (unsafe { endpoint.read(peer, memory, at, buffer, region, number.into()) }, Some(into))
+                (unsafe { endpoint.read(peer, memory, at, buffer, region, number.into()) }?, Some(into))
             }
             Access::Write(from) => {
                 from.copy_to(buffer);
                 // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
-                (unsafe { endpoint.write(peer, memory, at, buffer, region, number.into()) }, None)
+                (unsafe { endpoint.write(peer, memory, at, buffer, region, number.into()) }?, None)
             }
         };
-        match answer {
-            Ok(Sent::Done) => {
-                self.free.pop();
-                self.under_way[number as usize] = Some((rank, into));
-                Sent::Done
-            }
-            Ok(Sent::Full) => Sent::Full,
-            Err(_) => {
-                self.lost.insert(rank);
-                Sent::Full
-            }
+        if sent == Sent::Done {
+            self.free.pop();
+            self.under_way[number as usize] = Some((rank, into));
         }
+        Ok(sent)
     }
 
     /// Polls until `done` returns true. Returns false if `rank` is lost; it counts as lost if this takes too
@@ -396,11 +412,13 @@ impl Importer {
 
     /// Handles reads and writes that have ended. Returns whether there was an event.
     fn poll(&mut self) -> bool {
-        let Importer { endpoint, staging, free, under_way, lost, .. } = self;
+        let Importer { endpoint, staging, free, under_way, lost, ranks, .. } = self;
         let mut packets = Vec::new();
         let polled = endpoint.poll(|event| match event {
             Event::Packet(packet) => packets.push(packet),
-            Event::Undelivered(..) => {}
+            Event::Undelivered(to, _) => {
+                lost.extend(ranks.iter().filter(|(_, at)| at.0 == to).map(|(rank, _)| rank))
+            }
             Event::Accessed(token) | Event::Failed(token, _) => {
                 let is_done = matches!(event, Event::Accessed(_));
                 let Some((rank, into)) = under_way[token as usize].take() else { return };
@@ -414,7 +432,6 @@ impl Importer {
         });
         packets.into_iter().for_each(|packet| endpoint.release(packet));
         if polled.is_err() {
-            let Importer { ranks, lost, .. } = self;
             lost.extend(ranks.keys());
         }
         polled.unwrap_or(false)
@@ -432,6 +449,13 @@ fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> 
     let library = Libfabric::load(wanted.library)?;
     let address = segment.job().address.text().parse().ok();
     let provider = fabric::choose(&library, wanted, address)?.swap_remove(0);
+    if !provider.orders_writes() {
+        fail!(
+            Class::Other,
+            "{} keeps no order among writes of a peer's memory and packets, which proxies on other computers need (OUTBOARD_FABRIC_PROVIDER names another provider)",
+            provider.name()
+        );
+    }
     // SAFETY: an exporter's lock is around each use; an importer has one thread.
     unsafe { Endpoint::open(provider, config) }
 }
@@ -440,18 +464,29 @@ fn endpoint(segment: &Segment, wanted: &ProviderChoice, accesses_max: usize) -> 
 mod tests {
     use super::*;
     use crate::shm::Shape;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     const BEAT_NS: u64 = 20_000_000;
 
-    fn pair() -> (Exporter, Importer, Segment) {
+    fn segment() -> Segment {
         let (segment, _fd) = Segment::create(Shape { ranks: 1, proxies: 1, arena_bytes: 1 }).unwrap();
         segment.job().address.set("127.0.0.1");
-        let exporter = Exporter::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
-        let mut importer = Importer::open(&segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
+        segment
+    }
+
+    fn pair() -> (Exporter, Importer, Segment) {
+        let segment = segment();
+        let (exporter, importer) = join(&segment, || ());
+        (exporter, importer, segment)
+    }
+
+    fn join(segment: &Segment, announced: impl Fn() + Send + Sync + 'static) -> (Exporter, Importer) {
+        let exporter = Exporter::open(segment, &ProviderChoice::provider("tcp"), announced).unwrap();
+        let mut importer = Importer::open(segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
         let heartbeat = exporter.export(segment.heartbeat(0)).unwrap();
         assert!(importer.is_lost(0) && !importer.meet(0, b"no name", heartbeat));
         assert!(importer.meet(0, exporter.name(), heartbeat));
-        (exporter, importer, segment)
+        (exporter, importer)
     }
 
     fn pattern(bytes: usize) -> Block {
@@ -476,6 +511,27 @@ mod tests {
             importer.settle();
             assert!(memory.to_vec() == whole, "{bytes} bytes");
             exporter.revoke(&range);
+        }
+    }
+
+    /// Goal: when a rank learns of an announcement, all writes before it have arrived.
+    #[test]
+    fn an_announcement_comes_after_the_writes() {
+        let (segment, count) = (segment(), Arc::new(AtomicU64::new(0)));
+        let theirs = count.clone();
+        let (exporter, mut importer) = join(&segment, move || {
+            theirs.fetch_add(1, Ordering::Release);
+        });
+        let bytes = STAGING_BYTES + 8;
+        let memory = Block::new(bytes);
+        let range = exporter.export(memory.span()).unwrap();
+        for number in 1..=100 {
+            assert!(importer.write(0, &[(range, 0, bytes)], Block::of(&vec![number as u8; bytes]).span()));
+            importer.announce(0);
+            while count.load(Ordering::Acquire) < number && !importer.is_lost(0) {
+                importer.idle();
+            }
+            assert!(!importer.is_lost(0) && memory.to_vec() == vec![number as u8; bytes], "write {number}");
         }
     }
 
@@ -508,7 +564,7 @@ mod tests {
     #[test]
     fn the_heart_beats_in_a_wait() {
         let (exporter, mut importer, segment) = pair();
-        let silent = Exporter::open(&segment, &ProviderChoice::provider("tcp")).unwrap();
+        let silent = Exporter::open(&segment, &ProviderChoice::provider("tcp"), || ()).unwrap();
         let (memory, word) = (Block::new(64), Block::new(8));
         let range = silent.export(memory.span()).unwrap();
         let other = silent.export(word.span()).unwrap();

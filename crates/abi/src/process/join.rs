@@ -152,7 +152,9 @@ impl JobState {
         if !segment.has_dpu() {
             return Ok(());
         }
-        let exporter = Exporter::open(segment, &route_fabric::ProviderChoice::of(settings))?;
+        let rank = self.membership.rank;
+        let announced = move || executor::proxy::announced(segment.rank(rank));
+        let exporter = Exporter::open(segment, &route_fabric::ProviderChoice::of(settings), announced)?;
         self.coll.executor().join_remote_proxy(Box::new(exporter));
         let started = Instant::now();
         while !self.coll.executor().is_welcome() {

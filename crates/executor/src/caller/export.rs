@@ -10,7 +10,6 @@ use crate::InstanceTicket;
 use crate::block::InstanceBlock;
 use crate::imported::{EXTENTS_MAX, Export, RANGES_MAX, RemoteProxy, join_words};
 use crate::note::{Note, NoteKind};
-use crate::proxy;
 use crate::record::Field;
 use crate::remote_edges::InstanceNote;
 use std::collections::VecDeque;
@@ -143,19 +142,11 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes (messages) from the proxy on another computer: the proxy welcomes this rank, or has
-    /// ended operations.
+    /// Acts on the notes that have come from the proxy on another computer: it welcomes this rank.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {
                 (Some(remote), NoteKind::Welcome) if from == remote.endpoint => remote.is_welcome = true,
-                // The proxy has written to the instance's word whether it is complete or returned.
-                (_, NoteKind::Over) => {
-                    let scalars = &self.reach.segment.rank(self.rank).scalars;
-                    for index in [proxy::RETURNS, proxy::ENDED] {
-                        scalars[index].fetch_add(1, Ordering::Relaxed);
-                    }
-                }
                 _ => telemetry::count(telemetry::Counter::NetRefused, 1),
             }
         }

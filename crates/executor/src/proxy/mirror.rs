@@ -13,14 +13,6 @@ use std::sync::atomic::Ordering;
 use transport::shm::{LocalRank, State};
 
 impl Proxy {
-    /// Makes the note (a fixed-size message) that tells `rank` to look at the record of an operation.
-    pub(super) fn wake_note(rank: LocalRank, run: &Execution) -> (u32, Note) {
-        (
-            rank.peer(),
-            Note::of_instance(NoteKind::Over, rank.peer(), run.context, run.sequence, run.record.at()),
-        )
-    }
-
     /// Does what a note (a message) of a rank on another computer asks for. Returns None if that rank may not
     /// ask for it.
     pub(super) fn take_rank_note(&mut self, from: u32, note: &Note, words: &[u64]) -> Option<()> {
@@ -80,8 +72,8 @@ impl Proxy {
                 let is_it = |run: &&mut Execution| run.rank == rank && run.is_of(note) && run.steps() == 1;
                 // An instance that has ended or was returned reports that by its state.
                 if let Some(run) = self.runs.iter_mut().find(is_it) {
-                    run.withdraw(&self.reach);
-                    far.outbox.push_back(Proxy::wake_note(rank, run));
+                    run.withdraw(reach);
+                    imported.announce(rank);
                 }
             }
             NoteKind::Own => drop(far.server.owned.insert(key)),
@@ -167,9 +159,7 @@ impl Proxy {
         }
         // If a write fails, the rank does not need it any more.
         if written.is_ok() && imported.write_state(rank, at, state).is_ok() {
-            self.far
-                .outbox
-                .push_back((rank.peer(), Note::of_instance(NoteKind::Over, rank.peer(), key.1, key.2, at)));
+            imported.announce(rank);
         }
         imported.remove_instance(rank, at);
     }

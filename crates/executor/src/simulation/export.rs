@@ -9,6 +9,7 @@ use std::rc::Rc;
 use sys::Span;
 use sys::remote;
 use transport::export::ExportedRange;
+use transport::shm::Segment;
 
 /// For each key, the exported range, and the rank that exports it.
 pub type Keys = Rc<RefCell<HashMap<u64, (u32, ExportedRange)>>>;
@@ -44,20 +45,26 @@ impl Export for RankMemory {
     }
 }
 
-type Write = (u32, ExportedRange, u64, Vec<u8>);
+/// What a proxy does to a rank's memory, and the rank.
+pub enum Access {
+    Write(u32, ExportedRange, u64, Vec<u8>),
+    Announce(u32),
+}
 
 pub struct ProxyMemory {
     pub keys: Keys,
-    pub under_way: VecDeque<Write>,
+    /// The host's segment, in which ranks see announcements.
+    pub segment: Segment,
+    pub under_way: VecDeque<Access>,
     pub lost: HashSet<u32>,
     pub met: HashSet<u32>,
     pub turn: u32,
 }
 
 impl ProxyMemory {
-    pub fn new(keys: &Keys) -> ProxyMemory {
+    pub fn new(keys: &Keys, segment: &Segment) -> ProxyMemory {
         let (under_way, lost, met) = Default::default();
-        ProxyMemory { keys: keys.clone(), under_way, lost, met, turn: 0 }
+        ProxyMemory { keys: keys.clone(), segment: segment.clone(), under_way, lost, met, turn: 0 }
     }
 
     /// Returns the address of a piece of an exported range. None if its rank does not export it any more.
@@ -72,13 +79,19 @@ impl ProxyMemory {
         Some((known.address + at) as usize)
     }
 
-    fn deliver(&mut self, writes: usize) {
-        for (rank, range, at, bytes) in
-            self.under_way.drain(..writes.min(self.under_way.len())).collect::<Vec<_>>()
-        {
-            if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
-                let from = sys::Block::of(&bytes);
-                remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
+    fn deliver(&mut self, count: usize) {
+        for access in self.under_way.drain(..count.min(self.under_way.len())).collect::<Vec<_>>() {
+            match access {
+                Access::Write(rank, range, at, bytes) => {
+                    if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
+                        let from = sys::Block::of(&bytes);
+                        remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
+                    }
+                }
+                Access::Announce(rank) => {
+                    let rank = self.segment.local(rank).expect("a rank of this host");
+                    crate::proxy::announced(self.segment.rank(rank));
+                }
             }
         }
     }
@@ -110,7 +123,7 @@ impl Import for ProxyMemory {
         for &(range, at, bytes) in pieces {
             let mut copy = vec![0; bytes];
             from.slice(done, bytes).read(&mut copy);
-            self.under_way.push_back((rank, range, at, copy));
+            self.under_way.push_back(Access::Write(rank, range, at, copy));
             done += bytes;
         }
         self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -118,10 +131,16 @@ impl Import for ProxyMemory {
         !self.is_lost(rank)
     }
 
+    fn announce(&mut self, rank: u32) {
+        self.under_way.push_back(Access::Announce(rank));
+    }
+
     fn settle(&mut self) {
         self.deliver(usize::MAX);
     }
 
-    // The simulation reports deaths in another way.
-    fn beat(&mut self) {}
+    /// Delivers something, as time does. The simulation reports deaths in another way.
+    fn beat(&mut self) {
+        self.deliver(1);
+    }
 }

@@ -99,7 +99,7 @@ impl Job {
         let keys = export::Keys::default();
         let proxy = |index| {
             let mut proxy = Proxy::new(mirror.clone(), index, config);
-            proxy.import(Box::new(export::ProxyMemory::new(&keys)));
+            proxy.import(Box::new(export::ProxyMemory::new(&keys, &self.segment)));
             proxy
         };
         self.proxies = (0..self.segment.shape().proxies).map(proxy).collect();
