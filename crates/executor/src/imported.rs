@@ -8,7 +8,7 @@
 //!
 //! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
 //! `done` that counts them, the bytes of steps that follow. The rank learns of these by an announcement behind
-//! them, other processes only when they have arrived (`settle`). `published` stays in the mirror, since a rank that goes on publishes anew.
+//! them, other processes only when they have arrived (`is_settled`). `published` stays in the mirror, since a rank that goes on publishes anew.
 //! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
 
 use crate::fault::{Corruption, Fault};
@@ -18,7 +18,7 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
-use transport::export::{ExportedRange, Exporter, Importer};
+use transport::export::{ExportedRange, Exporter, Importer, PendingRead};
 use transport::shm::{Arena, LocalRank};
 
 /// The most ranges that a rank exports for one instance.
@@ -48,8 +48,14 @@ pub trait Import {
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
     /// Has a rank look at what was written to it before (`Importer::announce`).
     fn announce(&mut self, rank: u32);
-    /// Waits until all writes have arrived (`Importer::settle`).
-    fn settle(&mut self);
+    /// Starts a read of pieces of what a rank exports, one after the other (`Importer::start_read`).
+    fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead;
+    /// Starts to find out when all writes so far have arrived (`Importer::start_settling`).
+    fn start_settling(&mut self);
+    /// Whether all writes before the last `start_settling` have arrived (`Importer::is_settled`).
+    fn is_settled(&mut self) -> bool;
+    /// Handles reads and writes that have ended (`Importer::poll`).
+    fn poll(&mut self);
     /// Shows all ranks that this proxy lives (`Importer::beat`).
     fn beat(&mut self);
 }
@@ -75,8 +81,20 @@ impl Import for Importer {
         Importer::announce(self, rank)
     }
 
-    fn settle(&mut self) {
-        Importer::settle(self)
+    fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
+        Importer::start_read(self, rank, pieces)
+    }
+
+    fn start_settling(&mut self) {
+        Importer::start_settling(self)
+    }
+
+    fn is_settled(&mut self) -> bool {
+        Importer::is_settled(self)
+    }
+
+    fn poll(&mut self) {
+        Importer::poll(self);
     }
 
     fn beat(&mut self) {
@@ -224,15 +242,29 @@ impl ImportedMemory {
     /// process and a length.
     pub fn read(&self, rank: LocalRank, pieces: &[(usize, usize)], to: Span) -> Result<(), Fault> {
         if let &[piece] = pieces
-            && let Some(known) = self.exports_of(rank)
-            && let Some(value) =
-                known.exports.iter().flat_map(|export| &export.values).find_map(|value| value.find(piece))
+            && self.with_value(rank, piece, |value| to.write(value))
         {
-            to.write(value);
             return Ok(());
         }
         let places = self.find_ranges(rank, pieces)?;
         self.check_reached(rank, self.importer.borrow_mut().read(rank.peer(), &places, to))
+    }
+
+    /// Starts to read a piece of a rank's memory: an address in the rank's process and a length.
+    pub fn start_read(&self, rank: LocalRank, piece: (usize, usize)) -> Result<PendingRead, Fault> {
+        let (read, handle) = PendingRead::new(piece.1);
+        if self.with_value(rank, piece, |value| handle.store(0, Block::of(value).span())) {
+            return Ok(read);
+        }
+        Ok(self.importer.borrow_mut().start_read(rank.peer(), &self.find_ranges(rank, &[piece])?))
+    }
+
+    /// Calls `with` with a copy of a piece of a rank's memory that came with the note about its operation.
+    /// Returns false if there is none.
+    fn with_value(&self, rank: LocalRank, piece: (usize, usize), with: impl FnOnce(&[u8])) -> bool {
+        let Some(known) = self.exports_of(rank) else { return false };
+        let mut values = known.exports.iter().flat_map(|export| &export.values);
+        values.find_map(|value| value.find(piece)).map(with).is_some()
     }
 
     /// Writes `from` to pieces of a rank's memory, one after the other. A piece is an address in the rank's
@@ -300,9 +332,19 @@ impl ImportedMemory {
         self.unannounced.borrow_mut().drain().for_each(|rank| importer.announce(rank.peer()));
     }
 
-    /// Waits until all writes have arrived.
-    pub fn settle(&self) {
-        self.importer.borrow_mut().settle();
+    /// Starts to find out when all writes so far have arrived.
+    pub fn start_settling(&self) {
+        self.importer.borrow_mut().start_settling();
+    }
+
+    /// Whether all writes before the last `start_settling` have arrived.
+    pub fn is_settled(&self) -> bool {
+        self.importer.borrow_mut().is_settled()
+    }
+
+    /// Handles reads and writes that have ended.
+    pub fn poll(&self) {
+        self.importer.borrow_mut().poll();
     }
 
     /// Shows the ranks that this proxy lives.

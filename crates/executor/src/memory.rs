@@ -12,7 +12,6 @@ use crate::note::{Note, NoteKind};
 use crate::record::{IN_ARENA, InstanceRecord, STAGED, record_bytes};
 use datatype::{Buffer, Layout};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,6 +19,7 @@ use sys::Span;
 use sys::memory::Map;
 use sys::remote::{self, Piece};
 use telemetry::Counter;
+use transport::export::PendingRead;
 use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
 /// The length in bytes of each bounce buffer, through which bytes go that cannot be copied directly. Long
@@ -312,16 +312,6 @@ impl Reach {
         }
     }
 
-    /// Announces to ranks on another computer what was written to them, and waits until their memory holds what
-    /// these notes report, before the notes leave. Questions report nothing.
-    pub(crate) fn settle(&self, outbox: &VecDeque<(u32, Note)>) {
-        let Some(imported) = &self.imported else { return };
-        imported.announce_all();
-        if outbox.iter().any(|(_, note)| !matches!(note.kind, NoteKind::Fetch | NoteKind::Again)) {
-            imported.settle();
-        }
-    }
-
     /// Has a rank on another computer look at its instances, after what was written to it.
     pub(crate) fn announce(&self, rank: LocalRank) {
         if let Some(imported) = &self.imported {
@@ -419,6 +409,19 @@ impl Reach {
             Region::RemoteGaps(far) => self.access_gaps(far, offset, into, Transfer::Fetch)?,
         }
         Ok(())
+    }
+
+    /// Starts to read bytes of a region that lies with a rank on another computer; None if it does not.
+    pub fn start_fetch(
+        &self,
+        region: &Region,
+        offset: u64,
+        bytes: u64,
+    ) -> Option<Result<PendingRead, Fault>> {
+        let (Region::Remote { rank, address }, Some(imported)) = (region, &self.imported) else {
+            return None;
+        };
+        Some(imported.start_read(*rank, (address.wrapping_add(offset as usize), bytes as usize)))
     }
 
     /// Copies the bytes of `from` to the offset `offset` of a region.

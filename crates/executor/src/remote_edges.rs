@@ -13,6 +13,7 @@
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
 use crate::delayed::DelayedNotes;
+use crate::imported::ImportedMemory;
 use crate::memory::{Driver, Reach};
 use crate::note::{
     EdgePort, ExposedSend, Lease, NOTE_BYTES, Note, NoteKind, NoteOutcome, Outgoing, send_words, words,
@@ -41,6 +42,9 @@ pub(crate) struct RemoteEdges {
     /// The notes (fixed-size messages about sends) that wait to leave, each with the number of the endpoint
     /// that gets it.
     pub outbox: VecDeque<(u32, Note)>,
+    /// The notes of a proxy that report what it has written to ranks on another computer. They return to
+    /// `outbox` when that has arrived.
+    unsettled: UnsettledNotes,
     /// The notes (fixed-size messages) to send between a rank and its proxy on another computer. They leave
     /// before the notes in `outbox`.
     pub notes_out: VecDeque<InstanceNote>,
@@ -130,7 +134,8 @@ impl RemoteEdges {
         use NoteKind::{Copied, Data, Elsewhere, Exposed, Failed, Known};
         let mut moved = false;
         let mut ended: Vec<EdgeRead> = Vec::new();
-        let RemoteEdges { outbox, notes_out, notes_in, server, unasked, delayed, reads, reading } = self;
+        let RemoteEdges { outbox, unsettled, notes_out, notes_in, server, unasked, delayed, reads, reading } =
+            self;
         while port.take(|from, header, payload| match Note::read(header, payload) {
             None => telemetry::count(Counter::NetRefused, 1),
             Some((note, data)) => match note.kind {
@@ -173,7 +178,11 @@ impl RemoteEdges {
             moved = true;
         }
         delayed.take_due(outbox, reach);
-        reach.settle(outbox);
+        if let Some(imported) = &reach.imported {
+            imported.poll();
+            imported.announce_all();
+            unsettled.settle(imported, outbox);
+        }
         moved |= send_notes(port, reach, outbox, unasked, |from, note, data| {
             arrived(EdgeEvent::Note(from, note, data), reads)
         });
@@ -205,7 +214,44 @@ impl RemoteEdges {
     /// Whether the server's role has work of which no doorbell tells. Bytes that wait for room in the network
     /// do not count.
     pub fn has_work(&self, reach: &Reach) -> bool {
-        self.server.has_work(reach)
+        self.server.has_work(reach) || self.unsettled.has_any()
+    }
+}
+
+/// The notes of a proxy on another computer than its ranks that wait until its writes have arrived.
+#[derive(Default)]
+struct UnsettledNotes {
+    /// The notes since the last `ImportedMemory::start_settling`.
+    later: Vec<(u32, Note)>,
+    /// The notes before it.
+    settling: Vec<(u32, Note)>,
+}
+
+impl UnsettledNotes {
+    /// Takes the notes from `outbox` that report what was written, and returns those of which the writes have
+    /// arrived. Questions and refusals report nothing.
+    fn settle(&mut self, imported: &ImportedMemory, outbox: &mut VecDeque<(u32, Note)>) {
+        let mut at = 0;
+        while let Some((_, note)) = outbox.get(at) {
+            match note.kind {
+                NoteKind::Fetch | NoteKind::Again | NoteKind::Refused => at += 1,
+                _ => self.later.extend(outbox.remove(at)),
+            }
+        }
+        for _ in 0..2 {
+            if !imported.is_settled() {
+                return;
+            }
+            outbox.extend(self.settling.drain(..));
+            if !self.later.is_empty() {
+                imported.start_settling();
+                std::mem::swap(&mut self.later, &mut self.settling);
+            }
+        }
+    }
+
+    fn has_any(&self) -> bool {
+        !self.later.is_empty() || !self.settling.is_empty()
     }
 }
 

@@ -15,9 +15,10 @@ use crate::fault::{Corruption, Fault};
 use crate::memory::{Driver, Reach, Region};
 use crate::note::{EdgePort, ExposedSend, Lease, NOTE_BYTES, Note, NoteKind, send_words};
 use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE, STAGED};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
+use transport::export::PendingRead;
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
@@ -28,8 +29,8 @@ const PACKETS_PER_TURN: usize = 16;
 /// so short that both happen.
 const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 
-/// The most bytes that a job reads at once from the memory of a rank on another computer, where each read
-/// takes a round trip. Tests read in several parts.
+/// The most bytes that one read takes from the memory of a rank on another computer, where each read takes a
+/// round trip. Tests read in several parts.
 const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
 
 /// A value for `SendJob::seen` that no send's `Published` word has.
@@ -67,9 +68,9 @@ struct SendJob {
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// Bytes of the edge that were read from a rank on another computer before their packets could leave, and
-    /// the offset in the edge of the first of them. None before the first read.
-    ahead: Option<(u64, Block)>,
+    /// The reads from a rank on another computer of bytes that leave next, in their order, each with the offset
+    /// in the send of its first byte: the read whose bytes leave, and the next one.
+    ahead: VecDeque<(u64, PendingRead)>,
     /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
     /// Whether all bytes were sent before the receiver asked. The `SendJob` stays until the receiver has
@@ -267,7 +268,7 @@ impl SendJob {
             source: None,
             is_blocked: false,
             exposed: None,
-            ahead: None,
+            ahead: VecDeque::new(),
             seen: NOT_SEEN,
             is_sent: false,
             had_no_room: false,
@@ -291,7 +292,8 @@ impl SendJob {
         let is_here =
             |source: &ServedSend| source.record.head(Head::Stamp).load(Ordering::Acquire) == source.stamp;
         if !is_here(source) {
-            (self.source, self.exposed, self.ahead, self.seen) = (None, None, None, NOT_SEEN);
+            (self.source, self.exposed, self.seen) = (None, None, NOT_SEEN);
+            self.ahead.clear();
             return Ok(JobTurn::Wait);
         }
         let (have, is_whole) = published?;
@@ -307,7 +309,18 @@ impl SendJob {
             return Ok(turn);
         }
         let Some(source) = &self.source else { return Ok(JobTurn::Wait) };
-        let end = have.min(length).min(offset.saturating_add(most));
+        let mut have = have.min(length);
+        if is_imported(source, reach) && offset < have {
+            match read_ahead(&mut self.ahead, source, offset, have, reach)? {
+                Some(end) => have = end,
+                None => {
+                    // Nothing wakes this process when the read has ended.
+                    self.seen = NOT_SEEN;
+                    return Ok(JobTurn::Wait);
+                }
+            }
+        }
+        let end = have.min(offset.saturating_add(most));
         // The last packet also reports that the send is finished.
         let is_last = end == length;
         if is_last && !is_whole || !is_last && end <= offset {
@@ -324,10 +337,7 @@ impl SendJob {
         let note = Note { kind, total: source.bytes, ..self.note };
         let copy = match &source.region {
             Region::Local(span) => span.slice(offset as usize, bytes),
-            region if reach.imported.is_some() => {
-                let rest = have.min(length) - offset;
-                read_ahead(&mut self.ahead, region, offset, bytes, rest, reach)?
-            }
+            _ if is_imported(source, reach) && bytes > 0 => bytes_ahead(&self.ahead, offset, bytes),
             region => {
                 let block = packet.get_or_insert_with(|| Block::new(most as usize));
                 let copy = block.span().slice(0, bytes);
@@ -384,28 +394,45 @@ impl SendJob {
     }
 }
 
-/// Returns the `bytes` bytes of an edge from `offset` on. If they were not read ahead, this reads up to
-/// `READ_AHEAD_BYTES` of the `rest` bytes that the send has published from there on.
+/// Whether the bytes of a send lie with a rank on another computer.
+fn is_imported(source: &ServedSend, reach: &Reach) -> bool {
+    reach.imported.is_some() && matches!(source.region, Region::Remote { .. })
+}
+
+/// Reads bytes of a send from `offset` on ahead of their packets, as far as `have`. Returns the offset up to
+/// which they are here, or None if the first of them are not.
 fn read_ahead(
-    ahead: &mut Option<(u64, Block)>,
-    region: &Region,
+    ahead: &mut VecDeque<(u64, PendingRead)>,
+    source: &ServedSend,
     offset: u64,
-    bytes: usize,
-    rest: u64,
+    have: u64,
     reach: &Reach,
-) -> Result<Span, Fault> {
-    let find = |(start, block): &(u64, Block)| {
-        let at = usize::try_from(offset.checked_sub(*start)?).ok()?;
-        (at + bytes <= block.span().bytes()).then(|| block.span().slice(at, bytes))
-    };
-    if let Some(span) = ahead.as_ref().and_then(find) {
-        return Ok(span);
+) -> Result<Option<u64>, Fault> {
+    let end = |(start, read): &(u64, PendingRead)| start + read.length() as u64;
+    while ahead.front().is_some_and(|one| end(one) <= offset) {
+        ahead.pop_front();
     }
-    let block = Block::new(rest.min(READ_AHEAD_BYTES).max(bytes as u64) as usize);
-    reach.fetch_into(region, offset, block.span())?;
-    let span = block.span().slice(0, bytes);
-    *ahead = Some((offset, block));
-    Ok(span)
+    while let start = ahead.back().map_or(offset, end)
+        && start < have
+        && ahead.len() < 2
+        && let Some(read) = reach.start_fetch(&source.region, start, (have - start).min(READ_AHEAD_BYTES))
+    {
+        ahead.push_back((start, read?));
+    }
+    let Some(first) = ahead.front() else { return Ok(None) };
+    match first.1.bytes() {
+        None => Ok(None),
+        Some(Ok(_)) => Ok(Some(end(first))),
+        // ECONNRESET.
+        Some(Err(_)) => Err(Fault::Unreachable { peer: reach.me(), code: 104 }),
+    }
+}
+
+/// The `bytes` bytes of a send from `offset` on, of which `read_ahead` has said that they are here.
+fn bytes_ahead(ahead: &VecDeque<(u64, PendingRead)>, offset: u64, bytes: usize) -> Span {
+    let (start, read) = ahead.front().expect("a read");
+    let span = read.bytes().and_then(|bytes| bytes.ok()).expect("bytes that have come");
+    span.slice((offset - start) as usize, bytes)
 }
 
 /// Decodes the fault that a note of kind `Failed` from rank `peer` carries as data.

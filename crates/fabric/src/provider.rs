@@ -176,10 +176,10 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// Whether writes to a peer's memory, and a packet to that peer after them, take effect in the order in
-    /// which they were started.
+    /// Whether writes to a peer's memory take effect in the order in which they were started, and before a read
+    /// of that memory and a packet to that peer that were started later.
     pub fn orders_writes(&self) -> bool {
-        let wanted = ffi::FI_ORDER_WAW | ffi::FI_ORDER_SAW;
+        let wanted = ffi::FI_ORDER_WAW | ffi::FI_ORDER_RAW | ffi::FI_ORDER_SAW;
         // SAFETY: every record that fi_getinfo returns has these attributes.
         unsafe { (*self.info().tx_attr).msg_order & wanted == wanted }
     }

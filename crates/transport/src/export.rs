@@ -7,8 +7,8 @@
 //! without the rank. Where libfabric emulates RDMA (tcp), the exporter's thread does it.
 //!
 //! Invariants: no range is written after it was revoked or its exporter was closed. Writes to one rank arrive
-//! in their order (FI_ORDER_WAW), before an announcement that follows them (FI_ORDER_SAW), and all have arrived
-//! when `settle` returns. A rank that an importer could not reach once is lost to it for good.
+//! in their order (FI_ORDER_WAW), before an announcement that follows them (FI_ORDER_SAW), and before a read
+//! that follows them (FI_ORDER_RAW), by which `start_settling` learns that they have arrived. A rank that an importer could not reach once is lost to it for good.
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
@@ -180,11 +180,100 @@ impl Shared {
 
 /// What the importer does with a part of a rank's memory.
 #[derive(Clone, Copy)]
-enum Access {
-    /// Reads the rank's memory, and copies its bytes to this span of the proxy's memory.
-    Read(Span),
+enum Access<'a> {
+    /// Reads so many bytes of the rank's memory, a part of a read from this offset on.
+    Read(&'a ReadHandle, usize, usize),
     /// Writes the bytes of this span of the proxy's memory to the rank's memory.
     Write(Span),
+}
+
+/// A read of a rank's memory, which may be under way, and the block to which its bytes go.
+pub struct PendingRead {
+    block: Block,
+    handle: ReadHandle,
+}
+
+impl PendingRead {
+    /// Makes a read of so many bytes. The handle is for the process that stores the bytes.
+    pub fn new(bytes: usize) -> (PendingRead, ReadHandle) {
+        let block = Block::new(bytes);
+        let handle = ReadHandle::new(block.span());
+        (PendingRead { block, handle: handle.clone() }, handle)
+    }
+
+    /// Returns the bytes, or an error if the read has failed; None while the read is under way.
+    pub fn bytes(&self) -> Option<std::result::Result<Span, ReadFailed>> {
+        let has_all = self.handle.has_all()?;
+        Some(if has_all { Ok(self.block.span()) } else { Err(ReadFailed) })
+    }
+
+    /// The number of bytes that are read.
+    pub fn length(&self) -> usize {
+        self.block.span().bytes()
+    }
+}
+
+impl Drop for PendingRead {
+    fn drop(&mut self) {
+        self.handle.fail();
+    }
+}
+
+/// The rank whose memory was to be read is out of reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadFailed;
+
+/// What stores the bytes of a read where they are wanted.
+#[derive(Clone)]
+pub struct ReadHandle(Arc<Mutex<ReadState>>);
+
+struct ReadState {
+    /// The memory to which the bytes go. None once the read has failed, or nobody wants the bytes any more.
+    into: Option<Span>,
+    /// The number of bytes that have not been stored yet.
+    left: usize,
+}
+
+impl ReadHandle {
+    fn new(into: Span) -> ReadHandle {
+        ReadHandle(Arc::new(Mutex::new(ReadState { into: Some(into), left: into.bytes() })))
+    }
+
+    /// Stores bytes of the read, from offset `at` of the read on.
+    pub fn store(&self, at: usize, bytes: Span) {
+        let mut state = self.lock();
+        if let Some(into) = state.into {
+            bytes.copy_to(into.slice(at, bytes.bytes()));
+            state.left -= bytes.bytes();
+        }
+    }
+
+    /// Stores nothing more: the read has failed, or nobody wants its bytes any more.
+    pub fn fail(&self) {
+        self.lock().into = None;
+    }
+
+    /// Returns whether all bytes are stored, false if the read has failed. None while it is under way.
+    fn has_all(&self) -> Option<bool> {
+        let state = self.lock();
+        match (state.into, state.left) {
+            (None, _) => Some(false),
+            (Some(_), left) => (left == 0).then_some(true),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReadState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a staging buffer is used for: a read or a write of this rank's memory.
+struct UnderWay {
+    rank: u32,
+    /// When it was started, in nanoseconds of `sys::clock::now`.
+    since: u64,
+    /// The read and the offset in it to which the buffer's bytes go, and their number. None for a write.
+    read: Option<(ReadHandle, usize, usize)>,
 }
 
 /// A proxy's endpoint, by which it reads and writes the memory that ranks have exported.
@@ -194,9 +283,8 @@ pub struct Importer {
     staging: Block,
     /// The numbers of the staging buffers that are not in use.
     free: Vec<u32>,
-    /// For each staging buffer, the read or write that uses it: the rank, and the destination of the bytes if
-    /// it is a read. None if the buffer is not in use.
-    under_way: Vec<Option<(u32, Option<Span>)>>,
+    /// For each staging buffer, the read or write that uses it. None if the buffer is not in use.
+    under_way: Vec<Option<UnderWay>>,
     /// For each rank, its exporter's address, and the range to which the importer writes its heartbeat.
     ranks: HashMap<u32, (Address, ExportedRange)>,
     /// The count that the last heartbeat wrote.
@@ -207,6 +295,8 @@ pub struct Importer {
     beat_ns: u64,
     /// The ranks with writes that may not have arrived yet.
     written: HashSet<u32>,
+    /// For each rank that `start_settling` found in `written`, the read behind the writes.
+    settling: Vec<(u32, PendingRead)>,
     lost: HashSet<u32>,
 }
 
@@ -223,12 +313,13 @@ impl Importer {
             region,
             staging,
             free: (0..STAGING as u32).collect(),
-            under_way: vec![None; STAGING],
+            under_way: (0..STAGING).map(|_| None).collect(),
             ranks: HashMap::new(),
             heartbeat: 0,
             beaten: 0,
             beat_ns,
             written: HashSet::new(),
+            settling: Vec::new(),
             lost: HashSet::new(),
         })
     }
@@ -252,60 +343,69 @@ impl Importer {
     /// Reads pieces of a rank's memory (exported range, offset in it, length), one after the other, into
     /// `to`, which is as long as all pieces. Returns false if the rank is lost.
     pub fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool {
+        let handle = ReadHandle::new(to);
+        self.start(rank, pieces, &handle);
+        let has_all = self.wait(|_| handle.has_all().is_some(), rank) && handle.has_all() == Some(true);
+        // What arrives later is stored nowhere.
+        handle.fail();
+        has_all
+    }
+
+    /// Starts a read like `read`, whose bytes go to memory of their own.
+    pub fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
+        let (read, handle) = PendingRead::new(pieces.iter().map(|piece| piece.2).sum());
+        self.start(rank, pieces, &handle);
+        read
+    }
+
+    /// Starts the parts of a read. If the rank is lost, the read fails.
+    fn start(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], handle: &ReadHandle) {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
-            let mut begun = 0;
-            while begun < bytes {
-                let part = (bytes - begun).min(STAGING_BYTES);
-                let into = to.slice(done + begun, part);
-                if !self.access(rank, range, at + begun as u64, Access::Read(into)) {
-                    break;
+            for begin in (0..bytes).step_by(STAGING_BYTES) {
+                let part = (bytes - begin).min(STAGING_BYTES);
+                let access = Access::Read(handle, done + begin, part);
+                if !self.access(rank, range, at + begin as u64, access) {
+                    return handle.fail();
                 }
-                begun += part;
             }
             done += bytes;
         }
-        let is_done = self.wait(|this| this.under_way.iter().flatten().all(|(_, into)| into.is_none()), rank);
-        if !is_done {
-            // Reads that complete later write nowhere.
-            self.under_way.iter_mut().flatten().for_each(|(_, into)| *into = None);
-        }
-        is_done
     }
 
     /// Writes `from` to pieces of a rank's memory (exported range, offset in it, length). The bytes may
-    /// arrive after this returns: `settle` waits for them. Returns false if the rank is lost.
+    /// arrive after this returns: `is_settled` says when they have. Returns false if the rank is lost.
     pub fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool {
         let mut done = 0;
         for &(range, at, bytes) in pieces {
-            let mut begun = 0;
-            while begun < bytes {
-                let part = (bytes - begun).min(STAGING_BYTES);
-                let from = from.slice(done + begun, part);
-                if !self.access(rank, range, at + begun as u64, Access::Write(from)) {
+            for begin in (0..bytes).step_by(STAGING_BYTES) {
+                let from = from.slice(done + begin, (bytes - begin).min(STAGING_BYTES));
+                if !self.access(rank, range, at + begin as u64, Access::Write(from)) {
                     return false;
                 }
                 self.written.insert(rank);
-                begun += part;
             }
             done += bytes;
         }
         true
     }
 
-    /// Waits until all writes have arrived, except writes to lost ranks. For that it reads a byte of each
-    /// rank written to, since a read completes after the writes before it.
-    pub fn settle(&mut self) {
-        if self.written.is_empty() {
-            return;
-        }
-        let word = Block::new(1);
+    /// Starts to find out when all writes so far have arrived: reads a byte of each rank written to, since a
+    /// read takes effect after the writes before it.
+    pub fn start_settling(&mut self) {
         for rank in std::mem::take(&mut self.written) {
-            let Some(&(_, heartbeat)) = self.ranks.get(&rank) else { continue };
-            if self.wait(|this| this.under_way.iter().all(|one| one.is_none_or(|(of, _)| of != rank)), rank) {
-                self.read(rank, &[(heartbeat, 0, 1)], word.span());
+            if let Some(&(_, heartbeat)) = self.ranks.get(&rank) {
+                let read = self.start_read(rank, &[(heartbeat, 0, 1)]);
+                self.settling.push((rank, read));
             }
         }
+    }
+
+    /// Whether all writes before the last `start_settling` have arrived, except writes to lost ranks.
+    pub fn is_settled(&mut self) -> bool {
+        let Importer { settling, lost, .. } = self;
+        settling.retain(|(rank, read)| read.bytes().is_none() && !lost.contains(rank));
+        settling.is_empty()
     }
 
     /// Has a rank look at what was written to it before: a packet of one byte follows the writes. Does nothing
@@ -322,6 +422,7 @@ impl Importer {
             return;
         }
         (self.beaten, self.heartbeat) = (now, self.heartbeat + 1);
+        self.lose_silent(now);
         let word = Block::of(&self.heartbeat.to_ne_bytes());
         let reached = self.ranks.iter().filter(|(rank, _)| !self.lost.contains(rank));
         let reached: Vec<_> = reached.map(|(rank, (_, heartbeat))| (*rank, *heartbeat)).collect();
@@ -331,6 +432,16 @@ impl Importer {
                 if self.begin(rank, heartbeat, 0, Access::Write(word.span())).is_err() {
                     self.lost.insert(rank);
                 }
+            }
+        }
+    }
+
+    /// Gives ranks up for lost whose memory was not read or written for too long.
+    fn lose_silent(&mut self, now: u64) {
+        for UnderWay { rank, since, read } in self.under_way.iter().flatten() {
+            if now.saturating_sub(*since) > SILENCE_NS {
+                self.lost.insert(*rank);
+                read.iter().for_each(|(handle, ..)| handle.fail());
             }
         }
     }
@@ -364,13 +475,17 @@ impl Importer {
     fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Result<Sent> {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");
-        let (Access::Read(span) | Access::Write(span)) = access;
-        let (peer, buffer) = (self.ranks[&rank].0, self.buffer(number, span.bytes()));
+        let bytes = match access {
+            Access::Read(_, _, bytes) => bytes,
+            Access::Write(from) => from.bytes(),
+        };
+        let (peer, buffer) = (self.ranks[&rank].0, self.buffer(number, bytes));
         let Importer { endpoint, region, .. } = self;
-        let (sent, into) = match access {
-            Access::Read(into) => {
+        let (sent, read) = match access {
+            Access::Read(handle, offset, _) => {
+                let read = Some((handle.clone(), offset, bytes));
                 // SAFETY: the buffer is not in use until the token comes back, and lives as long as we do.
-                (unsafe { endpoint.read(peer, memory, at, buffer, region, number.into()) }?, Some(into))
+                (unsafe { endpoint.read(peer, memory, at, buffer, region, number.into()) }?, read)
             }
             Access::Write(from) => {
                 from.copy_to(buffer);
@@ -380,7 +495,7 @@ impl Importer {
         };
         if sent == Sent::Done {
             self.free.pop();
-            self.under_way[number as usize] = Some((rank, into));
+            self.under_way[number as usize] = Some(UnderWay { rank, since: sys::clock::now(), read });
         }
         Ok(sent)
     }
@@ -411,7 +526,7 @@ impl Importer {
     }
 
     /// Handles reads and writes that have ended. Returns whether there was an event.
-    fn poll(&mut self) -> bool {
+    pub fn poll(&mut self) -> bool {
         let Importer { endpoint, staging, free, under_way, lost, ranks, .. } = self;
         let mut packets = Vec::new();
         let polled = endpoint.poll(|event| match event {
@@ -421,12 +536,17 @@ impl Importer {
             }
             Event::Accessed(token) | Event::Failed(token, _) => {
                 let is_done = matches!(event, Event::Accessed(_));
-                let Some((rank, into)) = under_way[token as usize].take() else { return };
+                let Some(UnderWay { rank, read, .. }) = under_way[token as usize].take() else { return };
                 free.push(token as u32);
                 if !is_done {
                     lost.insert(rank);
-                } else if let Some(into) = into {
-                    staging.span().slice(token as usize * STAGING_BYTES, into.bytes()).copy_to(into);
+                }
+                match read {
+                    Some((handle, at, bytes)) if is_done => {
+                        handle.store(at, staging.span().slice(token as usize * STAGING_BYTES, bytes));
+                    }
+                    Some((handle, ..)) => handle.fail(),
+                    None => {}
                 }
             }
         });
@@ -489,6 +609,13 @@ mod tests {
         (exporter, importer)
     }
 
+    fn settle(importer: &mut Importer) {
+        importer.start_settling();
+        while !importer.is_settled() {
+            importer.idle();
+        }
+    }
+
     fn pattern(bytes: usize) -> Block {
         Block::of(&(0..bytes).map(|at| (at * 7 + at / 251) as u8).collect::<Vec<_>>())
     }
@@ -508,7 +635,7 @@ mod tests {
             assert!(parted[..bytes - half] == whole[half..] && parted[bytes - half..] == whole[..half]);
             memory.span().clear();
             assert!(importer.write(0, &pieces, other.span()));
-            importer.settle();
+            settle(&mut importer);
             assert!(memory.to_vec() == whole, "{bytes} bytes");
             exporter.revoke(&range);
         }
@@ -544,7 +671,7 @@ mod tests {
             let (memory, other) = (Block::new(64), pattern(64));
             let range = exporter.export(memory.span()).unwrap();
             assert!(importer.write(0, &[(range, 0, 8)], other.span().slice(0, 8)));
-            importer.settle();
+            settle(&mut importer);
             assert!(!importer.is_lost(0));
             if closes {
                 exporter.close()
@@ -552,7 +679,7 @@ mod tests {
                 exporter.revoke(&range)
             }
             importer.write(0, &[(range, 8, 8)], other.span().slice(8, 8));
-            importer.settle();
+            settle(&mut importer);
             assert!(importer.is_lost(0), "closes: {closes}");
             assert!(memory.to_vec()[..8] == other.to_vec()[..8] && memory.to_vec()[8..] == [0; 56]);
             assert!(!importer.read(0, &[(range, 0, 8)], memory.span().slice(0, 8)));

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use sys::Span;
 use sys::remote;
-use transport::export::ExportedRange;
+use transport::export::{ExportedRange, PendingRead, ReadHandle};
 use transport::shm::Segment;
 
 /// For each key, the exported range, and the rank that exports it.
@@ -48,6 +48,7 @@ impl Export for RankMemory {
 /// What a proxy does to a rank's memory, and the rank.
 pub enum Access {
     Write(u32, ExportedRange, u64, Vec<u8>),
+    Read(u32, Vec<(ExportedRange, u64, usize)>, ReadHandle),
     Announce(u32),
 }
 
@@ -59,12 +60,22 @@ pub struct ProxyMemory {
     pub lost: HashSet<u32>,
     pub met: HashSet<u32>,
     pub turn: u32,
+    /// How many accesses have been started, how many have ended, and how many must have ended for `is_settled`.
+    pub counts: [u64; 3],
 }
 
 impl ProxyMemory {
     pub fn new(keys: &Keys, segment: &Segment) -> ProxyMemory {
         let (under_way, lost, met) = Default::default();
-        ProxyMemory { keys: keys.clone(), segment: segment.clone(), under_way, lost, met, turn: 0 }
+        ProxyMemory {
+            keys: keys.clone(),
+            segment: segment.clone(),
+            under_way,
+            lost,
+            met,
+            turn: 0,
+            counts: [0; 3],
+        }
     }
 
     /// Returns the address of a piece of an exported range. None if its rank does not export it any more.
@@ -79,13 +90,32 @@ impl ProxyMemory {
         Some((known.address + at) as usize)
     }
 
+    fn start(&mut self, access: Access) {
+        self.counts[0] += 1;
+        self.under_way.push_back(access);
+    }
+
     fn deliver(&mut self, count: usize) {
+        self.counts[1] += count.min(self.under_way.len()) as u64;
         for access in self.under_way.drain(..count.min(self.under_way.len())).collect::<Vec<_>>() {
             match access {
                 Access::Write(rank, range, at, bytes) => {
                     if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
                         let from = sys::Block::of(&bytes);
                         remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
+                    }
+                }
+                Access::Read(rank, pieces, handle) => {
+                    let mut done = 0;
+                    for (range, at, bytes) in pieces {
+                        let Some(address) = self.reaches(rank, range, at, bytes as u64) else {
+                            handle.fail();
+                            break;
+                        };
+                        let block = sys::Block::new(bytes);
+                        remote::read(sys::process::id(), &[(address, bytes)], &[block.span()]).unwrap();
+                        handle.store(done, block.span());
+                        done += bytes;
                     }
                 }
                 Access::Announce(rank) => {
@@ -123,20 +153,34 @@ impl Import for ProxyMemory {
         for &(range, at, bytes) in pieces {
             let mut copy = vec![0; bytes];
             from.slice(done, bytes).read(&mut copy);
-            self.under_way.push_back(Access::Write(rank, range, at, copy));
+            self.start(Access::Write(rank, range, at, copy));
             done += bytes;
         }
-        self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.deliver((self.turn >> 28) as usize / 4);
+        self.poll();
         !self.is_lost(rank)
     }
 
     fn announce(&mut self, rank: u32) {
-        self.under_way.push_back(Access::Announce(rank));
+        self.start(Access::Announce(rank));
     }
 
-    fn settle(&mut self) {
-        self.deliver(usize::MAX);
+    fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
+        let (read, handle) = PendingRead::new(pieces.iter().map(|piece| piece.2).sum());
+        self.start(Access::Read(rank, pieces.to_vec(), handle));
+        read
+    }
+
+    fn start_settling(&mut self) {
+        self.counts[2] = self.counts[0];
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.counts[1] >= self.counts[2]
+    }
+
+    fn poll(&mut self) {
+        self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.deliver((self.turn >> 28) as usize / 4);
     }
 
     /// Delivers something, as time does. The simulation reports deaths in another way.
