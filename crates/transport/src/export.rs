@@ -270,6 +270,8 @@ impl ReadHandle {
 /// What a staging buffer is used for: a read or a write of this rank's memory.
 struct UnderWay {
     rank: u32,
+    /// The rank's exporter. Another process can have taken the rank's number since.
+    peer: Address,
     /// When it was started, in nanoseconds of `sys::clock::now`.
     since: u64,
     /// The read and the offset in it to which the buffer's bytes go, and their number. None for a write.
@@ -438,9 +440,11 @@ impl Importer {
 
     /// Gives ranks up for lost whose memory was not read or written for too long.
     fn lose_silent(&mut self, now: u64) {
-        for UnderWay { rank, since, read } in self.under_way.iter().flatten() {
+        for UnderWay { rank, peer, since, read } in self.under_way.iter().flatten() {
             if now.saturating_sub(*since) > SILENCE_NS {
-                self.lost.insert(*rank);
+                if self.ranks.get(rank).is_some_and(|(address, _)| address == peer) {
+                    self.lost.insert(*rank);
+                }
                 read.iter().for_each(|(handle, ..)| handle.fail());
             }
         }
@@ -495,7 +499,7 @@ impl Importer {
         };
         if sent == Sent::Done {
             self.free.pop();
-            self.under_way[number as usize] = Some(UnderWay { rank, since: sys::clock::now(), read });
+            self.under_way[number as usize] = Some(UnderWay { rank, peer, since: sys::clock::now(), read });
         }
         Ok(sent)
     }
@@ -536,9 +540,11 @@ impl Importer {
             }
             Event::Accessed(token) | Event::Failed(token, _) => {
                 let is_done = matches!(event, Event::Accessed(_));
-                let Some(UnderWay { rank, read, .. }) = under_way[token as usize].take() else { return };
+                let Some(UnderWay { rank, peer, read, .. }) = under_way[token as usize].take() else {
+                    return;
+                };
                 free.push(token as u32);
-                if !is_done {
+                if !is_done && ranks.get(&rank).is_some_and(|(address, _)| *address == peer) {
                     lost.insert(rank);
                 }
                 match read {
@@ -685,6 +691,29 @@ mod tests {
             assert!(!importer.read(0, &[(range, 0, 8)], memory.span().slice(0, 8)));
             assert_eq!(exporter.export(memory.span()).is_none(), closes);
         }
+    }
+
+    /// Goal: what fails late at a rank that has ended does not lose the process that has its number next.
+    #[test]
+    fn a_late_failure_is_of_the_process_that_has_ended() {
+        let (exporter, mut importer, segment) = pair();
+        let (memory, other) = (Block::new(64), pattern(64));
+        let range = exporter.export(memory.span()).unwrap();
+        assert!(importer.write(0, &[(range, 0, 64)], other.span()));
+        settle(&mut importer);
+        exporter.close();
+        assert!(importer.write(0, &[(range, 0, 64)], other.span()), "it fails later");
+        let next = Exporter::open(&segment, &ProviderChoice::provider("tcp"), || ()).unwrap();
+        let heartbeat = next.export(segment.heartbeat(0)).unwrap();
+        assert!(importer.meet(0, next.name(), heartbeat));
+        while importer.under_way.iter().flatten().any(|one| one.peer != importer.ranks[&0].0) {
+            importer.idle();
+        }
+        memory.span().clear();
+        let range = next.export(memory.span()).unwrap();
+        assert!(importer.write(0, &[(range, 0, 64)], other.span()));
+        settle(&mut importer);
+        assert!(!importer.is_lost(0) && memory.to_vec() == other.to_vec());
     }
 
     /// Goal: ranks see a heartbeat while the importer waits for one of them that answers nothing.
