@@ -52,10 +52,11 @@ impl Executor {
         self.remote_proxy = Some(RemoteProxy { exporter, endpoint, is_welcome: false });
     }
 
-    /// Whether the rank's proxy on another computer has answered `join_remote_proxy`. True if the rank has no
-    /// such proxy.
+    /// Whether the rank need not wait for an answer to `join_remote_proxy`: its proxy on another computer has
+    /// answered or has ended, or the rank has no such proxy.
     pub fn is_welcome(&self) -> bool {
-        self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome)
+        let segment = &self.reach.segment;
+        self.remote_proxy.as_ref().is_none_or(|remote| remote.is_welcome || segment.is_gone(remote.endpoint))
     }
 
     /// Whether a note to the rank's proxy on another computer waits to be sent. It must leave before the

@@ -61,6 +61,17 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
+/// Goal: a rank, which a program has spawned, does not wait for a proxy that another rank has cut off.
+#[test]
+fn a_rank_awaits_no_answer_of_a_proxy_that_has_ended() {
+    let config = Config::default();
+    let mut job = Job::on_node(0, 2, &[0, 1], 1, &config);
+    job.add_dpu(&config);
+    assert!(!job.ranks[0].executor.is_welcome());
+    job.proxy_ended(job.segment.proxy_endpoint(0));
+    assert!(job.ranks[0].executor.is_welcome());
+}
+
 /// Goal: while a proxy has many operations of a rank, a round of the rank's progress looks at none of them. A
 /// word of the rank's page says whether the proxy has ended or returned any since the last round.
 #[test]
