@@ -164,6 +164,18 @@ static void cancel(void)
     EQUAL(flag, 0, "cancelled");
 }
 
+static int test_once(MPI_Request *request, MPI_Status *status)
+{
+    int flag;
+    return MPI_Test(request, &flag, status);
+}
+
+static int get_status_once(MPI_Request *request, MPI_Status *status)
+{
+    int flag;
+    return MPI_Request_get_status(*request, &flag, status);
+}
+
 /* Get_status does not free the request; a freed send still arrives. */
 static void look_and_leave(void)
 {
@@ -181,8 +193,13 @@ static void look_and_leave(void)
     MPI_Test(&request, &flag, &status);
     EQUAL(flag, 1, "flag");
     CHECK(request == MPI_REQUEST_NULL, "a completed request is not null");
-    MPI_Wait(&request, &status);
-    EQUAL(status.MPI_TAG, MPI_ANY_TAG, "tag of a null request");
+    int (*calls[])(MPI_Request *, MPI_Status *) = {MPI_Wait, test_once, get_status_once};
+    for (int i = 0; i < 3; i++) {
+        status.MPI_ERROR = MPI_ERR_TAG;
+        calls[i](&request, &status);
+        EQUAL(status.MPI_TAG, MPI_ANY_TAG, "tag of a null request");
+        EQUAL(status.MPI_ERROR, MPI_SUCCESS, "error of a null request");
+    }
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -46,12 +46,17 @@ pub(super) struct Retired {
     completion: Completion,
     /// Whether the program's request variable keeps its value, because the request is persistent or null.
     stays: bool,
+    /// Whether the request was active. A null or inactive request has the empty status.
+    was_active: bool,
 }
 
 impl Retired {
     /// Stores the request's status for the program. Returns the operation's error, which the error handler of
     /// the request's comm or file receives.
     fn store(self, guard: &mut Guard, status: StatusOut) -> Result<()> {
+        if !self.was_active {
+            return status.set_empty();
+        }
         let completion = self.completion.ended(guard);
         status.set(completion.status);
         failed_on(guard, self.comm, completion.error)
@@ -164,7 +169,7 @@ impl EndedRequests {
     #[inline(never)]
     fn retire_other(&mut self, process: &mut Process, index: usize, handle: Handle) -> Result<bool> {
         let Some(retired) = process.retire(handle)? else { return Ok(false) };
-        let Retired { comm, completion, stays } = retired;
+        let Retired { comm, completion, stays, .. } = retired;
         if !stays {
             self.requests.set(index, constants::REQUEST_NULL)?;
         }
@@ -225,6 +230,7 @@ impl Process {
                 comm: constants::COMM_NULL,
                 completion: Completion::EMPTY,
                 stays: true,
+                was_active: false,
             }));
         }
         let JobState { requests, deferred, sent, p2p, coll, operators, .. } = self.job();
@@ -232,20 +238,21 @@ impl Process {
             let Some(outcome) = p2p.take(receive.ticket()) else { return Ok(None) };
             deferred.remove(receive);
             let completion = Completion::of(outcome, &receive.source());
-            return Ok(Some(Retired { comm: receive.comm, completion, stays: false }));
+            return Ok(Some(Retired { comm: receive.comm, completion, stays: false, was_active: true }));
         }
         if Some(handle) == *sent {
             return Ok(Some(Retired {
                 comm: constants::COMM_NULL,
                 completion: Completion::EMPTY,
                 stays: false,
+                was_active: true,
             }));
         }
         let mut entry = requests.entry(handle)?;
         let request = entry.get_mut();
         let (comm, stays) = (request.comm, request.recipe.is_some());
         let Some(work) = &mut request.work else {
-            return Ok(Some(Retired { comm, completion: Completion::EMPTY, stays }));
+            return Ok(Some(Retired { comm, completion: Completion::EMPTY, stays, was_active: false }));
         };
         let Some(completion) = work.poll(p2p, coll, operators) else { return Ok(None) };
         if stays {
@@ -253,7 +260,7 @@ impl Process {
         } else {
             entry.discard();
         }
-        Ok(Some(Retired { comm, completion, stays }))
+        Ok(Some(Retired { comm, completion, stays, was_active: true }))
     }
 
     /// Frees a complete request of the most frequent kinds: a send that was complete when it started, or a
@@ -317,7 +324,7 @@ impl Process {
         })
     }
 
-    fn is_active(&mut self, handle: Handle) -> Result<bool> {
+    pub(super) fn is_active(&mut self, handle: Handle) -> Result<bool> {
         let JobState { requests, deferred, .. } = self.job();
         let is_deferred = deferred.get(handle).is_some();
         Ok(is_deferred || handle != constants::REQUEST_NULL && requests.get(handle)?.work.is_some())

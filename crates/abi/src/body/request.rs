@@ -135,6 +135,9 @@ pub fn request_get_status(
     let awaiting = || Awaiting::Request(request);
     let completion = guard.poll(Counter::VainRequestGetStatus, awaiting, |process| process.look(request))?;
     flag.set(i32::from(completion.is_some()))?;
+    if !guard.is_active(request)? {
+        return status.set_empty();
+    }
     completion.map_or(Ok(()), |completion| report(guard, completion, |seen| status.set(seen)))
 }
 
