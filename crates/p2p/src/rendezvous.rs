@@ -3,7 +3,7 @@
 //!
 //! - *Read*: the receiver copies from the sender's memory, a piece per poll. TAKEN ends the send.
 //! - *Stream*: the receiver sends ASK; the sender sends DATA, which ends the send. Faster while both are in
-//! MPI.
+//!   MPI.
 //! - *Pull* (`pull.rs`): the receiver's network reads the memory that the offer exposes. TAKEN ends the send.
 //! - *Device*: like *Read*, from device memory that the sender has exported (`device/src/export.rs`).
 //! - *Read fallback*: like *Stream*; the receiver reads the rest if no DATA comes for `patience_polls`.
