@@ -459,8 +459,8 @@ impl Importer {
         })
     }
 
-    /// Repeats `start` until it has started something. Returns false if the rank is lost, which it is after an
-    /// error, or if this takes too long.
+    /// Repeats `start` until it has started something. Returns false if the rank is lost, which it is after
+    /// an error, or if this takes too long.
     fn attempt(&mut self, rank: u32, mut start: impl FnMut(&mut Importer) -> Result<Sent>) -> bool {
         let started = sys::clock::now();
         while !self.is_lost(rank) {
@@ -474,8 +474,8 @@ impl Importer {
         false
     }
 
-    /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. Errors: those
-    /// of `Endpoint::read`.
+    /// Starts a read or write of a rank's memory through a free staging buffer, which must exist. Errors:
+    /// those of `Endpoint::read`.
     fn begin(&mut self, rank: u32, range: ExportedRange, at: u64, access: Access) -> Result<Sent> {
         let memory = RemoteMemory { key: range.key, base: range.base, bytes: range.bytes };
         let number = *self.free.last().expect("one is free");

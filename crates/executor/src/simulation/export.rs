@@ -46,7 +46,7 @@ impl Export for RankMemory {
 }
 
 /// What a proxy does to a rank's memory, and the rank.
-pub enum Access {
+pub enum SimulatedAccess {
     Write(u32, ExportedRange, u64, Vec<u8>),
     Read(u32, Vec<(ExportedRange, u64, usize)>, ReadHandle),
     Announce(u32),
@@ -56,7 +56,7 @@ pub struct ProxyMemory {
     pub keys: Keys,
     /// The host's segment, in which ranks see announcements.
     pub segment: Segment,
-    pub under_way: VecDeque<Access>,
+    pub under_way: VecDeque<SimulatedAccess>,
     pub lost: HashSet<u32>,
     pub met: HashSet<u32>,
     pub turn: u32,
@@ -90,7 +90,7 @@ impl ProxyMemory {
         Some((known.address + at) as usize)
     }
 
-    fn start(&mut self, access: Access) {
+    fn start(&mut self, access: SimulatedAccess) {
         self.counts[0] += 1;
         self.under_way.push_back(access);
     }
@@ -99,13 +99,13 @@ impl ProxyMemory {
         self.counts[1] += count.min(self.under_way.len()) as u64;
         for access in self.under_way.drain(..count.min(self.under_way.len())).collect::<Vec<_>>() {
             match access {
-                Access::Write(rank, range, at, bytes) => {
+                SimulatedAccess::Write(rank, range, at, bytes) => {
                     if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
                         let from = sys::Block::of(&bytes);
                         remote::write(sys::process::id(), &[(address, bytes.len())], &[from.span()]).unwrap();
                     }
                 }
-                Access::Read(rank, pieces, handle) => {
+                SimulatedAccess::Read(rank, pieces, handle) => {
                     let mut done = 0;
                     for (range, at, bytes) in pieces {
                         let Some(address) = self.reaches(rank, range, at, bytes as u64) else {
@@ -118,7 +118,7 @@ impl ProxyMemory {
                         done += bytes;
                     }
                 }
-                Access::Announce(rank) => {
+                SimulatedAccess::Announce(rank) => {
                     let rank = self.segment.local(rank).expect("a rank of this host");
                     crate::proxy::announced(self.segment.rank(rank));
                 }
@@ -153,7 +153,7 @@ impl Import for ProxyMemory {
         for &(range, at, bytes) in pieces {
             let mut copy = vec![0; bytes];
             from.slice(done, bytes).read(&mut copy);
-            self.start(Access::Write(rank, range, at, copy));
+            self.start(SimulatedAccess::Write(rank, range, at, copy));
             done += bytes;
         }
         self.poll();
@@ -161,12 +161,12 @@ impl Import for ProxyMemory {
     }
 
     fn announce(&mut self, rank: u32) {
-        self.start(Access::Announce(rank));
+        self.start(SimulatedAccess::Announce(rank));
     }
 
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
         let (read, handle) = PendingRead::new(pieces.iter().map(|piece| piece.2).sum());
-        self.start(Access::Read(rank, pieces.to_vec(), handle));
+        self.start(SimulatedAccess::Read(rank, pieces.to_vec(), handle));
         read
     }
 
