@@ -8,7 +8,8 @@
 //!
 //! Invariants: no range is written after it was revoked or its exporter was closed. Writes to one rank arrive
 //! in their order (FI_ORDER_WAW), before an announcement that follows them (FI_ORDER_SAW), and before a read
-//! that follows them (FI_ORDER_RAW), by which `start_settling` learns that they have arrived. A rank that an importer could not reach once is lost to it for good.
+//! that follows them (FI_ORDER_RAW), by which `start_settling` learns that they have arrived. A rank that an
+//! importer could not reach once is lost to it for good.
 
 use crate::shm::Segment;
 use error::{Class, Result, fail};
@@ -88,8 +89,8 @@ struct Open {
 
 impl Exporter {
     /// Opens an endpoint by which importers reach exported memory, and starts its thread, which calls
-    /// `announced` when an importer has announced what it wrote. Errors (MPI_ERR_OTHER): there is no libfabric,
-    /// or no thread.
+    /// `announced` when an importer has announced what it wrote. Errors (MPI_ERR_OTHER): there is no
+    /// libfabric, or no thread.
     pub fn open(
         segment: &Segment,
         wanted: &ProviderChoice,
@@ -410,8 +411,8 @@ impl Importer {
         settling.is_empty()
     }
 
-    /// Has a rank look at what was written to it before: a packet of one byte follows the writes. Does nothing
-    /// if the rank is lost.
+    /// Has a rank look at what was written to it before: a packet of one byte follows the writes. Does
+    /// nothing if the rank is lost.
     pub fn announce(&mut self, rank: u32) {
         self.attempt(rank, |this| this.endpoint.send(this.ranks[&rank].0, 1, |span| span.clear()));
     }
