@@ -7,9 +7,10 @@
 //! and writes it to both. User's buffers lie with the rank alone.
 //!
 //! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
-//! `done` that counts them, the bytes of steps that follow. The rank learns of these by an announcement behind
-//! them, other processes only when they have arrived (`is_settled`). `published` stays in the mirror, since a rank that goes on publishes anew.
-//! Read next: `caller/export.rs` (the rank's side), `transport/export.rs`.
+//! `done` that counts them, the bytes of steps that follow. The rank learns of these by an announcement
+//! behind them, other processes only when they have arrived (`is_settled`). `published` stays in the mirror,
+//! since a rank that goes on publishes anew.
+//! Read next: `caller/export.rs` (the rank's side), `transport/import.rs`.
 
 use crate::fault::{Corruption, Fault};
 use crate::note::{to_bytes, to_words};
@@ -18,7 +19,9 @@ use std::cell::{RefCell, RefMut};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
-use transport::export::{ExportedRange, Exporter, Importer, PendingRead};
+use transport::export::{ExportedRange, Exporter};
+use transport::import::Importer;
+use transport::pending_read::PendingRead;
 use transport::shm::{Arena, LocalRank};
 
 /// The most ranges that a rank exports for one instance.

@@ -19,7 +19,7 @@ use sys::Span;
 use sys::memory::Map;
 use sys::remote::{self, Piece};
 use telemetry::Counter;
-use transport::export::PendingRead;
+use transport::pending_read::PendingRead;
 use transport::shm::{Arena, FIRST_EXTENT_BYTES, LocalRank, Segment, cma};
 
 /// The length in bytes of each bounce buffer, through which bytes go that cannot be copied directly. Long

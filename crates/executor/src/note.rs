@@ -108,7 +108,7 @@ impl EdgePort for transport::route_fabric::Port {
 
 /// What a note means. R is the driver of an edge's receiving instance. S is the edge's server: the sending
 /// rank's proxy, or that rank. P is a proxy on another computer than its ranks (`imported.rs`), and K a rank
-/// of P.
+/// of P, which P answers by `Import::announce`.
 ///
 /// | kind | from, to | meaning | data behind it | answer |
 /// |---|---|---|---|---|
@@ -124,11 +124,11 @@ impl EdgePort for transport::route_fabric::Port {
 /// | `Leave` | R, S | the receive was withdrawn, and asks no more | | `Known` |
 /// | `Refused` | R, S | R had no room for what came unasked | | as `Fetch`, once R asks |
 /// | `Join` | K, P | K joins its proxy | `join_words` | `Welcome` |
-/// | `Submit` | K, P | drive the instance with the record at `offset` in K's arena | `Submission` | an announcement |
+/// | `Submit` | K, P | drive the instance whose record is at `offset` | `Submission` | `announce` |
 /// | `Own` | K, P | K drives an instance itself | | |
 /// | `OwnEnded` | K, P | an instance of `Own` has ended | | |
 /// | `Step` | K, P | `step` has ended with `done` = `total`; failed if `edge` is 1 | scratch or `Fault` | |
-/// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | an announcement |
+/// | `Withdraw` | K, P | K does not want a message: its receive, unless started, or its send | | `announce` |
 /// | `Welcome` | P, K | K has joined | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

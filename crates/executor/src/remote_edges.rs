@@ -13,7 +13,6 @@
 //! Read next: `note.rs`, `engine/fetch.rs` (the receiver), `server.rs` (the sender's side).
 
 use crate::delayed::DelayedNotes;
-use crate::imported::ImportedMemory;
 use crate::memory::{Driver, Reach};
 use crate::note::{
     EdgePort, ExposedSend, Lease, NOTE_BYTES, Note, NoteKind, NoteOutcome, Outgoing, send_words, words,
@@ -178,11 +177,7 @@ impl RemoteEdges {
             moved = true;
         }
         delayed.take_due(outbox, reach);
-        if let Some(imported) = &reach.imported {
-            imported.poll();
-            imported.announce_all();
-            unsettled.settle(imported, outbox);
-        }
+        unsettled.settle(reach, outbox);
         moved |= send_notes(port, reach, outbox, unasked, |from, note, data| {
             arrived(EdgeEvent::Note(from, note, data), reads)
         });
@@ -228,9 +223,12 @@ struct UnsettledNotes {
 }
 
 impl UnsettledNotes {
-    /// Takes the notes from `outbox` that report what was written, and returns those of which the writes have
-    /// arrived. Questions and refusals report nothing.
-    fn settle(&mut self, imported: &ImportedMemory, outbox: &mut VecDeque<(u32, Note)>) {
+    /// Announces to ranks what was written to them. Takes the notes from `outbox` that report what was
+    /// written, and returns those of which the writes have arrived. Questions and refusals report nothing.
+    fn settle(&mut self, reach: &Reach, outbox: &mut VecDeque<(u32, Note)>) {
+        let Some(imported) = &reach.imported else { return };
+        imported.poll();
+        imported.announce_all();
         let mut at = 0;
         while let Some((_, note)) = outbox.get(at) {
             match note.kind {

@@ -18,7 +18,7 @@ use crate::record::{self, COMPLETE, Field, Head, InstanceRecord, Lookup, MESSAGE
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::Ordering;
 use sys::{Block, Span};
-use transport::export::PendingRead;
+use transport::pending_read::PendingRead;
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
@@ -68,8 +68,8 @@ struct SendJob {
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The reads from a rank on another computer of bytes that leave next, in their order, each with the offset
-    /// in the send of its first byte: the read whose bytes leave, and the next one.
+    /// The reads from a rank on another computer of bytes that leave next, in their order, each with the
+    /// offset in the send of its first byte: the read whose bytes leave, and the next one.
     ahead: VecDeque<(u64, PendingRead)>,
     /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
@@ -308,18 +308,8 @@ impl SendJob {
         {
             return Ok(turn);
         }
+        let Some(have) = self.read_to(have.min(length), reach)? else { return Ok(JobTurn::Wait) };
         let Some(source) = &self.source else { return Ok(JobTurn::Wait) };
-        let mut have = have.min(length);
-        if is_imported(source, reach) && offset < have {
-            match read_ahead(&mut self.ahead, source, offset, have, reach)? {
-                Some(end) => have = end,
-                None => {
-                    // Nothing wakes this process when the read has ended.
-                    self.seen = NOT_SEEN;
-                    return Ok(JobTurn::Wait);
-                }
-            }
-        }
         let end = have.min(offset.saturating_add(most));
         // The last packet also reports that the send is finished.
         let is_last = end == length;
@@ -355,6 +345,22 @@ impl SendJob {
         }
         self.note.offset = end;
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
+    }
+
+    /// Returns how many of the `have` bytes that a send has published are in this process's reach: those that
+    /// lie with a rank on another computer are read first. None if the next ones are still on their way.
+    fn read_to(&mut self, have: u64, reach: &Reach) -> Result<Option<u64>, Fault> {
+        match &self.source {
+            Some(source) if is_imported(source, reach) && self.note.offset < have => {
+                let read = read_ahead(&mut self.ahead, source, self.note.offset, have, reach)?;
+                if read.is_none() {
+                    // Nothing wakes this process when the read has ended.
+                    self.seen = NOT_SEEN;
+                }
+                Ok(read)
+            }
+            _ => Ok(Some(have)),
+        }
     }
 
     /// Exposes the bytes of a long send for RDMA, and tells the receiver how many it may read. Returns None

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use executor::{Config, Import};
 use telemetry::Counter;
-use transport::export::Importer;
+use transport::import::Importer;
 use transport::route_fabric::{Port, ProviderChoice, set_sizes};
 use transport::shm::{EndpointOwner, Segment};
 

@@ -9,9 +9,11 @@
 //! Read next: `route.rs`, `shm/segment.rs` (the layout of that memory), `shm/ring.rs`, `shm/arena.rs`.
 
 pub mod export;
+pub mod import;
 mod net;
 pub mod owned;
 mod packet;
+pub mod pending_read;
 pub mod route;
 pub mod route_fabric;
 pub mod route_shm;

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use sys::Span;
 use sys::remote;
-use transport::export::{ExportedRange, PendingRead, ReadHandle};
+use transport::export::ExportedRange;
+use transport::pending_read::{PendingRead, ReadHandle};
 use transport::shm::Segment;
 
 /// For each key, the exported range, and the rank that exports it.
@@ -60,7 +61,8 @@ pub struct ProxyMemory {
     pub lost: HashSet<u32>,
     pub met: HashSet<u32>,
     pub turn: u32,
-    /// How many accesses have been started, how many have ended, and how many must have ended for `is_settled`.
+    /// How many accesses have started, how many have ended, and how many must have ended for
+    /// `is_settled`.
     pub counts: [u64; 3],
 }
 
