@@ -8,15 +8,19 @@ use std::sync::atomic::Ordering;
 use settings::{LargeProtocol, Settings};
 use transport::shm::{JobPage, Segment};
 use tuning::{
-    Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Tuning, VECTOR_COPIES, ValueSource,
-    read_row,
+    Distance, EAGER_BYTES_MAX, FLAT_BYTES_MAX, INLINE_BYTES_MAX, Load, Probes, Tuning, VECTOR_COPIES,
+    ValueSource, read_row,
 };
 
-/// Writes the tuning of this machine into a job's page. The creator of the job calls it before any process
-/// attaches.
+/// Writes the tuning of this machine, which includes the facts of earlier jobs, into a job's page. The
+/// creator of the job calls it before any process attaches.
 pub fn set_tuning(job: &JobPage, tuning: &Tuning) {
     let words = job.tuning.iter().zip(tuning.to_words());
     words.for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    // Elsewhere no rank tries the ways, and none looks for facts.
+    if job.may_spin() && job.cma_forbidden.load(Ordering::Relaxed) == 0 {
+        Probes(&job.probes).begin_with(tuning);
+    }
 }
 
 /// Returns the tuning of this process. The first call reads it from the job's page, when the process joins.

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 use transport::route::Reach;
 use transport::shm::{Segment, cma};
 use tuning::{
-    CLASSES, Distance, EAGER_BYTES_MAX, Fetched, Load, Method, MethodTrial, Probes, SETTLING, Sizes, Tuning,
-    ValueSource, class_of, read_row,
+    CLASSES, Distance, EAGER_BYTES_MAX, Fetched, Load, Method, MethodTrial, PATTERNS, Probes, SETTLING,
+    Sizes, Tuning, ValueSource, class_of, read_row,
 };
 
 /// Chooses how this process fetches each long message: by reading the sender's memory, or through cells.
@@ -68,10 +68,9 @@ struct BusyPeriod {
 
 impl Chooser {
     pub(crate) fn new(reach: &Reach, tuning: Tuning) -> Chooser {
-        let is_known = Distance::ALL.iter().any(|at| tuning.read(*at, Load::Alone).is_some());
         let is_forbidden = |segment: &Segment| segment.job().cma_forbidden.load(Ordering::Relaxed) != 0;
         let may_choose = !reach.prefers_read() && !reach.segment().is_some_and(is_forbidden);
-        let is_learning = reach.segment().is_some() && may_choose && !is_known;
+        let is_learning = reach.segment().is_some() && may_choose && !tuning.knows_ways();
         Chooser {
             tuning,
             segment: reach.segment().cloned(),
@@ -83,7 +82,7 @@ impl Chooser {
             fetched: 0,
             was_many: false,
             period: None,
-            judges: vec![MethodTrial::default(); if is_learning { 3 * 3 * CLASSES } else { 0 }],
+            judges: if is_learning { trials(&tuning) } else { Vec::new() },
         }
     }
 
@@ -202,8 +201,8 @@ impl Chooser {
         let fetched = Fetched { way, messages, bytes, ns: now - started, settled_ns };
         let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Method::Cells);
         let verdict = self.judge(at).end(fetched, chosen);
-        if let (Some(way), Some(probes)) = (verdict, self.probes()) {
-            probes.decide(at, way);
+        if let (Some(verdict), Some(probes)) = (verdict, self.probes()) {
+            probes.decide(at, verdict);
         }
     }
 
@@ -264,6 +263,13 @@ impl Chooser {
     }
 }
 
+/// The trials with which a job begins, in the order in which `Chooser::judge` finds them.
+fn trials(tuning: &Tuning) -> Vec<MethodTrial> {
+    let facts = PATTERNS.map(|(distance, load)| tuning.facts(distance, load));
+    let each = facts.iter().flat_map(|facts| (0..CLASSES).map(|class| facts.get(class)));
+    each.map(MethodTrial::of).collect()
+}
+
 /// Returns how many picoseconds each of `bytes` bytes has taken on average since `started`.
 fn picoseconds(started: u64, bytes: u64) -> u64 {
     sys::clock::now().saturating_sub(started).saturating_mul(1000) / bytes.max(1)
@@ -322,6 +328,29 @@ mod tests {
             chooser.end_fetch();
             let opposite = fetch(&mut chooser, 600, [times[1], times[0]]);
             assert_ne!(opposite, way);
+        }
+    }
+
+    // Goal: a job begins with what earlier ones found, tries it later, and corrects it.
+    #[test]
+    fn facts_come_first() {
+        for (name, fact, opposite, times) in [
+            ("read", Method::Read, Method::Cells, [10_000, 50_000]),
+            ("cells", Method::Cells, Method::Read, [50_000, 10_000]),
+        ] {
+            let (reach, mut tuning) = (reach(1), Tuning::default());
+            let row = tuning::facts_row(HERE, Load::Alone);
+            let value = tuning::read_text(row, &format!("{name}, provisional: 1MiB-1MiB")).unwrap();
+            tuning.set(row, value, ValueSource::Table);
+            Probes(&reach.segment().unwrap().job().probes).begin_with(&tuning);
+            let mut chooser = Chooser::new(&reach, tuning);
+            for _ in 0..MESSAGES_UNTIL_DECIDED - 1 {
+                assert_eq!(fetch(&mut chooser, 1, times), fact);
+            }
+            fetch(&mut chooser, MESSAGES_UNTIL_DECIDED, times);
+            assert_eq!(fetch(&mut chooser, 1, times), opposite);
+            let verdict = chooser.probes().unwrap().verdict((HERE, Load::Alone, 6)).unwrap();
+            assert_eq!((verdict.way, verdict.is_clear), (opposite, true));
         }
     }
 

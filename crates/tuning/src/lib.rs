@@ -2,9 +2,9 @@
 //! Values chosen by measurement: one `Tuning` for a process, with the source of each value.
 //!
 //! Later sources win: built-in defaults; a table that `outboard tune` measured on this machine (`table.rs`);
-//! the job's first long messages if the table has no value (`probe.rs`); settings. `mpirun` reads the table
-//! once and writes it into the job's header, so all processes start with the same values. A processor's name
-//! is only the key of a table (`machine.rs`).
+//! the job's first long messages if the table has no value (`probe.rs`), before them what earlier jobs found
+//! (`fact.rs`); settings. `mpirun` reads table and facts once and writes them into the job's header, so all
+//! processes start with the same values. A processor's name is only the key of a table (`machine.rs`).
 //!
 //! Read next: `ccl.rs`, the lengths from which on a collective library is faster.
 //!
@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod ccl;
+mod fact;
 mod machine;
 mod probe;
 mod row;
@@ -19,8 +20,9 @@ mod sizes;
 mod table;
 
 pub use ccl::{ByRanks, COLLECTIVES, LIBRARIES};
+pub use fact::{Fact, Facts, Method, Verdict};
 pub use machine::Machine;
-pub use probe::{Fetched, Method, MethodTrial, PROBE_WORDS, Probes, SETTLING, is_faster};
+pub use probe::{Fetched, MethodTrial, PATTERNS, PROBE_WORDS, Probes, SETTLING, is_faster};
 pub use row::{ValueKind, ValueRow};
 pub use sizes::{CLASSES, Sizes, class_bytes, class_of};
 pub use table::TuningTable;
@@ -94,6 +96,11 @@ const fn read(name: &'static str) -> ValueRow {
     ValueRow { name, kind: ValueKind::Sizes, default: 0, doc }
 }
 
+const fn facts(name: &'static str) -> ValueRow {
+    let doc = "which way messages take first, by length, as earlier jobs have found it; provisional: only one job has";
+    ValueRow { name, kind: ValueKind::Facts, default: 0, doc }
+}
+
 /// The row of the longest block that a schedule's sender copies into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
 /// The index of the row with the longest block for which an all-to-all or allgather uses shared slots.
@@ -106,8 +113,11 @@ pub const NEAR_BYTES_MAX: usize = 12;
 /// The index of the row with the length of the longest message that is sent before the receiver asks.
 pub const EAGER_BYTES_MAX: usize = 13;
 
+/// The number of the first row of facts.
+const FACTS: usize = 14;
+
 /// The number of the first row that comes from `ccl.rs`.
-const CCL: usize = 14;
+const CCL: usize = FACTS + 9;
 
 /// All rows of the table of values: first the rows in `SINGLE`, then the rows for collective libraries
 /// (`ccl.rs`).
@@ -125,7 +135,7 @@ pub const ROWS: &[ValueRow] = &{
 };
 
 /// The rows that do not belong to collective libraries. The first nine have the lengths of messages that a
-/// receiver reads, by distance and load.
+/// receiver reads, by distance and load; the last nine have facts, in the same order.
 const SINGLE: [ValueRow; CCL] = [
     read("read.l2.alone"),
     read("read.l2.many"),
@@ -166,6 +176,15 @@ const SINGLE: [ValueRow; CCL] = [
         default: 64 << 10,
         doc: "the longest message that is sent without asking; less where the receiver reads shorter ones (read.*.alone)",
     },
+    facts("facts.l2.alone"),
+    facts("facts.l2.many"),
+    facts("facts.l2.exchange"),
+    facts("facts.l3.alone"),
+    facts("facts.l3.many"),
+    facts("facts.l3.exchange"),
+    facts("facts.far.alone"),
+    facts("facts.far.many"),
+    facts("facts.far.exchange"),
 ];
 
 /// How many words of the job's header hold a `Tuning`: a value for each row, and a bit for each row whose
@@ -216,6 +235,47 @@ impl Tuning {
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
+    }
+
+    /// Whether a receiver's way is measured or set, so that no messages are timed.
+    pub fn knows_ways(&self) -> bool {
+        Distance::ALL.iter().any(|at| self.read(*at, Load::Alone).is_some())
+    }
+
+    /// What earlier jobs have found about messages at this distance and load.
+    pub fn facts(&self, distance: Distance, load: Load) -> Facts {
+        Facts::of_bits(self.values[facts_row(distance, load)])
+    }
+
+    /// The rows of facts that have any, and their values.
+    pub fn all_facts(&self) -> Vec<(usize, u64)> {
+        (FACTS..CCL).map(|row| (row, self.values[row])).filter(|(_, value)| *value != 0).collect()
+    }
+
+    /// Replaces the facts by those that `other` has.
+    pub fn set_facts(&mut self, other: &Tuning) {
+        self.values[FACTS..CCL].copy_from_slice(&other.values[FACTS..CCL]);
+        self.sources[FACTS..CCL].copy_from_slice(&other.sources[FACTS..CCL]);
+    }
+
+    /// Returns the facts to keep after a job that began with these values. `kept` has the facts that the file
+    /// has now, and `verdict` returns what the job has found.
+    pub fn facts_after(
+        &self,
+        kept: &Tuning,
+        verdict: impl Fn((Distance, Load, usize)) -> Option<Verdict>,
+    ) -> Vec<(usize, u64)> {
+        let mut new = *kept;
+        for (distance, load) in PATTERNS {
+            let (before, mut facts) = (self.facts(distance, load), kept.facts(distance, load));
+            for class in 0..CLASSES {
+                if let Some(verdict) = verdict((distance, load, class)) {
+                    facts.set(class, Fact::after(before.get(class), facts.get(class), verdict));
+                }
+            }
+            new.values[facts_row(distance, load)] = facts.bits();
+        }
+        new.all_facts()
     }
 
     /// The length from which on a library (a value of OUTBOARD_CCL) is faster on `ranks` ranks. None if that
@@ -271,6 +331,11 @@ pub fn read_row(distance: Distance, load: Load) -> usize {
     distance as usize * Load::ALL.len() + load as usize
 }
 
+/// The row that has the facts about messages of a distance and load (`Tuning::facts`).
+pub fn facts_row(distance: Distance, load: Load) -> usize {
+    FACTS + read_row(distance, load)
+}
+
 /// Makes `value` valid for its row: a flag becomes 0 or 1, bits that stand for no class are cleared.
 fn checked(row: usize, value: u64) -> u64 {
     match ROWS[row].kind {
@@ -278,6 +343,7 @@ fn checked(row: usize, value: u64) -> u64 {
         ValueKind::Bytes => value,
         ValueKind::Flag => u64::from(value != 0),
         ValueKind::ByRanks => ByRanks::of_bits(value).bits(),
+        ValueKind::Facts => Facts::of_bits(value).bits(),
     }
 }
 
@@ -289,6 +355,7 @@ pub fn shown(row: usize, value: u64) -> String {
         ValueKind::Bytes => sizes::bytes_text(value),
         ValueKind::Flag => ["no", "yes"][usize::from(value != 0)].into(),
         ValueKind::ByRanks => ByRanks::of_bits(value).to_string(),
+        ValueKind::Facts => Facts::of_bits(value).to_string(),
     }
 }
 
@@ -299,6 +366,7 @@ pub fn read_text(row: usize, text: &str) -> std::result::Result<u64, String> {
         (ValueKind::Bytes, "unlimited") => Ok(u64::MAX),
         (ValueKind::Bytes, text) => sizes::bytes_of(text),
         (ValueKind::ByRanks, text) => text.parse::<ByRanks>().map(ByRanks::bits),
+        (ValueKind::Facts, text) => text.parse::<Facts>().map(Facts::bits),
         (ValueKind::Flag, "yes") => Ok(1),
         (ValueKind::Flag, "no") => Ok(0),
         (ValueKind::Flag, other) => Err(format!("{other:?} is neither yes nor no")),
@@ -315,6 +383,7 @@ mod tests {
             for load in Load::ALL {
                 let name = format!("read.{}.{}", distance.name(), load.name());
                 assert_eq!(ROWS[read_row(distance, load)].name, name);
+                assert_eq!(ROWS[facts_row(distance, load)].name, name.replace("read", "facts"));
             }
         }
         let rows = [INLINE_BYTES_MAX, FLAT_BYTES_MAX, VECTOR_COPIES, NEAR_BYTES_MAX, EAGER_BYTES_MAX];
@@ -324,6 +393,35 @@ mod tests {
         for (row, ValueRow { default, .. }) in ROWS.iter().enumerate() {
             assert_eq!(read_text(row, &shown(row, *default)), Ok(*default));
         }
+    }
+
+    // Goal: each verdict changes the fact of its distance, load and class, and no other.
+    #[test]
+    fn facts_follow_verdicts() {
+        let row = facts_row(Distance::L2, Load::Many);
+        let other = facts_row(Distance::Far, Load::Alone);
+        let with = |texts: &[(usize, &str)]| {
+            let mut tuning = Tuning::default();
+            let values = texts.iter().map(|(row, text)| (*row, read_text(*row, text).unwrap()));
+            values.for_each(|(row, value)| tuning.set(row, value, ValueSource::Table));
+            tuning
+        };
+        let kept = with(&[(row, "read, provisional: 128KiB-256KiB"), (other, "cells: 4MiB-")]);
+        let verdict = |(distance, load, class)| {
+            let way = match (distance, load, class) {
+                (Distance::L2, Load::Many, 3 | 5) => Method::Read,
+                (Distance::L2, Load::Many, 2 | 4) => Method::Cells,
+                _ => return None,
+            };
+            Some(Verdict { way, is_clear: true })
+        };
+        let after = kept.facts_after(&kept, verdict);
+        let expected = "read: 128KiB-128KiB; read, provisional: 512KiB-512KiB";
+        assert_eq!(after, with(&[(row, expected), (other, "cells: 4MiB-")]).all_facts());
+        assert_eq!(kept.facts_after(&kept, |_| None), kept.all_facts());
+        let mut set = with(&[(row, "read: 128KiB-")]);
+        set.set_facts(&kept);
+        assert_eq!(set, kept);
     }
 
     #[test]

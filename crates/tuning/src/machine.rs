@@ -35,6 +35,11 @@ impl Machine {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }
 
+    /// The name of the file that holds the machine's facts (`Facts`).
+    pub fn facts_name(&self) -> String {
+        self.file_name().replace(".tuning", ".facts")
+    }
+
     /// The name of the file that holds the machine's table.
     pub fn file_name(&self) -> String {
         // The hash is FNV-1a; the table itself names the machine in full.

@@ -3,17 +3,8 @@
 //! distance of cores, load of the receiver, and class of lengths. They lie in the job's header: all pairs of
 //! ranks at the same distance share them, and sender and receiver see the same times.
 
-use crate::{CLASSES, Distance, Load};
+use crate::{CLASSES, Distance, Fact, Load, Method, Tuning, Verdict};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The ways in which a long message gets from the sender's memory to the receiver's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// The sender copies the message into cells of shared memory, and the receiver copies it out.
-    Cells = 0,
-    /// The kernel copies the message from one process to the other, as the receiver requests.
-    Read = 1,
-}
 
 /// The number of words of `Probes` in the job's header.
 pub const PROBE_WORDS: usize = 3 * 3 * CLASSES * 2;
@@ -24,6 +15,10 @@ const CLEAR_PERCENT: u64 = 97;
 /// The position of the bits that count messages in a word of `Probes`. The lower bits hold the least time.
 const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
+/// The bit of a word of `Probes` that says that a trial of this job has chosen the method.
+const JUDGED: u64 = 1 << 62;
+/// The bit that says that the result of this trial was clear.
+const CLEAR: u64 = 1 << 63;
 
 /// Whether the time `read` of `Method::Read` is clearly less than the time `cells` of `Method::Cells`.
 pub fn is_faster(read: u64, cells: u64) -> bool {
@@ -63,11 +58,40 @@ impl Probes<'_> {
         self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
-    /// Makes `way` the chosen method for messages of the distance, load and class `at`.
-    pub fn decide(&self, at: (Distance, Load, usize), way: Method) {
+    /// Chooses the method that a trial of this job has found for messages of the distance, load and class
+    /// `at`.
+    pub fn decide(&self, at: (Distance, Load, usize), verdict: Verdict) {
+        self.store(at, verdict.way, JUDGED | if verdict.is_clear { CLEAR } else { 0 });
+    }
+
+    /// Chooses the methods that earlier jobs have found. `mpirun` calls it before the first process starts.
+    pub fn begin_with(&self, tuning: &Tuning) {
+        for (distance, load) in PATTERNS {
+            let facts = tuning.facts(distance, load);
+            for (class, fact) in (0..CLASSES).filter_map(|class| Some((class, facts.get(class)?))) {
+                self.store((distance, load, class), fact.way, 0);
+            }
+        }
+    }
+
+    fn store(&self, at: (Distance, Load, usize), way: Method, bits: u64) {
         let [cells, read] = if way == Method::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
-        self.word(at, Method::Cells).store(SAMPLES << COUNT_SHIFT | cells, Ordering::Relaxed);
-        self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read, Ordering::Relaxed);
+        self.word(at, Method::Cells).store(SAMPLES << COUNT_SHIFT | cells | bits, Ordering::Relaxed);
+        self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read | bits, Ordering::Relaxed);
+    }
+
+    /// What the last trial of this job has found for messages of the distance, load and class `at`. None if
+    /// no trial has ended.
+    pub fn verdict(&self, at: (Distance, Load, usize)) -> Option<Verdict> {
+        let words = [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
+        let all = words[0] & words[1];
+        let way = self.choice(at).filter(|_| all & JUDGED != 0)?;
+        Some(Verdict { way, is_clear: all & CLEAR != 0 })
+    }
+
+    /// Whether some trial of this job has ended.
+    pub fn has_verdicts(&self) -> bool {
+        self.0.iter().any(|word| word.load(Ordering::Relaxed) & JUDGED != 0)
     }
 
     /// Returns the chosen method for messages of the distance, load and class `at`. None until enough
@@ -91,6 +115,17 @@ impl Probes<'_> {
     }
 }
 
+/// All pairs of a distance and a load, in the order of the rows.
+pub const PATTERNS: [(Distance, Load); 9] = {
+    let mut all = [(Distance::L2, Load::Alone); 9];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = (Distance::ALL[at / 3], Load::ALL[at % 3]);
+        at += 1;
+    }
+    all
+};
+
 /// How many of the first messages of each run do not count. A rank uses one method for some messages and then
 /// the other: what a method leaves in the caches slows down the first messages by the other one, so
 /// alternating methods would all look alike (docs/measured/choice.md).
@@ -105,6 +140,9 @@ const RUN: u64 = 16;
 /// `CLEARER_PERCENT` of the other. Times still fall while buffers are new, and reads come last.
 const DECIDED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
+/// A result is clear if each sample of the chosen method is less than this many percent of each sample of the
+/// other one.
+const KEPT_PERCENT: u64 = 90;
 /// How many messages go by the chosen method before both are compared again; then four times as many, and so
 /// on.
 const PAUSE: u64 = 512;
@@ -139,6 +177,8 @@ struct Times {
     samples: u32,
     /// The least time of a sample, in picoseconds per byte.
     least: u64,
+    /// The greatest time of a sample, in picoseconds per byte.
+    most: u64,
 }
 
 /// Messages that were fetched at the same time or one after the other, all by one method.
@@ -175,6 +215,13 @@ impl Default for MethodTrial {
 }
 
 impl MethodTrial {
+    /// The trial at the start of a job that begins with `fact` (None: without a fact). A provisional fact is
+    /// tried after `DECIDED` messages, a confirmed one after a whole pause.
+    pub fn of(fact: Option<Fact>) -> MethodTrial {
+        let rest = if fact.is_some_and(|fact| !fact.is_confirmed) { DECIDED } else { PAUSE };
+        MethodTrial { rest, ..MethodTrial::default() }
+    }
+
     /// Whether it is time to compare the methods again, although one is chosen. Counts one message of the
     /// pause.
     pub fn looks_again(&mut self) -> bool {
@@ -187,9 +234,9 @@ impl MethodTrial {
         self.way
     }
 
-    /// Notes messages that were compared. Returns the method to choose from now on, once that is clear;
+    /// Notes messages that were compared. Returns the method to choose from now on, once there are enough;
     /// `chosen` holds until then.
-    pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Method> {
+    pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Verdict> {
         if fetched.way != self.way {
             return None;
         }
@@ -212,20 +259,22 @@ impl MethodTrial {
         self.verdict(chosen)
     }
 
-    fn verdict(&mut self, chosen: Method) -> Option<Method> {
+    fn verdict(&mut self, chosen: Method) -> Option<Verdict> {
         let samples = self.times.iter().map(|times| times.samples).min().unwrap_or(0);
         if samples == 0 || samples == 1 && self.messages < DECIDED {
             return None;
         }
         let percent = if samples == 1 { CLEARER_PERCENT } else { CLEAR_PERCENT };
-        let [cells, read] = self.times.map(|times| times.least);
+        let [cells, read] = self.times;
         let pause = self.pause;
         *self = MethodTrial { rest: pause, pause: pause.saturating_mul(4), ..MethodTrial::default() };
-        Some(match chosen {
-            Method::Cells if is_less(read, cells, percent) => Method::Read,
-            Method::Read if is_less(cells, read, percent) => Method::Cells,
+        let way = match chosen {
+            Method::Cells if is_less(read.least, cells.least, percent) => Method::Read,
+            Method::Read if is_less(cells.least, read.least, percent) => Method::Cells,
             _ => chosen,
-        })
+        };
+        let (ours, other) = if way == Method::Read { (read, cells) } else { (cells, read) };
+        Some(Verdict { way, is_clear: samples >= 2 && is_less(ours.most, other.least, KEPT_PERCENT) })
     }
 }
 
@@ -237,6 +286,7 @@ impl Times {
         if self.messages >= SAMPLE {
             let time = self.ns.saturating_mul(1000) / self.bytes.max(1);
             self.least = if self.samples == 0 { time } else { self.least.min(time) };
+            self.most = self.most.max(time);
             self.samples += 1;
             self.drop_sample();
         }
@@ -291,14 +341,14 @@ mod tests {
         });
     }
 
-    /// Returns the method that wins if messages are fetched in bursts and their times depend on the method
+    /// Returns the verdict if messages are fetched in bursts and their times depend on the method
     /// and the position in a run.
     fn judged(
         judge: &mut MethodTrial,
         burst: u64,
         chosen: Method,
         time: impl Fn(Method, u64) -> u64,
-    ) -> Method {
+    ) -> Verdict {
         let (mut last, mut place) = (None, 0);
         for bursts in 1.. {
             let way = judge.way();
@@ -307,9 +357,9 @@ mod tests {
             place += burst;
             let settled_ns = Some((SETTLING..burst).map(|place| time(way, place)).sum());
             let fetched = Fetched { way, messages: burst, bytes: burst * 1000, ns, settled_ns };
-            if let Some(way) = judge.end(fetched, chosen) {
+            if let Some(verdict) = judge.end(fetched, chosen) {
                 assert!((50..=64).contains(&(bursts * burst)), "after {bursts} bursts of {burst}");
-                return way;
+                return verdict;
             }
         }
         unreachable!("some message decides")
@@ -326,7 +376,7 @@ mod tests {
         };
         let cells = |way, _| if way == Method::Read { 110 } else { 80 };
         for burst in [1, 2, 4, 16] {
-            let judged = |chosen, time| judged(&mut MethodTrial::default(), burst, chosen, time);
+            let judged = |chosen, time| judged(&mut MethodTrial::default(), burst, chosen, time).way;
             assert_eq!(judged(Method::Cells, &settles as &dyn Fn(Method, u64) -> u64), Method::Read);
             assert_eq!(judged(Method::Cells, &|_, _| 100), Method::Cells, "a tie");
             assert_eq!(judged(Method::Read, &|_, _| 100), Method::Read, "a tie");
@@ -337,7 +387,42 @@ mod tests {
             true => 5000,
             false => settles(way, place),
         };
-        assert_eq!(judged(&mut MethodTrial::default(), 1, Method::Cells, once), Method::Read);
+        assert_eq!(judged(&mut MethodTrial::default(), 1, Method::Cells, once).way, Method::Read);
+    }
+
+    // Goal: a result is clear only if both samples of one method are by a tenth below both of the other.
+    #[test]
+    fn what_is_clear_is_told_from_what_is_not() {
+        // Messages of the first run of each method have place 0 to 15; `seen` counts them all.
+        let clear = |first: u64, then: u64, cells: u64| {
+            let seen = std::cell::Cell::new(0);
+            let time = |way, _| match way {
+                Method::Cells => cells,
+                Method::Read => {
+                    seen.set(seen.get() + 1);
+                    if seen.get() <= RUN { first } else { then }
+                }
+            };
+            judged(&mut MethodTrial::default(), 1, Method::Cells, time)
+        };
+        let verdict = |way, is_clear| Verdict { way, is_clear };
+        assert_eq!(clear(80, 85, 100), verdict(Method::Read, true));
+        assert_eq!(clear(80, 95, 100), verdict(Method::Read, false), "the samples disagree");
+        assert_eq!(clear(93, 93, 100), verdict(Method::Read, false), "not by a tenth");
+        assert_eq!(clear(120, 130, 100), verdict(Method::Cells, true));
+        assert_eq!(clear(105, 130, 100), verdict(Method::Cells, false));
+        assert_eq!(clear(100, 100, 100), verdict(Method::Cells, false));
+    }
+
+    // Goal: a fact is tried, a provisional one soon, and holds until then.
+    #[test]
+    fn facts_are_tried() {
+        for (is_confirmed, messages) in [(false, DECIDED), (true, PAUSE)] {
+            let mut trial = MethodTrial::of(Some(Fact { way: Method::Read, is_confirmed }));
+            assert_eq!((1..).find(|_| trial.looks_again()), Some(messages));
+            assert_eq!(judged(&mut trial, 1, Method::Read, |_, _| 100).way, Method::Read);
+            assert_eq!((1..).find(|_| trial.looks_again()), Some(PAUSE));
+        }
     }
 
     // Goal: a decision is checked again, and ever more rarely.
@@ -353,10 +438,32 @@ mod tests {
     #[test]
     fn what_is_decided_is_chosen() {
         with(|probes| {
-            for way in [Method::Read, Method::Cells, Method::Read] {
-                probes.decide(HERE, way);
+            for (way, is_clear) in [(Method::Read, true), (Method::Cells, false), (Method::Read, false)] {
+                probes.decide(HERE, Verdict { way, is_clear });
                 assert_eq!(probes.choice(HERE), Some(way));
+                assert_eq!(probes.verdict(HERE), Some(Verdict { way, is_clear }));
             }
+            probes.refuse(HERE, Method::Read);
+            assert_eq!((probes.choice(HERE), probes.verdict(HERE)), (Some(Method::Cells), None));
+        });
+    }
+
+    // Goal: what earlier jobs found is chosen, but is no finding of this job.
+    #[test]
+    fn a_job_begins_with_facts() {
+        let (distance, load, class) = HERE;
+        let mut tuning = Tuning::default();
+        let row = crate::facts_row(distance, load);
+        tuning.set(
+            row,
+            crate::read_text(row, "read, provisional: 512KiB-512KiB").unwrap(),
+            crate::ValueSource::Table,
+        );
+        with(|probes| {
+            probes.begin_with(&tuning);
+            assert_eq!((probes.choice(HERE), probes.verdict(HERE)), (Some(Method::Read), None));
+            assert_eq!(probes.choice((distance, load, class + 1)), None);
+            assert_eq!(probes.choice((distance, Load::Many, class)), None);
         });
     }
 

@@ -12,6 +12,8 @@ pub enum ValueKind {
     Flag,
     /// The value has a number of bytes for each class of numbers of ranks (`ByRanks`).
     ByRanks,
+    /// The value has the faster way of messages of each class of lengths, as earlier jobs found it (`Facts`).
+    Facts,
 }
 
 /// A row of the table of values: the name, type, default and meaning of one value.

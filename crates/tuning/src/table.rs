@@ -5,9 +5,11 @@ use crate::{Machine, ROWS, Tuning, ValueSource, read_text, shown};
 use error::{Class, Result, fail};
 
 /// The first line of a table's file.
-const HEAD: &str = "# Outboard tuning, made by `outboard tune`; see docs/tuning.md";
+const HEAD: &str = "# Outboard tuning of this machine; see docs/tuning.md";
 /// The length in bytes of the longest file that is read as a table.
 const BYTES_MAX: usize = 64 << 10;
+/// The length in bytes of the longest line, which an error may quote.
+const LINE_MAX: usize = 500;
 
 /// The values measured on a machine.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +55,9 @@ impl TuningTable {
                     format!("the tuning table {path}, line {}: {what}{again}", at + 1),
                 )
             };
+            if line.len() > LINE_MAX {
+                return Err(wrong(format!("{} bytes, {LINE_MAX} at most", line.len())));
+            }
             let Some((name, value)) = line.split_once('=').map(|(name, value)| (name.trim(), value.trim()))
             else {
                 return Err(wrong(format!("{line:?} is not `name = value`")));
@@ -119,6 +124,8 @@ mod tests {
             (b"".to_vec(), "does not name its processor"),
             (b"\xff\xfe\x00".to_vec(), "is no text"),
             (vec![b'#'; BYTES_MAX + 1], "65536 at most"),
+            (with(&"x".repeat(LINE_MAX + 1)), "line 8: 501 bytes, 500 at most"),
+            (with("facts.l3.many = read: 64KiB-\n"), "has a length that is eager"),
             (with("nonsense\n"), "line 8: \"nonsense\" is not `name = value`"),
             (with("teapot = 1\n"), "there is no value \"teapot\""),
             (with("vector_copies = yes\n"), "vector_copies is there twice"),

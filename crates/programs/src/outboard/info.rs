@@ -10,6 +10,8 @@ use settings::{Setting, TABLE};
 use telemetry::{Counter, Unit};
 use tuning::{VECTOR_COPIES, ValueKind, ValueSource};
 
+use crate::tables;
+
 /// The functions of the standard ABI, one a line: the name, and 1 if the function is implemented, else 0.
 /// Generated.
 const FUNCTIONS: &str = include_str!("../../../abi/src/generated/functions.txt");
@@ -142,14 +144,18 @@ struct Tuned {
 /// Returns the tuned values that a job on this machine would use if it started now.
 fn tuned() -> Result<Vec<Tuned>, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
-    let found = crate::tables::find(&settings.tuning)?;
+    let found = tables::find(settings)?;
     let tuning = boot::overruled(found.tuning, settings);
-    let table = found.path.map_or(String::new(), |path| path.display().to_string());
+    let shown = |path: Option<PathBuf>| path.map_or(String::new(), |path| path.display().to_string());
+    let (table, facts) = (shown(found.path), shown(found.facts));
     let one = |(row, about): (usize, &tuning::ValueRow)| {
         let (value, source) = (tuning::shown(row, tuning.get(row)), tuning.source(row));
         let name = about.name;
         let (value, source) = match (source, &found.complaint) {
             (ValueSource::Setting, _) => (value, "setting".into()),
+            (ValueSource::Table, _) if about.kind == ValueKind::Facts && !facts.is_empty() => {
+                (value, format!("jobs, {facts}"))
+            }
             (ValueSource::Table, _) => (value, format!("table {table}")),
             (ValueSource::Default, Some(sentence)) => (value, format!("built in: {sentence}")),
             (ValueSource::Default, None) if name.starts_with("read.") => {
@@ -162,9 +168,20 @@ fn tuned() -> Result<Vec<Tuned>, String> {
         };
         Tuned { name, value, source, doc: about.doc }
     };
-    // Rows of libraries are left out while nothing has been measured for them.
-    let is_shown = |row: &usize| tuning::ROWS[*row].kind != ValueKind::ByRanks || tuning.is_known(*row);
-    Ok(tuning::ROWS.iter().enumerate().filter(|(row, _)| is_shown(row)).map(one).collect())
+    // Rows of libraries and of facts are left out while they have nothing.
+    let is_shown = |row: &usize| {
+        let is_plain = !matches!(tuning::ROWS[*row].kind, ValueKind::ByRanks | ValueKind::Facts);
+        is_plain || tuning.is_known(*row)
+    };
+    let mut rows: Vec<_> =
+        tuning::ROWS.iter().enumerate().filter(|(row, _)| is_shown(row)).map(one).collect();
+    let are_missing = tables::keeps_facts(settings) && facts.is_empty() && !tuning.knows_ways();
+    if let Some(path) = tables::facts_path().filter(|_| are_missing) {
+        let source = format!("jobs keep them in {}", path.display());
+        let doc = "what the long messages of jobs on this machine have shown";
+        rows.push(Tuned { name: "facts", value: "none".into(), source, doc });
+    }
+    Ok(rows)
 }
 
 fn functions() -> impl Iterator<Item = (&'static str, bool)> {

@@ -285,7 +285,7 @@ impl Plan {
         if settings.ccl == "off" {
             return Ok(None);
         }
-        let tuning = crate::tables::find(&settings.tuning)?.tuning;
+        let tuning = crate::tables::find(settings)?.tuning;
         let measured = tuning.library_bytes_min(&settings.ccl, collective.name(), self.ranks);
         Ok(Some(LibraryFacts { measured, has_operator: true, may_join: true }))
     }
@@ -294,7 +294,7 @@ impl Plan {
 /// Returns a table of the protocols of messages by length, with the settings and the tuning of this machine.
 fn protocols() -> Result<String, String> {
     let settings = settings::load().map_err(|error| error.to_string())?;
-    let tuning = boot::overruled(crate::tables::find(&settings.tuning)?.tuning, settings);
+    let tuning = boot::overruled(crate::tables::find(settings)?.tuning, settings);
     let mut text = String::new();
     for p2p::ProtocolRow { name, bytes_min, bytes_max, moves, needs } in
         p2p::protocols(&p2p::Config::of(settings, &tuning))

@@ -14,6 +14,7 @@ use sys::process::ProcessHandle;
 use sys::signal::Signals;
 use transport::shm::{LocalRank, RankPage, Segment};
 
+use super::facts::FactsKeeper;
 use super::guardian::Guardian;
 use super::start::Setup;
 use super::upstream::Upstream;
@@ -99,6 +100,8 @@ pub struct AgentJob {
     /// The cores that this job has claimed, so that other jobs keep off them. None if `mpirun` adopted a
     /// program that was already running.
     pub(super) claims: Option<Claims>,
+    /// Keeps what the ranks find about their messages; None if nothing is to be kept.
+    pub(super) facts: Option<FactsKeeper>,
     /// Whether this agent runs on a DPU: only proxies run here, for the ranks of another host. The segment
     /// here is then the mirror of that host's segment.
     pub(super) is_dpu: bool,
@@ -142,6 +145,7 @@ impl AgentJob {
             guardian: None,
             had_children: false,
             claims: None,
+            facts: None,
             is_dpu: false,
             readers: Vec::new(),
             living: HashMap::new(),

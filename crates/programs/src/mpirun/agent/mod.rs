@@ -14,6 +14,7 @@
 
 mod deadlock;
 mod end;
+mod facts;
 mod foreign;
 pub mod guardian;
 pub mod job;

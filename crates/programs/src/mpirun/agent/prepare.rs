@@ -11,6 +11,7 @@ use settings::{Settings, agree};
 use sys::signal::Signals;
 use transport::shm::Segment;
 
+use super::facts::FactsKeeper;
 use super::job::AgentJob;
 use super::start::Setup;
 use super::upstream::Upstream;
@@ -20,6 +21,7 @@ use crate::mpirun::command::variables;
 use crate::mpirun::place::claims::Claims;
 use crate::mpirun::place::cpus::{self, Core, CorePlan, Want};
 use crate::mpirun::wire::frame::Start;
+use crate::tables::{self, FoundTuning};
 
 impl AgentJob {
     /// Makes the job's memory on this host, and plans which process gets which cores. Returns the job, of
@@ -54,8 +56,8 @@ impl AgentJob {
         if let Some(warning) = cpus::shared_with_proxies(&plan, cores.iter().map(Vec::len).sum()) {
             upstream.uplink.say(&warning);
         }
-        let (segment, fd, complaint) = memory(start, &settings, &plan)?;
-        complaint.iter().for_each(|sentence| upstream.uplink.say(sentence));
+        let (segment, fd, found) = memory(start, &settings, &plan)?;
+        found.complaint.iter().for_each(|sentence| upstream.uplink.say(sentence));
         let universe = match global.usize {
             Some(Universe::Size(size)) => Some(size),
             Some(Universe::System) => Some(cores.len() as u32),
@@ -73,17 +75,19 @@ impl AgentJob {
         let mut job = AgentJob::new(segment, signals, setup, here, upstream);
         job.is_dpu = start.serves().is_some();
         job.claims = Some(claims);
+        let keeps_facts = tables::keeps_facts(&settings) && !job.is_dpu;
+        job.facts = keeps_facts.then(|| FactsKeeper::new(found.tuning)).flatten();
         Ok((job, plan))
     }
 }
 
-/// Makes the job's memory on this host. Returns the segment, its descriptor for child processes, and a
-/// warning for the user if the file with this machine's tuning has a fault.
+/// Makes the job's memory on this host. Returns the segment, its descriptor for child processes, and the
+/// tuning that is written into the segment.
 fn memory(
     start: &Start,
     settings: &Settings,
     plan: &CorePlan,
-) -> Result<(Segment, OwnedFd, Option<String>), Refusal> {
+) -> Result<(Segment, OwnedFd, FoundTuning), Refusal> {
     let (global, ranks) = (&start.global, start.node_of.len() as u32);
     let shape = boot::shape(settings, ranks, settings.spawn_ranks_max as u32, global.proxies);
     let (segment, fd) =
@@ -104,12 +108,12 @@ fn memory(
     let sleepers_fence = plan.spin && global.proxies == 0;
     job.sleepers_fence.store(u32::from(sleepers_fence), Ordering::Relaxed);
     job.cma_forbidden.store(u32::from(settings.cma == settings::Cma::Off), Ordering::Relaxed);
-    let mut found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+    let mut found = tables::find(settings).map_err(Refusal::other)?;
     start.libraries.iter().for_each(|libraries| found.tuning.set_libraries(libraries));
     boot::set_tuning(job, &found.tuning);
     sys::memory::inheritable(&fd, false)
         .map_err(|error| Refusal::other(format!("cannot keep the job's memory: {error}")))?;
-    Ok((segment, fd, found.complaint))
+    Ok((segment, fd, found))
 }
 
 /// Returns this host's address for other hosts: the address that `mpirun` found, else the one at which ssh

@@ -125,6 +125,9 @@ impl AgentJob {
             self.send(ToRoot::Counted { first: 0, counted: Counted::of_proxies(&self.segment) });
         }
         self.end_orphans();
+        if let Some(facts) = self.facts.take().filter(|_| self.failed.is_none()) {
+            facts.keep(&self.segment);
+        }
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();
         }

@@ -145,7 +145,7 @@ impl Root {
         let (secret, job, libraries) = match is_here {
             true => (0, None, None),
             false => {
-                let found = crate::tables::find(&settings.tuning).map_err(Refusal::other)?;
+                let found = crate::tables::find(settings).map_err(Refusal::other)?;
                 (number()?, Some(number()? | 1), Some(found.tuning.libraries()))
             }
         };

@@ -28,7 +28,7 @@ pub struct Tune {
     /// (~/.cache/outboard/tuning).
     #[arg(long)]
     system: bool,
-    /// Write nothing. Compare jobs that choose as they do now with jobs that are forced to either choice.
+    /// Write no table. Compare jobs that choose as they do now with jobs that are forced to either choice.
     /// Also count the jobs without a table whose first messages show the faster way.
     #[arg(long)]
     compare: bool,
@@ -105,7 +105,8 @@ impl Tune {
         values.extend(found);
         values.sort_unstable();
         let table = TuningTable { machine: Machine::this(), values };
-        let path = tables::write(&folder, &table)?;
+        let path = folder.join(table.machine.file_name());
+        tables::write(&path, &table)?;
         Ok(format!("{}\nwritten to {}\n", table.text(), path.display()))
     }
 

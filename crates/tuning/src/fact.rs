@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Facts: the faster way of messages, as the trials of earlier jobs on this machine have found it. A job
+//! begins with them, and tries both ways later.
+//!
+//! Invariants: a fact is provisional until a second job has found the same; a job that finds the opposite
+//! removes it. Only trials find facts, so messages that are short enough to be sent eagerly have none.
+
+use crate::{CLASSES, Sizes};
+use std::fmt;
+use std::str::FromStr;
+
+/// The first class of lengths that facts have: messages of more than 64 KiB. Shorter messages are eager by
+/// default.
+pub(crate) const FIRST: usize = 3;
+
+/// The ways in which a long message gets from the sender's memory to the receiver's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// The sender copies the message into cells of shared memory, and the receiver copies it out.
+    Cells = 0,
+    /// The kernel copies the message from one process to the other, as the receiver requests.
+    Read = 1,
+}
+
+/// The way that messages of one distance, load and class of lengths take first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// The faster method.
+    pub way: Method,
+    /// Whether at least two jobs have found the same.
+    pub is_confirmed: bool,
+}
+
+/// What the trial of a job has found for messages of one distance, load and class of lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The method to use from now on.
+    pub way: Method,
+    /// Whether all samples of this method took clearly less time than all samples of the other one.
+    pub is_clear: bool,
+}
+
+impl Fact {
+    /// Returns the fact to keep after a job. `before` is the fact with which the job began, `kept` the one
+    /// that the file has now, and `verdict` what the job has found.
+    pub fn after(before: Option<Fact>, kept: Option<Fact>, verdict: Verdict) -> Option<Fact> {
+        let Verdict { way, is_clear } = verdict;
+        let agrees = |fact: Fact| fact.way == way;
+        match kept {
+            Some(fact) if !agrees(fact) => None,
+            // The ranks of other hosts may have written `kept` at the end of the same job.
+            _ if is_clear && (kept.is_some() || before.is_none()) => {
+                let is_confirmed = before.is_some_and(agrees) || kept.is_some_and(|fact| fact.is_confirmed);
+                Some(Fact { way, is_confirmed })
+            }
+            _ => kept,
+        }
+    }
+}
+
+/// The names of the sets of lengths that a row of facts has, in the order of its value, 16 bits each.
+const NAMES: [&str; 4] = ["read", "cells", "read, provisional", "cells, provisional"];
+const SET_BITS: usize = 16;
+
+/// The facts of one distance and load: at most one for each class of lengths.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts([Option<Fact>; CLASSES]);
+
+impl Facts {
+    /// Reads the facts from a row's value (`ValueKind::Facts`). Bits that no class can have are dropped.
+    pub fn of_bits(bits: u64) -> Facts {
+        let has = |class: usize, set: usize| bits >> (SET_BITS * set + class) & 1 != 0;
+        let fact = |class| (0..NAMES.len()).find(|set| has(class, *set)).map(of_set);
+        Facts(std::array::from_fn(|class| fact(class).filter(|_| class >= FIRST)))
+    }
+
+    /// The facts as a row's value, which `of_bits` reads.
+    pub fn bits(self) -> u64 {
+        let facts = self.0.into_iter().enumerate().filter_map(|(class, fact)| Some((class, set_of(fact?))));
+        facts.fold(0, |bits, (class, set)| bits | 1 << (SET_BITS * set + class))
+    }
+
+    /// The fact about messages of a class. None if no job has found one.
+    pub fn get(&self, class: usize) -> Option<Fact> {
+        self.0[class]
+    }
+
+    /// Sets the fact about messages of a class, or removes it.
+    pub fn set(&mut self, class: usize, fact: Option<Fact>) {
+        self.0[class] = fact.filter(|_| class >= FIRST);
+    }
+
+    /// The lengths of one of the sets of `NAMES`.
+    fn sizes(self, set: usize) -> Sizes {
+        Sizes::of_bits(self.bits() >> (SET_BITS * set))
+    }
+}
+
+fn of_set(set: usize) -> Fact {
+    Fact { way: [Method::Read, Method::Cells][set % 2], is_confirmed: set < 2 }
+}
+
+fn set_of(fact: Fact) -> usize {
+    usize::from(fact.way == Method::Cells) + if fact.is_confirmed { 0 } else { 2 }
+}
+
+impl fmt::Display for Facts {
+    /// A text like `read: 256KiB-1MiB; cells, provisional: 4MiB-`.
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let sets = (0..NAMES.len()).map(|set| (NAMES[set], self.sizes(set)));
+        let used = sets.filter(|(_, sizes)| *sizes != Sizes::default());
+        let text: Vec<String> = used.map(|(name, sizes)| format!("{name}: {sizes}")).collect();
+        f.write_str(&if text.is_empty() { "none".into() } else { text.join("; ") })
+    }
+}
+
+impl FromStr for Facts {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Facts, String> {
+        let mut facts = Facts::default();
+        for part in text.split(';').map(str::trim).filter(|part| *part != "none") {
+            let known = part
+                .split_once(": ")
+                .and_then(|(name, sizes)| Some((NAMES.iter().position(|known| *known == name)?, sizes)));
+            let Some((set, sizes)) = known else {
+                return Err(format!(
+                    "{part:?} is no set of lengths, as read: 1MiB- or cells, provisional: 4MiB-"
+                ));
+            };
+            let sizes: Sizes = sizes.parse()?;
+            for class in (0..CLASSES).filter(|class| sizes.bits() >> class & 1 != 0) {
+                if class < FIRST || facts.get(class).is_some() {
+                    return Err(format!("{part:?} has a length that is eager, or that is there twice"));
+                }
+                facts.set(class, Some(of_set(set)));
+            }
+        }
+        Ok(facts)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class_of;
+
+    const READ: Option<Fact> = Some(Fact { way: Method::Read, is_confirmed: false });
+    const CONFIRMED: Option<Fact> = Some(Fact { way: Method::Read, is_confirmed: true });
+    const CELLS: Option<Fact> = Some(Fact { way: Method::Cells, is_confirmed: false });
+
+    // Goal: a clear result is kept, a second job confirms it, one that disagrees removes it, and the hosts of
+    // one job do not confirm each other.
+    #[test]
+    fn facts_are_found_confirmed_and_removed() {
+        let clear = Verdict { way: Method::Read, is_clear: true };
+        let tie = Verdict { is_clear: false, ..clear };
+        for (before, kept, verdict, after) in [
+            (None, None, clear, READ),
+            (None, None, tie, None),
+            (None, READ, clear, READ),
+            (None, READ, tie, READ),
+            (READ, READ, clear, CONFIRMED),
+            (READ, READ, tie, READ),
+            (None, CONFIRMED, clear, CONFIRMED),
+            (CONFIRMED, CONFIRMED, tie, CONFIRMED),
+            (CELLS, CELLS, clear, None),
+            (CELLS, CELLS, tie, None),
+            (None, CELLS, clear, None),
+            // Another host of this job has removed it.
+            (CELLS, None, clear, None),
+            (READ, None, clear, None),
+        ] {
+            assert_eq!(Fact::after(before, kept, verdict), after, "{before:?} {kept:?} {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn text_and_back() {
+        assert_eq!(FIRST, class_of(64 << 10) + 1);
+        let text = "read: 256KiB-512KiB; cells: 128KiB-128KiB; read, provisional: 1MiB-1MiB; cells, provisional: 4MiB-";
+        let facts: Facts = text.parse().unwrap();
+        assert_eq!(facts.to_string(), text);
+        assert_eq!(Facts::of_bits(facts.bits()), facts);
+        let ways = [128 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20].map(|bytes| facts.get(class_of(bytes)));
+        let cells = Some(Fact { way: Method::Cells, is_confirmed: true });
+        assert_eq!(ways, [cells, CONFIRMED, READ, None, CELLS]);
+        assert_eq!(Facts::default().to_string().parse(), Ok(Facts::default()));
+        for wrong in [
+            "",
+            "read",
+            "read 1MiB-",
+            "maybe: 1MiB-",
+            "read: 64KiB-",
+            "read: 1MiB-; cells: 4MiB-",
+            "read: 1MiB-1MiB; read: 1MiB-1MiB",
+            "read: ",
+        ] {
+            assert!(wrong.parse::<Facts>().is_err(), "{wrong}");
+        }
+        // Whatever a broken process has written, each class has one fact at most, and eager lengths none.
+        let wild = Facts::of_bits(u64::MAX);
+        assert_eq!(wild.to_string(), "read: 128KiB-");
+    }
+}
