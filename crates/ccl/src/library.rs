@@ -20,8 +20,8 @@ struct Family {
     prefix: &'static str,
     id_bytes: usize,
     in_progress: c_int,
-    /// The code that the library returns for an error in another process. None if the family has no such
-    /// code.
+    /// The code that the library returns for an error in another process. None if the libraries of this
+    /// family (`nccl` or `oneccl`) have no such code.
     remote_error: Option<c_int>,
     memory: MemoryKind,
     /// Whether ranks may make several communicators in different orders.

@@ -51,7 +51,8 @@ pub trait Import {
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
     /// Has a rank look at what was written to it before (`Importer::announce`).
     fn announce(&mut self, rank: u32);
-    /// Starts a read of pieces of what a rank exports, one after the other (`Importer::start_read`).
+    /// Starts a read of pieces of what a rank exports. The read holds their bytes, one piece behind the other
+    /// (`Importer::start_read`).
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead;
     /// Starts to find out when all writes so far have arrived (`Importer::start_settling`).
     fn start_settling(&mut self);

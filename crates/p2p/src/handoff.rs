@@ -147,7 +147,7 @@ impl P2p {
     }
 
     /// Records that no executor waits for the message of the receive `ticket` any more. Returns false if none
-    /// did, or if the executor has already ended.
+    /// did, or if the instance has already ended.
     pub fn withdraw_executor(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
             && let RequestStage::Expecting(expecting) = stage
@@ -159,8 +159,8 @@ impl P2p {
         false
     }
 
-    /// Records that the executor that moved the message `key` of an operation has ended, with its error if it
-    /// failed. `carried` says how the bytes were moved, if messages are timed.
+    /// Records that the instance that moved the message `key` of the operation `ticket` has ended, with its
+    /// error if it failed. `carried` says how the bytes were moved; None unless `telemetry::timed`.
     pub fn offload_ended(
         &mut self,
         ticket: Ticket,

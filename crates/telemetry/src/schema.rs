@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Checks of a trace file: what the Trace Event Format requires of events, and what `chrome.rs` promises of
-//! arrows. Viewers drop events that break these rules without a message.
+//! the arrows that join events in the picture. Viewers silently drop what breaks these rules.
 
 use std::collections::HashMap;
 
