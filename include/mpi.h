@@ -82,7 +82,7 @@ typedef void (MPI_T_event_cb_function)(MPI_T_event_instance event_instance, MPI_
 typedef void (MPI_T_event_free_cb_function)(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, void *user_data);
 typedef void (MPI_T_event_dropped_cb_function)(MPI_Count count, MPI_T_event_registration event_registration, int source_index, MPI_T_cb_safety cb_safety, void *user_data);
 
-/* Older names of three of them. */
+/* Older names of the types of error handlers. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
 typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
 typedef MPI_Win_errhandler_function MPI_Win_errhandler_fn;
@@ -1815,7 +1815,7 @@ int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp);
 #define MPI_Win_c2f(handle) MPI_Win_toint(handle)
 #define MPI_Win_f2c(handle) MPI_Win_fromint(handle)
 
-/* Names that MPI-3.0 removed (MPI 5.0, 17.1): whoever uses one is told its successor. */
+/* Names that MPI-3.0 removed (MPI 5.0, 17.1): the compiler names the successor of one that is used. */
 #if defined(__has_attribute)
 #if __has_attribute(unavailable)
 #define MPI_ABI_HAS_UNAVAILABLE 1

@@ -5,7 +5,7 @@
 pub use crate::dialect::*;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Functions with their PMPI forms.
+/// Declares functions with their PMPI forms.
 macro_rules! functions {
     ($($name:ident $profiled:ident $arguments:tt -> $returns:ty;)*) => {
         $( functions!(@ $name $arguments $returns); functions!(@ $profiled $arguments $returns); )*

@@ -5,14 +5,14 @@
 //! language see each call once.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
 #![allow(clippy::undocumented_unsafe_blocks)] // One contract for all: the caller's arguments are what MPI asks for.
-#![cfg_attr(mpich, allow(dead_code))] // That ABI lacks a few procedures.
+#![cfg_attr(mpich, allow(dead_code))] // MPICH's ABI lacks a few procedures.
 #![allow(unsafe_op_in_unsafe_fn, clippy::unnecessary_cast)]
 
 use crate::section::{self, Descriptor};
 use crate::{attribute, c, callback, fault, handles, logical, memory, peers, text};
 use std::ffi::c_void;
 
-/// The value, or the end of the call with its error.
+/// Returns the value, or ends the call with its error.
 macro_rules! or_end {
     ($value:expr, $ierror:ident, $function:literal, $on:expr) => {
         match $value {
@@ -22,7 +22,7 @@ macro_rules! or_end {
     };
 }
 
-/// Exports a procedure under its names, each with that for profiling, which MPICH may have otherwise.
+/// Exports a procedure under each of its names and of its names for profiling, whose spelling can be another in MPICH.
 macro_rules! export {
     ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:tt)*) => {
         $( export!(@ $body $name false $arguments $returns); export!(@ $body $profiled true $arguments $returns); )*

@@ -561,7 +561,7 @@ pub const ERROR_CLASSES: &[(i32, &str)] = &[
     (1016, "MPI_T_ERR_PVAR_NO_WRITE"),
 ];
 
-/// The name of a predefined handle.
+/// Returns the name of a predefined handle, or None.
 pub fn handle_name(handle: Handle) -> Option<&'static str> {
     HANDLES.iter().find(|(value, _)| *value == handle.0).map(|(_, name)| *name)
 }

@@ -211,7 +211,7 @@ impl Settings {
         })
     }
 
-    /// Whether both have the same value of the setting that is row `index` of the table.
+    /// Whether `self` and `other` have the same value of the setting that is row `index` of the table.
     pub(crate) fn agrees(&self, other: &Settings, index: usize) -> bool {
         match index {
             0 => self.offload == other.offload,

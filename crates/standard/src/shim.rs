@@ -3,7 +3,7 @@
 //!
 //! `PMPI_X` is the function and `MPI_X` jumps to it, so that a profiling library can put its own `MPI_X` in front.
 #![allow(non_snake_case, clippy::missing_safety_doc, clippy::too_many_arguments)]
-#![allow(unused_variables, clippy::redundant_closure)] // Functions without a body; functions without parameters.
+#![allow(unused_variables, clippy::redundant_closure)] // In functions without a body, and in those without parameters.
 #![allow(clippy::undocumented_unsafe_blocks)] // One contract for all: the caller's C arguments are what MPI asks for.
 
 #[allow(unused_imports)] // As many as the functions with a body need.

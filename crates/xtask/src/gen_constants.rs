@@ -36,7 +36,7 @@ pub fn constants(table: &ApiTable) -> String {
         text,
         "\n/// The predefined handles and their names.\npub const HANDLES: &[(usize, &str)] = &[{names}];\n\n\
          /// The error classes and their names.\npub const ERROR_CLASSES: &[(i32, &str)] = &[{classes}];\n\n\
-         /// The name of a predefined handle.\npub fn handle_name(handle: Handle) -> Option<&'static str> {{\n\
+         /// Returns the name of a predefined handle, or None.\npub fn handle_name(handle: Handle) -> Option<&'static str> {{\n\
          HANDLES.iter().find(|(value, _)| *value == handle.0).map(|(_, name)| *name)\n}}\n"
     );
     text

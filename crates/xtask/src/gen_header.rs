@@ -65,7 +65,7 @@ fn unavailable(removed: &Removed) -> String {
 }
 
 const REMOVED: &str = "
-/* Names that MPI-3.0 removed (MPI 5.0, 17.1): whoever uses one is told its successor. */
+/* Names that MPI-3.0 removed (MPI 5.0, 17.1): the compiler names the successor of one that is used. */
 #if defined(__has_attribute)
 #if __has_attribute(unavailable)
 #define MPI_ABI_HAS_UNAVAILABLE 1
@@ -132,7 +132,7 @@ typedef enum MPI_T_source_order {
 /// Names that are deprecated since MPI 2.2. The configure script of PETSc 3.18 takes a library without them
 /// for an MPI 1.
 const OLDER_NAMES: &str = "
-/* Older names of three of them. */
+/* Older names of the types of error handlers. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;
 typedef MPI_File_errhandler_function MPI_File_errhandler_fn;
 typedef MPI_Win_errhandler_function MPI_Win_errhandler_fn;

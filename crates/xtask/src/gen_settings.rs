@@ -72,7 +72,7 @@ fn source(toml: &str) -> Result<String, String> {
          #[derive(Clone, Debug, PartialEq)]\npub struct Settings {{\n{fields}}}\n\n\
          impl Settings {{\npub(crate) fn read(values: &Values) -> error::Result<Settings> {{\n\
          Ok(Settings {{\n{values}}})\n}}\n\n\
-         /// Whether both have the same value of the setting that is row `index` of the table.\n\
+         /// Whether `self` and `other` have the same value of the setting that is row `index` of the table.\n\
          pub(crate) fn agrees(&self, other: &Settings, index: usize) -> bool {{\nmatch index {{\n{alike}_ => true,\n}}\n}}\n}}\n\n\
          /// Every setting, in the order of the table.\npub const TABLE: &[Setting] = &[\n{rows}];\n{enums}"
     ))
