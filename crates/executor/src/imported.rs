@@ -98,7 +98,10 @@ impl Import for Importer {
     }
 
     fn poll(&mut self) {
-        Importer::poll(self);
+        if !Importer::poll(self) && self.is_reading() {
+            // The exporter's thread, or another proxy, may need this core.
+            sys::cpu::yield_cpu();
+        }
     }
 
     fn beat(&mut self) {

@@ -294,6 +294,11 @@ impl Importer {
         }
     }
 
+    /// Whether a read is under way.
+    pub fn is_reading(&self) -> bool {
+        self.under_way.iter().flatten().any(|one| one.read.is_some())
+    }
+
     /// Handles reads and writes that have ended. Returns whether there was an event.
     pub fn poll(&mut self) -> bool {
         let Importer { endpoint, staging, free, under_way, lost, ranks, .. } = self;
