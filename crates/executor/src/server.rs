@@ -33,6 +33,9 @@ const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 /// round trip. Tests read in several parts.
 const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
 
+/// The most bytes that all jobs together have read ahead and not sent. In tests some jobs must wait for others.
+const AHEAD_BYTES_MAX: u64 = if cfg!(test) { 5000 } else { 16 << 20 };
+
 /// A value for `SendJob::seen` that no send's `Published` word has.
 const NOT_SEEN: u64 = u64::MAX;
 
@@ -186,6 +189,7 @@ impl Server {
     pub fn serve(&mut self, port: &mut impl EdgePort, reach: &Reach, sent: &mut Vec<u32>) -> bool {
         let Server { jobs, packet, owned, .. } = self;
         let mut moved = false;
+        let mut room = AHEAD_BYTES_MAX.saturating_sub(jobs.iter().map(SendJob::ahead_bytes).sum());
         jobs.retain_mut(|job| {
             if reach.segment.is_gone(job.to) {
                 return false;
@@ -197,7 +201,7 @@ impl Server {
                 return sent == Sent::Full;
             }
             for _ in 0..if job.is_sent { 0 } else { PACKETS_PER_TURN } {
-                match job.turn(port, reach, packet) {
+                match job.turn(port, reach, packet, &mut room) {
                     Ok(JobTurn::Wait) => break,
                     Ok(JobTurn::Sent) => {
                         moved = true;
@@ -281,6 +285,7 @@ impl SendJob {
         port: &mut impl EdgePort,
         reach: &Reach,
         packet: &mut Option<Block>,
+        room: &mut u64,
     ) -> Result<JobTurn, Fault> {
         if self.source.is_none() {
             self.source = find_source(&self.note, reach)?;
@@ -308,7 +313,7 @@ impl SendJob {
         {
             return Ok(turn);
         }
-        let Some(have) = self.read_to(have.min(length), reach)? else { return Ok(JobTurn::Wait) };
+        let Some(have) = self.read_to(have.min(length), room, reach)? else { return Ok(JobTurn::Wait) };
         let Some(source) = &self.source else { return Ok(JobTurn::Wait) };
         let end = have.min(offset.saturating_add(most));
         // The last packet also reports that the send is finished.
@@ -349,18 +354,41 @@ impl SendJob {
 
     /// Returns how many of the `have` bytes that a send has published are in this process's reach: those that
     /// lie with a rank on another computer are read first. None if the next ones are still on their way.
-    fn read_to(&mut self, have: u64, reach: &Reach) -> Result<Option<u64>, Fault> {
-        match &self.source {
-            Some(source) if is_imported(source, reach) && self.note.offset < have => {
-                let read = read_ahead(&mut self.ahead, source, self.note.offset, have, reach)?;
-                if read.is_none() {
-                    // Nothing wakes this process when the read has ended.
-                    self.seen = NOT_SEEN;
-                }
-                Ok(read)
-            }
-            _ => Ok(Some(have)),
+    /// Takes the bytes of new reads from `room`.
+    fn read_to(&mut self, have: u64, room: &mut u64, reach: &Reach) -> Result<Option<u64>, Fault> {
+        let SendJob { source: Some(source), note, ahead, .. } = self else { return Ok(Some(have)) };
+        let offset = note.offset;
+        if !is_imported(source, reach) || offset >= have {
+            return Ok(Some(have));
         }
+        let end = |(start, read): &(u64, PendingRead)| start + read.length() as u64;
+        while ahead.front().is_some_and(|one| end(one) <= offset) {
+            ahead.pop_front();
+        }
+        while let start = ahead.back().map_or(offset, end)
+            && let bytes = have.saturating_sub(start).min(READ_AHEAD_BYTES).min(*room)
+            && bytes > 0
+            && ahead.len() < 2
+            && let Some(read) = reach.start_fetch(&source.region, start, bytes)
+        {
+            *room -= bytes;
+            ahead.push_back((start, read?));
+        }
+        match ahead.front().and_then(|(start, read)| Some((start + read.length() as u64, read.bytes()?))) {
+            Some((end, Ok(_))) => Ok(Some(end)),
+            // ECONNRESET.
+            Some((_, Err(_))) => Err(Fault::Unreachable { peer: note.sender, code: 104 }),
+            None => {
+                // Nothing wakes this process when the read has ended.
+                self.seen = NOT_SEEN;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The number of bytes that were read ahead, or are being read.
+    fn ahead_bytes(&self) -> u64 {
+        self.ahead.iter().map(|(_, read)| read.length() as u64).sum()
     }
 
     /// Exposes the bytes of a long send for RDMA, and tells the receiver how many it may read. Returns None
@@ -405,36 +433,7 @@ fn is_imported(source: &ServedSend, reach: &Reach) -> bool {
     reach.imported.is_some() && matches!(source.region, Region::Remote { .. })
 }
 
-/// Reads bytes of a send from `offset` on ahead of their packets, as far as `have`. Returns the offset up to
-/// which they are here, or None if the first of them are not.
-fn read_ahead(
-    ahead: &mut VecDeque<(u64, PendingRead)>,
-    source: &ServedSend,
-    offset: u64,
-    have: u64,
-    reach: &Reach,
-) -> Result<Option<u64>, Fault> {
-    let end = |(start, read): &(u64, PendingRead)| start + read.length() as u64;
-    while ahead.front().is_some_and(|one| end(one) <= offset) {
-        ahead.pop_front();
-    }
-    while let start = ahead.back().map_or(offset, end)
-        && start < have
-        && ahead.len() < 2
-        && let Some(read) = reach.start_fetch(&source.region, start, (have - start).min(READ_AHEAD_BYTES))
-    {
-        ahead.push_back((start, read?));
-    }
-    let Some(first) = ahead.front() else { return Ok(None) };
-    match first.1.bytes() {
-        None => Ok(None),
-        Some(Ok(_)) => Ok(Some(end(first))),
-        // ECONNRESET.
-        Some(Err(_)) => Err(Fault::Unreachable { peer: reach.me(), code: 104 }),
-    }
-}
-
-/// The `bytes` bytes of a send from `offset` on, of which `read_ahead` has said that they are here.
+/// The `bytes` bytes of a send from `offset` on, of which `read_to` has said that they are here.
 fn bytes_ahead(ahead: &VecDeque<(u64, PendingRead)>, offset: u64, bytes: usize) -> Span {
     let (start, read) = ahead.front().expect("a read");
     let span = read.bytes().and_then(|bytes| bytes.ok()).expect("bytes that have come");
