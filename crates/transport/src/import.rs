@@ -416,10 +416,9 @@ mod tests {
         for number in 1..=100 {
             assert!(importer.write(0, &[(range, 0, bytes)], Block::of(&vec![number as u8; bytes]).span()));
             importer.announce(0);
-            while count.load(Ordering::Acquire) < number && !importer.is_lost(0) {
-                importer.idle();
-            }
-            assert!(!importer.is_lost(0) && memory.to_vec() == vec![number as u8; bytes], "write {number}");
+            let announced = |_: &Importer| count.load(Ordering::Acquire) >= number;
+            assert!(importer.wait(announced, 0), "announcement {number}");
+            assert!(memory.to_vec() == vec![number as u8; bytes], "write {number}");
         }
     }
 
