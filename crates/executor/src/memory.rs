@@ -411,17 +411,17 @@ impl Reach {
         Ok(())
     }
 
-    /// Starts to read bytes of a region that lies with a rank on another computer; None if it does not.
-    pub fn start_fetch(
-        &self,
-        region: &Region,
-        offset: u64,
-        bytes: u64,
-    ) -> Option<Result<PendingRead, Fault>> {
+    /// Whether the bytes of a region lie with a rank on another computer, and only there.
+    pub fn is_imported(&self, region: &Region) -> bool {
+        self.imported.is_some() && matches!(region, Region::Remote { .. })
+    }
+
+    /// Starts to read bytes of a region for which `is_imported` holds.
+    pub fn start_fetch(&self, region: &Region, offset: u64, bytes: u64) -> Result<PendingRead, Fault> {
         let (Region::Remote { rank, address }, Some(imported)) = (region, &self.imported) else {
-            return None;
+            panic!("an imported region");
         };
-        Some(imported.start_read(*rank, (address.wrapping_add(offset as usize), bytes as usize)))
+        imported.start_read(*rank, (address.wrapping_add(offset as usize), bytes as usize))
     }
 
     /// Copies the bytes of `from` to the offset `offset` of a region.

@@ -33,7 +33,8 @@ const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 /// round trip. Tests read in several parts.
 const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
 
-/// The most bytes that all jobs together have read ahead and not sent. In tests some jobs must wait for others.
+/// The most bytes that all jobs together have read ahead and not sent. In tests some jobs must wait for
+/// others.
 const AHEAD_BYTES_MAX: u64 = if cfg!(test) { 5000 } else { 16 << 20 };
 
 /// A value for `SendJob::seen` that no send's `Published` word has.
@@ -330,16 +331,8 @@ impl SendJob {
         }
         let kind = if source.is_copied { NoteKind::Copied } else { NoteKind::Data };
         let note = Note { kind, total: source.bytes, ..self.note };
-        let copy = match &source.region {
-            Region::Local(span) => span.slice(offset as usize, bytes),
-            _ if is_imported(source, reach) && bytes > 0 => bytes_ahead(&self.ahead, offset, bytes),
-            region => {
-                let block = packet.get_or_insert_with(|| Block::new(most as usize));
-                let copy = block.span().slice(0, bytes);
-                reach.fetch_into(region, offset, copy)?;
-                copy
-            }
-        };
+        let block = || packet.get_or_insert_with(|| Block::new(most as usize)).span().slice(0, bytes);
+        let copy = self.packet_bytes(&source.region, bytes, block, reach)?;
         let sent = port.send(self.to, &note.header(), NOTE_BYTES + bytes, |span| {
             note.write(span.slice(0, NOTE_BYTES));
             copy.copy_to(span.slice(NOTE_BYTES, bytes));
@@ -352,13 +345,34 @@ impl SendJob {
         Ok(if is_last { JobTurn::Finished } else { JobTurn::Sent })
     }
 
+    /// Returns memory that holds the next `bytes` bytes of the send. Bytes that no other memory of this
+    /// process holds are fetched to what `block` returns.
+    fn packet_bytes(
+        &self,
+        region: &Region,
+        bytes: usize,
+        block: impl FnOnce() -> Span,
+        reach: &Reach,
+    ) -> Result<Span, Fault> {
+        let offset = self.note.offset;
+        Ok(match region {
+            Region::Local(span) => span.slice(offset as usize, bytes),
+            _ if reach.is_imported(region) && bytes > 0 => bytes_ahead(&self.ahead, offset, bytes),
+            _ => {
+                let copy = block();
+                reach.fetch_into(region, offset, copy)?;
+                copy
+            }
+        })
+    }
+
     /// Returns how many of the `have` bytes that a send has published are in this process's reach: those that
     /// lie with a rank on another computer are read first. None if the next ones are still on their way.
     /// Takes the bytes of new reads from `room`.
     fn read_to(&mut self, have: u64, room: &mut u64, reach: &Reach) -> Result<Option<u64>, Fault> {
         let SendJob { source: Some(source), note, ahead, .. } = self else { return Ok(Some(have)) };
         let offset = note.offset;
-        if !is_imported(source, reach) || offset >= have {
+        if !reach.is_imported(&source.region) || offset >= have {
             return Ok(Some(have));
         }
         let end = |(start, read): &(u64, PendingRead)| start + read.length() as u64;
@@ -369,10 +383,9 @@ impl SendJob {
             && let bytes = have.saturating_sub(start).min(READ_AHEAD_BYTES).min(*room)
             && bytes > 0
             && ahead.len() < 2
-            && let Some(read) = reach.start_fetch(&source.region, start, bytes)
         {
             *room -= bytes;
-            ahead.push_back((start, read?));
+            ahead.push_back((start, reach.start_fetch(&source.region, start, bytes)?));
         }
         match ahead.front().and_then(|(start, read)| Some((start + read.length() as u64, read.bytes()?))) {
             Some((end, Ok(_))) => Ok(Some(end)),
@@ -426,11 +439,6 @@ impl SendJob {
         let note = Note { kind: NoteKind::Failed, ..self.note };
         send_words(port, self.to, &note, &fault.words())
     }
-}
-
-/// Whether the bytes of a send lie with a rank on another computer.
-fn is_imported(source: &ServedSend, reach: &Reach) -> bool {
-    reach.imported.is_some() && matches!(source.region, Region::Remote { .. })
 }
 
 /// The `bytes` bytes of a send from `offset` on, of which `read_to` has said that they are here.
