@@ -54,6 +54,8 @@ pub trait Import {
     /// Starts a read of pieces of what a rank exports. The read holds their bytes, one piece behind the other
     /// (`Importer::start_read`).
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead;
+    /// Waits until no read of these ranges of a rank is under way (`Importer::finish_reads`).
+    fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]);
     /// Starts to find out when all writes so far have arrived (`Importer::start_settling`).
     fn start_settling(&mut self);
     /// Whether all writes before the last `start_settling` have arrived (`Importer::is_settled`).
@@ -87,6 +89,10 @@ impl Import for Importer {
 
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
         Importer::start_read(self, rank, pieces)
+    }
+
+    fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]) {
+        Importer::finish_reads(self, rank, ranges)
     }
 
     fn start_settling(&mut self) {
@@ -320,6 +326,16 @@ impl ImportedMemory {
     pub fn write_claim(&self, rank: LocalRank, record: &InstanceRecord) -> Result<(), Fault> {
         let claim = record.head(Head::Claim).load(Ordering::Relaxed);
         self.write_at(rank, record.at() + 8 * Head::Claim as u64, &claim.to_ne_bytes())
+    }
+
+    /// Waits until no read of what a rank exports for an instance is under way. After the receiver has
+    /// withdrawn or failed, reads can be under way that nobody waits for.
+    pub fn finish_reads(&self, rank: LocalRank, at: u64) {
+        if let Some(known) = self.exports_of(rank)
+            && let Some(export) = known.exports.iter().find(|export| export.at == at)
+        {
+            self.importer.borrow_mut().finish_reads(rank.peer(), &export.ranges);
+        }
     }
 
     /// Writes the `State` word of a record to the rank, which then knows that nothing more is written for

@@ -35,6 +35,8 @@ enum Access<'a> {
 /// What a staging buffer is used for: a read or a write of this rank's memory.
 struct UnderWay {
     rank: u32,
+    /// The key of the range that is read or written.
+    key: u64,
     /// The rank's exporter. Another process can have taken the rank's number since.
     peer: Address,
     /// When it was started, in nanoseconds of `sys::clock::now`.
@@ -125,6 +127,14 @@ impl Importer {
         read
     }
 
+    /// Waits until no read of these ranges of a rank is under way, whose bytes nobody may want any more: the
+    /// rank may revoke the ranges then.
+    pub fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]) {
+        let of_ranges = |one: &UnderWay| ranges.iter().any(|range| range.key == one.key);
+        let is_read = |one: &UnderWay| one.rank == rank && one.read.is_some() && of_ranges(one);
+        self.wait(|this| !this.under_way.iter().flatten().any(is_read), rank);
+    }
+
     /// Starts the parts of a read. If the rank is lost, the read fails.
     fn start(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], handle: &ReadHandle) {
         let mut done = 0;
@@ -205,7 +215,7 @@ impl Importer {
 
     /// Gives ranks up for lost whose memory was not read or written for too long.
     fn lose_silent(&mut self, now: u64) {
-        for UnderWay { rank, peer, since, read } in self.under_way.iter().flatten() {
+        for UnderWay { rank, peer, since, read, .. } in self.under_way.iter().flatten() {
             if now.saturating_sub(*since) > SILENCE_NS {
                 if self.ranks.get(rank).is_some_and(|(address, _)| address == peer) {
                     self.lost.insert(*rank);
@@ -264,7 +274,8 @@ impl Importer {
         };
         if sent == Sent::Done {
             self.free.pop();
-            self.under_way[number as usize] = Some(UnderWay { rank, peer, since: sys::clock::now(), read });
+            let one = UnderWay { rank, key: range.key, peer, since: sys::clock::now(), read };
+            self.under_way[number as usize] = Some(one);
         }
         Ok(sent)
     }
@@ -445,6 +456,27 @@ mod tests {
             assert!(!importer.read(0, &[(range, 0, 8)], memory.span().slice(0, 8)));
             assert_eq!(exporter.export(memory.span()).is_none(), closes);
         }
+    }
+
+    /// Goal: a rank can revoke a range although a read of it was dropped before it had ended.
+    #[test]
+    fn reads_end_before_their_range_is_revoked() {
+        let (exporter, mut importer, _segment) = pair();
+        let (memory, other) = (pattern(64), Block::new(64));
+        let range = exporter.export(memory.span()).unwrap();
+        assert!(importer.read(0, &[(range, 0, 64)], other.span()));
+        // The exporter's thread does nothing while this is held.
+        let held = exporter.lock();
+        drop(importer.start_read(0, &[(range, 0, 64)]));
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| importer.finish_reads(0, &[range]));
+            std::thread::sleep(Duration::from_millis(20));
+            assert!(!waiter.is_finished(), "a read is under way");
+            drop(held);
+        });
+        exporter.revoke(&range);
+        let range = exporter.export(memory.span()).unwrap();
+        assert!(importer.read(0, &[(range, 0, 64)], other.span()) && !importer.is_lost(0));
     }
 
     /// Goal: what fails late at a rank that has ended does not lose the process that has its number next.

@@ -157,6 +157,7 @@ impl Proxy {
         if state == RETURNED {
             self.far.server.owned.insert(key);
         }
+        imported.finish_reads(rank, at);
         // If a write fails, the rank does not need it any more.
         if written.is_ok() && imported.write_state(rank, at, state).is_ok() {
             imported.announce(rank);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Simulates memory that ranks export to proxies on other computers. Writes arrive late, but in their order.
-//! What a rank has revoked cannot be reached any more.
+//! A read takes effect after the writes before it, and at times after those that follow. What a rank has
+//! revoked cannot be reached any more.
 
 use crate::{Export, Import};
 use std::cell::RefCell;
@@ -42,7 +43,8 @@ impl Export for RankMemory {
     }
 
     fn close(&mut self) {
-        self.keys.borrow_mut().retain(|_, (rank, _)| *rank != self.rank);
+        let mut keys = self.keys.borrow_mut();
+        keys.values_mut().filter(|key| key.0 == self.rank).for_each(|key| key.0 = u32::MAX);
     }
 }
 
@@ -83,6 +85,7 @@ impl ProxyMemory {
     /// Returns the address of a piece of an exported range. None if its rank does not export it any more.
     fn reaches(&mut self, rank: u32, range: ExportedRange, at: u64, bytes: u64) -> Option<usize> {
         let known = self.keys.borrow().get(&range.key).copied();
+        assert!(known.is_some(), "a proxy accesses what rank {rank} has taken back after an operation");
         let Some((_, known)) = known.filter(|known| known.0 == rank && !self.is_lost(rank)) else {
             self.lost.insert(rank);
             return None;
@@ -97,10 +100,18 @@ impl ProxyMemory {
         self.under_way.push_back(access);
     }
 
+    /// Returns a pseudo-random number from 0 to 15.
+    fn random(&mut self) -> u32 {
+        self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        self.turn >> 28
+    }
+
     fn deliver(&mut self, count: usize) {
-        self.counts[1] += count.min(self.under_way.len()) as u64;
-        for access in self.under_way.drain(..count.min(self.under_way.len())).collect::<Vec<_>>() {
-            match access {
+        for _ in 0..count.min(self.under_way.len()) {
+            let is_read = matches!(self.under_way[0], SimulatedAccess::Read(..));
+            let at = usize::from(is_read && self.under_way.len() > 1 && self.random() < 8);
+            self.counts[1] += 1;
+            match self.under_way.remove(at).expect("an access") {
                 SimulatedAccess::Write(rank, range, at, bytes) => {
                     if let Some(address) = self.reaches(rank, range, at, bytes.len() as u64) {
                         let from = sys::Block::of(&bytes);
@@ -172,6 +183,10 @@ impl Import for ProxyMemory {
         read
     }
 
+    fn finish_reads(&mut self, _: u32, _: &[ExportedRange]) {
+        self.deliver(usize::MAX);
+    }
+
     fn start_settling(&mut self) {
         self.counts[2] = self.counts[0];
     }
@@ -181,8 +196,8 @@ impl Import for ProxyMemory {
     }
 
     fn poll(&mut self) {
-        self.turn = self.turn.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.deliver((self.turn >> 28) as usize / 4);
+        let count = self.random() as usize / 4;
+        self.deliver(count);
     }
 
     /// Delivers something, as time does. The simulation reports deaths in another way.
