@@ -5,7 +5,8 @@
 mod job;
 
 use error::Class;
-use job::{Bytes, CALM, Job, drawn, element, seeds, small};
+use job::seeds::seeds;
+use job::{Bytes, CALM, Job, drawn, element, small};
 use outboard_p2p::{Config, LargeProtocol, Mode, NeedsRequest};
 use std::sync::Arc;
 use transport::route::Header;

@@ -4,7 +4,8 @@
 
 mod job;
 
-use job::{Bytes, CALM, Job, drawn, seeds, weather};
+use job::seeds::seeds;
+use job::{Bytes, CALM, Job, drawn, weather};
 use outboard_p2p::Mode;
 use transport::sim::Conditions;
 

@@ -4,7 +4,8 @@
 
 mod job;
 
-use job::{Bytes, CALM, Job, moods, seeds, small};
+use job::seeds::seeds;
+use job::{Bytes, CALM, Job, moods, small};
 use outboard_p2p::{LargeProtocol, Mode, Outcome};
 use transport::sim::Conditions;
 

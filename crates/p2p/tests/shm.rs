@@ -3,7 +3,8 @@
 
 mod job;
 
-use job::{Bytes, seeds};
+use job::Bytes;
+use job::seeds::seeds;
 use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
 use transport::route::Reach;
 use transport::route_fabric;

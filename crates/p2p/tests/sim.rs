@@ -4,7 +4,8 @@
 mod job;
 
 use error::Class;
-use job::{Bytes, CALM, Job, drawn, moods, seeds, small};
+use job::seeds::seeds;
+use job::{Bytes, CALM, Job, drawn, moods, small};
 use outboard_p2p::{
     AttachedBuffer, BufferOwner, Config, LargeProtocol, Mode, NeedsRequest, Outcome, PendingOperation, Ticket,
 };

@@ -4,7 +4,8 @@
 mod job;
 
 use job::engines::Engines;
-use job::{Bytes, Job, drawn, moods, seeds};
+use job::seeds::seeds;
+use job::{Bytes, Job, drawn, moods};
 use matching::{Envelope, Pattern};
 use outboard_p2p::{AttachedBuffer, BufferOwner, LargeProtocol, Mode, NeedsRequest, Outcome, P2p, Ticket};
 use std::collections::HashMap;

@@ -10,6 +10,9 @@ mod network;
 mod plans;
 mod random;
 
+#[path = "../../../p2p/tests/job/seeds.rs"]
+mod seeds;
+
 use crate::proxy::Proxy;
 use crate::{Config, Executor};
 use datatype::{Buffer, Layout};

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test program uses a part.
 
 pub mod engines;
+pub mod seeds;
 
 use datatype::{Buffer, Layout};
 use outboard_p2p::{Config, Outcome, P2p, Ticket};
@@ -174,32 +175,6 @@ pub fn drawn(seed: u64) -> Config {
     let row = tuning::read_row(tuning::Distance::Far, tuning::Load::Exchange);
     tuning.set(row, u64::MAX * (seed >> 7 & 1), tuning::ValueSource::Table);
     Config { eager_bytes_max: [128, 800][(seed >> 6) as usize % 2], tuning, ..small() }
-}
-
-/// Runs `test` for many seeds (the environment variable SEEDS says how many), or for SEED alone if that is
-/// set. A failure prints its seed.
-pub fn seeds(count: u64, mut test: impl FnMut(u64)) {
-    let count = std::env::var("SEEDS").map_or(count, |count| count.parse().expect("SEEDS is a number"));
-    let seeds = match std::env::var("SEED") {
-        Ok(seed) => {
-            let seed: u64 = seed.parse().expect("SEED is a number");
-            seed..seed + 1
-        }
-        Err(_) => 0..count,
-    };
-    for seed in seeds {
-        let guard = PrintOnPanic(seed);
-        test(seed);
-        std::mem::forget(guard);
-    }
-}
-
-struct PrintOnPanic(u64);
-
-impl Drop for PrintOnPanic {
-    fn drop(&mut self) {
-        eprintln!("failed with SEED={}; the same number in the environment replays it", self.0);
-    }
 }
 
 /// Draws from a seed the faults of the network that sequence numbers must hide: from none to heavy losses.

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+//! Runs tests for many seeds. The tests of the executor use this file, too.
+
+/// Runs `test` for many seeds (the environment variable SEEDS says how many), or for SEED alone if that is
+/// set. A failure prints its seed. Returns whether these were at least `count` seeds.
+pub fn seeds(count: u64, mut test: impl FnMut(u64)) -> bool {
+    let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a seed is a number"));
+    let seeds = match number("SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SEEDS").unwrap_or(count),
+    };
+    for seed in seeds.clone() {
+        let guard = PrintOnPanic(seed);
+        test(seed);
+        std::mem::forget(guard);
+    }
+    seeds.end - seeds.start >= count
+}
+
+/// Prints the seed of a test when it is dropped, which it is only if the test panics.
+struct PrintOnPanic(u64);
+
+impl Drop for PrintOnPanic {
+    fn drop(&mut self) {
+        eprintln!("failed with SEED={}; the same number in the environment replays it", self.0);
+    }
+}
