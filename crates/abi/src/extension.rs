@@ -107,8 +107,8 @@ functions! {
     }
 
     /// Gives a request functions that a language binding provides. The binding has passed a copy of the
-    /// program's memory to MPI; these functions copy the bytes between both at the start and the end of the
-    /// operation.
+    /// program's memory to MPI. One function fills this copy before a persistent operation starts, one copies
+    /// it back when an operation ends, and one frees it.
     MPIX_Request_attach PMPIX_Request_attach(
         request: usize, start: AttachedFunction, end: AttachedFunction, release: AttachedFunction,
         state: *mut c_void

@@ -20,13 +20,14 @@ use sys::Block;
 /// Where an access to a file begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// At this offset, which the call passes, in etypes of the view.
+    /// The access begins at this offset, which the call passes, in etypes of the view.
     Offset(i64),
-    /// At the individual file pointer of this rank.
+    /// The access begins at the individual file pointer of this rank.
     Pointer,
-    /// At the shared file pointer of the file.
+    /// The access begins at the shared file pointer of the file.
     Shared,
-    /// At the shared file pointer, after the accesses of all lower ranks in the same collective call.
+    /// The access begins at the shared file pointer, after the accesses of all lower ranks in the same
+    /// collective call.
     Ordered,
 }
 
@@ -74,8 +75,8 @@ impl Guard {
         }
     }
 
-    /// Starts to read or write a file. The promise gets how many bytes of the program's memory were moved.
-    /// `blocking` says whether the caller waits for the access at once.
+    /// Starts to read or write a file. Returns a promise: when the access has ended, it holds how many bytes
+    /// of the program's memory were moved. `blocking` says whether the caller waits for the access at once.
     pub(crate) fn start_access(
         &mut self,
         arguments: AccessArguments,
@@ -136,8 +137,8 @@ impl Guard {
         Ok(job.io.start_collective(collective, &mut job.coll))
     }
 
-    /// Counts one more blocking access to a file. Returns the number of the queue of collectives by which its
-    /// members exchange data, or None if there have been too few accesses to open a queue.
+    /// Counts one more blocking access to a file. Returns the number of the queue of collectives by which the
+    /// file's ranks exchange data, or None if there have been too few accesses to open a queue.
     fn file_queue(&mut self, fh: Handle) -> Result<Option<usize>> {
         let JobState { files, coll, .. } = self.job();
         let file = files.get_mut(fh)?;

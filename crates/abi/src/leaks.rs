@@ -84,7 +84,7 @@ fn unfreed<T>(lines: &mut Vec<String>, noun: &str, table: &HandleTable<T>) {
     lines.extend(table.iter().map(|(handle, _)| format!("{noun} {handle} was never freed")));
 }
 
-/// Returns words that name the comm with the context id `context`, for a line of the report.
+/// Returns words that name the comm with the context id `context`, for a line about something not freed.
 fn comm_of(guard: &Guard, context: u64) -> String {
     let comms = &guard.objects.comms;
     let named = [objects::constants::COMM_WORLD, objects::constants::COMM_SELF];
@@ -100,7 +100,7 @@ fn lost_in_words(guard: &Guard, context: u64, Probe { source_peer, tag, bytes }:
     format!("message of {bytes} bytes from rank {source_peer}, tag {tag}, {comm}, was never received")
 }
 
-/// Returns the report's line for a point-to-point operation that has not ended.
+/// Returns the line by which MPI_Finalize reports a point-to-point operation that has not ended.
 fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     match pending {
         PendingOperation::Receive { pattern, capacity } => {
@@ -120,8 +120,8 @@ fn in_words(guard: &Guard, pending: PendingOperation) -> String {
     }
 }
 
-/// Returns the report's line for a request that the program has not completed or freed. Returns None if the
-/// report has a line for its send or receive already.
+/// Returns the line by which MPI_Finalize reports a request that the program has not completed or freed.
+/// Returns None for a send or receive under way, of which another line tells.
 fn request_in_words(guard: &mut Guard, handle: Handle) -> Option<String> {
     let over = guard.peek(handle).unwrap_or(true);
     // A deferred receive has no entry.

@@ -35,5 +35,6 @@ mod staging;
 mod stdio;
 pub mod stream;
 
-/// The MPI functions that have a body: a line for each, with its name, and 1 or 0. The file is generated.
+/// All MPI functions, a line for each: its name, and 1 if this library has a body for it, else 0. The file is
+/// generated.
 pub const FUNCTIONS: &str = include_str!("generated/functions.txt");

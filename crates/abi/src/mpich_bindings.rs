@@ -35,7 +35,7 @@ pub fn set_attribute(
 }
 
 /// Stores the value of an object's attribute, like MPI_Comm_get_attr, in the form of `language`. For a
-/// predefined attribute Fortran gets the value, C the address of the value.
+/// predefined attribute Fortran gets the value, and C gets the address of the value.
 pub fn get_attribute(
     guard: &mut Guard,
     on: HandleKind,

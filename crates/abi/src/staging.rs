@@ -81,16 +81,17 @@ impl Drop for StandInMemory {
     }
 }
 
-/// How many pieces of memory, at least, one kernel moves. Fewer pieces are copied one by one. An estimate: to
-/// launch a kernel takes about as long as a few copies.
+/// The number of pieces of memory from which on one kernel moves them all. Fewer pieces are copied one by
+/// one. An estimate: to launch a kernel takes about as long as a few copies.
 const KERNEL_PIECES_MIN: usize = 8;
 
 /// When the host memory that stands in for device memory is filled with the program's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fill {
-    /// When this host memory is made.
+    /// The host memory that stands in for device memory is filled when it is made.
     Now,
-    /// Later, by the function `fill`, once it is known what carries out the operation.
+    /// The host memory that stands in for device memory is filled later, by the function `fill`, once it is
+    /// known what carries out the operation.
     Later,
 }
 

@@ -135,7 +135,7 @@ pub fn comm_create(guard: &mut Guard, comm: Handle, streams: &[i32], newcomm: Ou
     Ok(())
 }
 
-/// MPIX_Comm_get_stream
+/// MPIX_Comm_get_stream: stores the number of one of the MPIX streams with which a comm was made.
 pub fn comm_get_stream(guard: &mut Guard, comm: Handle, index: i32, stream: Out<i32>) -> Result<()> {
     let context = guard.objects.comm(comm)?.context;
     let list = guard.job().streams.of_comm.get(&context).cloned();
@@ -148,7 +148,7 @@ pub fn comm_get_stream(guard: &mut Guard, comm: Handle, index: i32, stream: Out<
     }
 }
 
-/// MPIX_Stream_progress
+/// MPIX_Stream_progress: makes one round of progress, whatever the stream is.
 pub fn progress(guard: &mut Guard, stream: i32) -> Result<()> {
     if stream != STREAM_NULL {
         guard.job().streams.get(stream)?;
@@ -157,7 +157,7 @@ pub fn progress(guard: &mut Guard, stream: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPIX_Info_set_hex
+/// MPIX_Info_set_hex: sets a key of an info to `bytes` bytes, such as a pointer, in hexadecimal.
 pub fn info_set_hex(guard: &mut Guard, info: Handle, key: Text, value: In<u8>, bytes: c_int) -> Result<()> {
     let bytes = value.read(args::length(bytes, "value_size")?)?;
     let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -35,8 +35,8 @@ pub fn shape(settings: &Settings, ranks: u32, spawned: u32, proxies: u32) -> Sha
     sparse
 }
 
-/// Makes the memory of a new job, and writes the number of this build and the text `settings` into it: the
-/// caller's settings of the scopes `settings::agree::LAUNCHER`.
+/// Makes the memory of a new job, and writes the number of this build and the text `settings` into it. The
+/// text has the settings that only `mpirun` and the proxies read (`settings::agree::LAUNCHER`).
 pub fn create(shape: Shape, settings: &str) -> Result<(Segment, OwnedFd)> {
     let (segment, fd) = Segment::create(shape)?;
     segment.job().build.store(BUILD, Ordering::Relaxed);

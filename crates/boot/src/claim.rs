@@ -14,8 +14,8 @@ use transport::shm::{LocalRank, Segment};
 pub(crate) enum Claim {
     /// The process is this rank of a job that `mpirun` started.
     Rank(&'static Segment, LocalRank),
-    /// The process belongs to no job. Or a rank of the job started it: then it is a job of its own, because
-    /// the rank's number is taken.
+    /// The process is a job of its own: no launcher started it, or a rank started it, so that the number in
+    /// OUTBOARD_RANK is taken by that rank.
     Alone,
 }
 
@@ -124,9 +124,9 @@ pub(crate) fn keep(segment: Segment) -> &'static Segment {
     Box::leak(Box::new(segment))
 }
 
-/// Opens the job's segment by the inherited descriptor `fd`. If a program in between has closed that, opens
-/// it by `mpirun`'s descriptor with the same number. Returns None if neither is open, as in a program that a
-/// rank started.
+/// Opens the job's segment by the inherited descriptor `fd`. If a program between `mpirun` and this process
+/// has closed this descriptor, opens the segment by `mpirun`'s descriptor with the same number. Returns None
+/// if neither is open, as in a program that a rank started.
 fn segment(settings: &Settings, fd: u64) -> Result<Option<Segment>> {
     let own = std::fs::read_link(format!("/proc/self/fd/{fd}"));
     if own.is_ok_and(|path| path.to_string_lossy().contains("outboard-job")) {

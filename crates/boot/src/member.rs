@@ -107,8 +107,8 @@ impl Membership {
         self.first..self.first + self.size
     }
 
-    /// Fails if a setting on which all ranks must agree differs from that of the first rank, or if a setting
-    /// that `mpirun` has read for the job differs from that of `mpirun`.
+    /// Fails if a setting on which all ranks must agree has another value here than in the first rank, or if
+    /// a setting that only `mpirun` reads has another value here than in `mpirun`.
     fn agree(&self) -> Result<()> {
         let (job, ours) = (self.segment.job(), text_of_settings(RANKS));
         let own = self.segment.name(self.rank.peer());

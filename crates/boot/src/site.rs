@@ -3,9 +3,9 @@
 //! themselves what `mpirun` does for its ranks, through that launcher's store (crate `pmi`).
 //!
 //! The lowest rank of each host makes the memory of its host, and stores its pid and the descriptor's number;
-//! the other ranks open the memory under /proc. It also starts the proxies. Threads pass the names of
-//! endpoints, and the arrivals at MPI_Init and MPI_Finalize, between hosts by fences. Each rank watches the
-//! launcher and the lowest rank of its host, which watches all ranks and proxies there.
+//! the other ranks open the memory under /proc. The lowest rank also starts the proxies. Threads pass the
+//! names of endpoints, and arrivals at MPI_Init and MPI_Finalize, between hosts by PMI fences. Each rank
+//! watches the launcher and the lowest rank of its host, which watches all ranks and proxies there.
 //!
 //! Invariants: all ranks make the same fences in the same order: one in [`Site::enter`], and, if there are
 //! several hosts, one in [`Site::wire_up`] and one after [`Site::arrive`].
@@ -31,12 +31,13 @@ use crate::{claim, proxies};
 /// The key in the launcher's store under which rank 0 stores the job's secret (8 bytes), followed by the
 /// settings on which all ranks must agree.
 const JOB: &str = "job";
-/// The key under which the lowest rank of a host stores where the host's memory is: its pid, the descriptor's
-/// number and the job's id.
+/// The key in the launcher's store under which the lowest rank of a host stores where the host's memory is:
+/// its pid, the descriptor's number and the job's id.
 const MEMORY: &str = "memory";
-/// The key under which the lowest rank of a host stores the network names of the host's endpoints.
+/// The key in the launcher's store under which the lowest rank of a host stores the network names of the
+/// host's endpoints.
 const NAMES: &str = "names";
-/// How often a thread looks for a change that no process announces.
+/// The time between two looks of a thread for a change that no process announces.
 const TICK: Duration = Duration::from_millis(2);
 /// How long a rank that ends the job waits before, so that the launcher can read the rank's last lines.
 const FLUSH: Duration = Duration::from_millis(50);
@@ -59,7 +60,7 @@ pub(crate) struct Site {
     pub rank: LocalRank,
     /// For each rank of the job, the number of its host.
     nodes: Vec<u32>,
-    /// Whether this process has told the launcher that it may end.
+    /// Whether this process has told the launcher, by `leave`, that it has finished and may exit.
     has_left: AtomicBool,
 }
 
@@ -175,8 +176,8 @@ impl Site {
         }
     }
 
-    /// Takes part in a fence of all ranks. The lowest rank of a host calls `of_leader`, which makes the fence
-    /// and works for its host before and after. The other ranks only make the fence.
+    /// Takes part in a fence of all ranks (a barrier of PMI). The lowest rank of a host calls `of_leader`,
+    /// which makes the fence and works for its host before and after. The other ranks only make the fence.
     fn fence(&self, of_leader: fn(&Site) -> Result<()>) {
         let done = if self.is_leader() { of_leader(self) } else { self.client.fence() };
         if let Err(error) = done {

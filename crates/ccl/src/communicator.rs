@@ -58,8 +58,9 @@ const POLL_PAUSE: Duration = Duration::from_micros(50);
 const POLLS_BEFORE_SLEEP: u32 = 100;
 
 impl Communicator {
-    /// Makes rank `rank` of `size`. The rank joins the communicator once `identify` has given the id;
-    /// collectives that are started before wait for that. `wake` is called whenever a collective is over.
+    /// Makes the value for rank `rank` of a communicator of `size` ranks. The rank joins the communicator
+    /// once `identify` has given the id. Collectives that are started earlier wait until it has joined.
+    /// `wake` is called whenever a collective is over.
     ///
     /// Errors (MPI_ERR_OTHER): no thread can be made; the device failed.
     pub fn new(

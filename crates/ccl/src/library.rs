@@ -15,7 +15,7 @@ pub enum MemoryKind {
     Device,
 }
 
-/// What differs between the two families of libraries, `nccl` and `oneccl`.
+/// What differs between the two families of collective libraries, `nccl` and `oneccl`.
 struct Family {
     prefix: &'static str,
     id_bytes: usize,
@@ -373,7 +373,8 @@ impl Library {
         self.check("AllToAllV", code, raw)
     }
 
-    /// Whether all work that this rank has started is over, in the library and on the stream.
+    /// Whether all work that this rank has started on a communicator is over, in the library and on the
+    /// stream.
     ///
     /// Errors: an error of that work.
     pub(crate) fn is_over(&self, member: &Membership) -> Result<bool> {

@@ -25,8 +25,8 @@ const WORD_BYTES: u64 = 128;
 /// The bytes at the start of a member's slots, before its longer contributions. They hold the word `left`,
 /// the word of each slot with the short contribution beside it, and a spare word.
 const WORDS_BYTES: u64 = 4 * WORD_BYTES;
-/// The bytes of slots that a rank allocates at full length. Its later sets get smaller slots, since the
-/// kernel keeps the pages that were touched.
+/// Once a rank has allocated this many bytes of slots, its new sets get smaller slots, since the kernel keeps
+/// all pages that were ever written.
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
 /// The longest contribution, in bytes, that fits the smaller slots, which a rank allocates once it has
 /// allocated `SLOTS_BYTES_MAX` bytes of slots.
@@ -42,11 +42,13 @@ impl Location {
     /// The value that a member states if it has no slots: its arena is full, or some member is on another
     /// host.
     pub(crate) const NONE: Location = Location(u64::MAX);
-    /// The flag, in a location, of a member whose proxy carries out its nonblocking collectives.
+    /// A flag in the location of a member's slots: a proxy carries out this member's nonblocking collectives.
     const SERVED: u64 = 1 << 5;
-    /// The flag, in a location, of a member that thinks that ranks of the job share cpus.
+    /// A flag in the location of a member's slots: this member has found that ranks of the job may share
+    /// cpus.
     const CROWDED: u64 = 1 << 61;
-    /// The flag, in a location, of a member that can read the memory of all others, and wants to (`pull.rs`).
+    /// A flag in the location of a member's slots: this member can read the memory of all others, and wants
+    /// to (`pull.rs`).
     const PULLS: u64 = 1 << 62;
 
     pub(crate) fn offset(self) -> u64 {
@@ -108,7 +110,7 @@ impl Bounds {
 pub(crate) struct SlotMemory {
     pub(crate) segment: Segment,
     /// The slots of sets that this rank has left: their location, and how many other members their set had.
-    /// All of these must leave before the slots are used again.
+    /// All these members must leave before the slots are used again.
     pub(crate) left: Vec<(Location, u64)>,
     made_bytes: u64,
     bounds: Bounds,
@@ -154,7 +156,8 @@ impl SlotMemory {
         Location(location.0 | crowded | if pulls { Location::PULLS } else { 0 })
     }
 
-    /// Keeps slots that no member has attached for the next set of this rank.
+    /// Takes back this rank's slots at `location`, which no member has attached. This rank's next set uses
+    /// them.
     pub(crate) fn free_unattached(&mut self, location: Location) {
         if location != Location::NONE {
             self.left.push((location, 0));
@@ -253,8 +256,9 @@ impl AttachedSet {
         }))
     }
 
-    /// Returns the way in which this set of slots carries out a short call that fits: through the slots, or
-    /// by reading the senders' memory, as `moved` says. Also sets the number of the call's rounds.
+    /// Returns the way in which this set of slots carries out a short call that the slots can take: through
+    /// the slots, or by reading the senders' memory, as `moved` says. Also sets the number of the call's
+    /// rounds.
     #[inline]
     pub(crate) fn form(&self, short: &mut Short, moved: Moved) -> FlatForm {
         match moved {
@@ -289,8 +293,8 @@ impl AttachedSet {
     }
 }
 
-/// Returns the bytes of a member's two slots, with their words, if each is to fit contributions of `bytes`
-/// bytes.
+/// Returns how many bytes a member's two slots take, with their words, if each slot has space for a
+/// contribution of `bytes` bytes.
 fn slots_bytes(bytes: u64) -> u64 {
     WORDS_BYTES + 2 * bytes
 }

@@ -67,8 +67,8 @@ pub enum CallBuffer {
 }
 
 impl CallBuffer {
-    /// Makes a `CallBuffer::One` of plain bytes. Its elements are of the widest power of two, at most 64,
-    /// that divides the length.
+    /// Makes a `CallBuffer::One` of plain bytes. The length of its elements, in bytes, is the greatest power
+    /// of two up to 64 that divides the buffer's length.
     pub fn bytes(buffer: Buffer) -> CallBuffer {
         // Elements of the widest power of two that divides the length keep parts aligned for copying.
         let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
@@ -109,7 +109,7 @@ impl CallBuffer {
         self.whole().map_or(self.each(), std::slice::from_ref)
     }
 
-    /// Replaces each buffer by the result of `other` for it.
+    /// Replaces each buffer of this input or output by the buffer that `other` returns for it.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
             CallBuffer::None => (),
@@ -145,7 +145,8 @@ impl CallBuffer {
         }
     }
 
-    /// Describes this input or output to the executor as the `blocks` blocks of a schedule's buffer.
+    /// Converts this input or output to the form that the executor takes: a buffer of a schedule, cut into
+    /// `blocks` blocks.
     pub(crate) fn bind(self, blocks: u32) -> Binding {
         if blocks == 0 {
             return Binding::None;
@@ -178,10 +179,11 @@ fn whole_block(buffer: Buffer) -> Binding {
 pub struct Call {
     /// Which collective the rank calls.
     pub collective: Collective,
-    /// The root as an index into `Members::peers`, or 0. On an intercommunicator the other ranks of the
-    /// root's group do not know the root, and name any rank of their group but themselves.
+    /// The root as an index into `Members::peers`; 0 in collectives without a root. On an intercommunicator
+    /// the other ranks of the root's group do not know the root, and name any rank of their group but
+    /// themselves.
     pub root: u32,
-    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CallBuffer::None`, or in a scatter `output`.
+    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CallBuffer::None`; in a scatter `output` is.
     pub in_place: bool,
     /// The data that the program sends.
     pub input: CallBuffer,
@@ -222,10 +224,10 @@ impl Call {
         rooted && self.root != members.rank && !members.partners().contains(&self.root)
     }
 
-    /// Returns the bytes by which an algorithm is chosen, equal on all ranks (MPI 5.0, section 6.1). In a
-    /// reduction or broadcast these are the vector's bytes. In an allgather, all-to-all, gather or scatter
-    /// they are one block's (the mean block's in an allgatherv). In barriers and the other v- and
-    /// w-collectives they are 0.
+    /// Returns the length in bytes by which an algorithm is chosen, equal on all ranks (MPI 5.0, section
+    /// 6.1). In a reduction or broadcast it is the vector's length. In an allgather, all-to-all, gather or
+    /// scatter it is the length of one block (in an allgatherv, of the mean block). In barriers and the other
+    /// v- and w-collectives it is 0.
     #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;

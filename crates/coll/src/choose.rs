@@ -21,8 +21,8 @@ use settings::{Reproducible, Settings};
 pub struct Rule {
     /// The algorithm that the rule chooses, which also says for which collective the rule is.
     pub algorithm: Algorithm,
-    /// The longest call, in bytes, that the rule serves. The length is the vector's in a reduction or
-    /// broadcast, otherwise one rank's block's.
+    /// The longest call, in bytes, that the rule serves. In a reduction or broadcast the length of the vector
+    /// counts, otherwise the length of one rank's block.
     pub bytes_max: u64,
     /// The fewest ranks of a comm that the rule serves.
     pub ranks_min: u32,
@@ -33,7 +33,7 @@ pub struct Rule {
 /// The comms that a rule is for, by their nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spans {
-    /// Any comm.
+    /// The rule is for any comm.
     Any,
     /// Comms on one node with so few ranks that every carrier of a reduction combines in the order of ranks.
     InRanks,
@@ -161,7 +161,8 @@ pub struct AlgorithmChoice {
 }
 
 impl AlgorithmChoice {
-    /// Reads the settings. Errors: a setting names no algorithm; the error's message lists the algorithms.
+    /// Reads the settings. Errors: a setting has a value that is not the name of an algorithm; the error's
+    /// message lists the names.
     pub fn from_settings(settings: &Settings) -> Result<AlgorithmChoice> {
         let mut overrides = Vec::new();
         for collective in Collective::ALL {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The counters of calls, and of the waits in calls. The rank that waits least is the one for which the
-//! others wait.
+//! The counters of collective calls, and of the time that a rank waits for others in them. The rank that
+//! waits least is the one for which the others wait.
 
 use schedule::algorithm::Collective;
 use telemetry::Counter;

@@ -61,7 +61,7 @@ impl FlatSets {
         Ok(attached.map(|attached| self.blocking.insert(attached)))
     }
 
-    /// Returns the set of slots for blocking calls that has this number.
+    /// Returns the set of slots with the number `set` among the sets for blocking calls.
     #[inline]
     pub(crate) fn blocking(&self, set: usize) -> &AttachedSet {
         &self.blocking[set]
@@ -119,7 +119,7 @@ impl FlatSets {
         self.blocking[set].backoff.start();
     }
 
-    /// Notes that a thread begins or ends a long wait in a blocking call on this set of slots.
+    /// Notes that a thread begins (`begins`) or ends a long wait in a blocking call on this set of slots.
     #[cold]
     pub(crate) fn wait(&mut self, set: usize, begins: bool) {
         self.waiting.retain(|waiting| *waiting != set);
@@ -136,8 +136,8 @@ impl FlatSets {
         blocking.chain(self.queues.awaited().map(|(queue, set)| (FlatCalls::Queued(queue), set)))
     }
 
-    /// Whether a call in which a thread may sleep can go on, since the member for which it waited has begun
-    /// the round.
+    /// Whether a thread that may sleep in a call over slots can go on: the member for which it waited has
+    /// begun the round.
     #[inline]
     pub(crate) fn has_events(&self) -> bool {
         self.awaited().any(|(_, set)| !set.still_waits())

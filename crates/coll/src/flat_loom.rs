@@ -20,9 +20,9 @@ use std::sync::{Arc, Mutex};
 use sys::Span;
 use transport::shm::{Allocator, Shape};
 
-/// Once a member has looked without success more often than this in one call, the rest of the run goes in one
-/// order only. The other orders differ in little but the number of looks, and with three members they would
-/// never end.
+/// How often a member may look without success in one call of a run. After more looks, the rest of the run
+/// goes in one order only. The other orders differ in little but the number of looks, and with three members
+/// they would never end.
 const FAILED_LOOKS_MAX: u32 = 1;
 
 /// Which members each member waits for in a call of a test, and what they exchange.
@@ -53,7 +53,8 @@ fn cell(place: Span) -> Arc<Cell<u64>> {
     all.entry(place.address()).or_insert_with(|| Arc::new(Cell::new(0))).clone()
 }
 
-/// A call of a test in which each member contributes a number. It lies beside the member's word, or apart.
+/// A call of a test in which each member contributes a number. A member's number lies in its slot: beside the
+/// slot's word, or in the memory for longer contributions.
 struct NumberCall {
     needs: Needs,
     /// The call's number, which no other call of a run has.
@@ -61,7 +62,8 @@ struct NumberCall {
 }
 
 impl NumberCall {
-    /// The length that a member states, which decides where its contribution lies.
+    /// Returns the length that member `rank` states for its contribution. It decides where in the slot the
+    /// contribution lies.
     fn bytes(&self, rank: usize) -> u64 {
         if (self.number + rank as u64).is_multiple_of(2) { BESIDE_MAX } else { BESIDE_MAX + 1 }
     }
@@ -81,7 +83,8 @@ impl NumberCall {
     }
 }
 
-/// The bytes of a block. The blocks of two members are long enough to cross.
+/// The length of a block in bytes. The blocks of two members are together long enough (`CROSSED_MIN`) to go
+/// into the receivers' slots.
 const BLOCK_BYTES: usize = CROSSED_MIN as usize / 2;
 
 /// The bytes of a member's blocks for all members.
@@ -230,14 +233,16 @@ impl LoomProcess {
     }
 }
 
-/// Explores runs with at most `preemptions` forced switches each.
+/// Runs `run` in every order of its threads in which at most `preemptions` switches from one thread to
+/// another are forced.
 fn explore(preemptions: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(run);
 }
 
-/// Checks members that make these calls, each at its own pace.
+/// Lets `members` threads make these calls, each at its own pace, in every order that `explore` tries. Each
+/// call checks what its member gets.
 fn check(members: u32, preemptions: usize, calls: &'static [Needs]) {
     let arenas = Arenas::new(members);
     explore(preemptions, move || {
@@ -291,8 +296,8 @@ fn loom_three_members_of_which_some_run_ahead() {
     check(3, 2, &[Root(0), Root(0), All, Root(1), Root(1)]);
 }
 
-/// A process shares slots with one other process, then with another, then with none, while those may still be
-/// in the calls before.
+/// Process 0 shares slots with one other process, then with another, then with none. The other processes may
+/// still be in earlier calls.
 #[test]
 fn loom_slots_are_used_again_only_after_all_have_left() {
     const SHARED: [&[u32]; 2] = [&[0, 1], &[0, 2]];

@@ -268,7 +268,8 @@ impl VectorCall {
     }
 }
 
-/// Makes a call with counts, which may block. Returns the number of its round if it does not block.
+/// Makes a collective with a count for each pair of members. Returns the call after its round and, if the
+/// call is nonblocking, the number of this round.
 fn call_vector(
     sets: &mut FlatSets,
     (set, queue): (usize, usize),

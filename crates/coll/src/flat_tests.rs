@@ -28,7 +28,7 @@ use tuning::{Distance, Load, Method, Probes};
 /// The longest block, in bytes, that goes through slots in these tests. It is short, so that blocks that are
 /// read from the sender's memory are common, too.
 const INLINE_BYTES_MAX: u64 = 160;
-/// The turns of a waiting loop without progress after which a test takes the other members for dead.
+/// How many turns of a waiting loop may bring no progress until a test takes the other members for dead.
 const TURNS_MAX: u32 = 20_000_000;
 const SUM: Option<(PredefinedOp, Basic)> = Some((PredefinedOp::Sum, Basic::F64));
 const ALL: [Collective; 11] = [
@@ -45,8 +45,9 @@ const ALL: [Collective; 11] = [
     Exscan,
 ];
 
-/// Returns the word at index `at` that a member contributes: a number between 1 and 2 in which all bits are
-/// used. So sums of three or more are rounded, and show in which order they were made.
+/// Returns the word at index `at` that a member contributes: a floating-point number between 1 and 2 that
+/// uses all bits. So a sum of three or more such numbers is rounded, and its bits show the order in which
+/// they were added.
 fn word(rank: usize, round: u64, at: usize) -> u64 {
     let drawn = (rank as u64 + 3).wrapping_mul(0x9e37_79b9 + round) ^ (at as u64) << 40;
     1f64.to_bits() | drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 12
@@ -138,7 +139,7 @@ fn start_and_wait(
     }
 }
 
-/// Makes a short call that does not block.
+/// Adds a short nonblocking call to a queue.
 fn enqueue(sets: &mut FlatSets, queue: usize, short: &Short) -> QueueTicket {
     let QueueState::Attached(attached) = &sets.queues.queues[queue].state else {
         unreachable!("it is attached")
@@ -152,7 +153,7 @@ fn poll(sets: &mut FlatSets) {
     sets.queues.poll(&mut sets.memory, &mut no_schedule);
 }
 
-/// Waits until a call that does not block has ended.
+/// Waits until a nonblocking call has ended, and returns its outcome.
 fn finish(sets: &mut FlatSets, ticket: QueueTicket) -> Result<()> {
     for _ in 0..TURNS_MAX {
         if let Some(outcome) = sets.queues.outcome(ticket, &mut no_schedule) {
@@ -230,8 +231,8 @@ fn pair() -> [FlatSets; 2] {
     members.map(|(_, sets)| sets)
 }
 
-/// A rank that waits for a member on its cpu must let that member run. A member may be on any cpu until it
-/// has waited.
+/// Goal: a waiting rank knows whether a member that it waits for may need this cpu, so that it yields. A
+/// member may be on any cpu until it has waited.
 #[test]
 fn a_call_knows_where_those_are_that_it_waits_for() {
     let [mut fast, mut slow] = pair();

@@ -88,8 +88,8 @@ pub struct Coll {
 }
 
 impl Coll {
-    /// Makes the part of a process that starts collectives, with this executor. Errors: a setting names no
-    /// algorithm.
+    /// Makes the part of a process that starts collectives, with this executor. Errors: a setting has a value
+    /// that is not the name of an algorithm.
     pub fn new(executor: Executor, settings: &settings::Settings, tuning: &Tuning) -> Result<Coll> {
         let choice = AlgorithmChoice::from_settings(settings)?;
         let schedules = ScheduleCache::new(settings.schedule_cache_entries as usize);
@@ -209,21 +209,22 @@ impl Coll {
         })
     }
 
-    /// Collects the facts, apart from the call's own, that decide its carrier. `slots` is the state of the
-    /// slots that the call would use.
+    /// Collects the facts that decide the carrier of a call, apart from the call's own (`CallFacts`). `slots`
+    /// is the state of the slots that the call would use.
     #[inline(always)]
     pub fn facts(&self, slots: Slots) -> CarrierFacts<'_> {
         CarrierFacts { policy: &self.policy, library: None, on_devices: false, slots }
     }
 
-    /// Returns whether this set of slots carries a blocking call with these facts, and how its bytes move.
+    /// Returns whether this set of slots carries a blocking call with these facts, and how the call's bytes
+    /// move.
     #[inline(always)]
     pub fn slots(&self, set: usize, call_facts: &CallFacts) -> Slots {
         Slots::Attached(call_facts.moves(self.sets.blocking(set).space))
     }
 
-    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how its bytes
-    /// move.
+    /// Returns whether the slots of a queue carry a nonblocking call with these facts, and how the call's
+    /// bytes move.
     #[inline(always)]
     pub fn slots_of_queue(&self, queue: usize, call_facts: &CallFacts) -> Slots {
         match &self.sets.queues.queues[queue].state {
@@ -257,8 +258,8 @@ impl Coll {
         is_scheduled
     }
 
-    /// Starts schedules for the blocks of the last blocking call on this set that were too long for its
-    /// slots. `context` is the context of the set's comm.
+    /// Starts schedules for those blocks that were too long for the slots in the last blocking call on this
+    /// set. `context` is the context of the set's comm.
     pub fn start_long_blocks(
         &mut self,
         set: usize,
@@ -314,7 +315,7 @@ impl Coll {
     }
 
     /// Opens a queue of calls that all members make in the same order, without waiting for the other members.
-    /// No other call has the sequence number of `members`.
+    /// The caller gives `members` a sequence number that no other call has.
     pub fn open_queue(&mut self, members: &Members) -> Result<usize> {
         let location = self.sets.memory.alloc(self.executor.memory(), &members.peers);
         let input = Block::of(&location.0.to_ne_bytes());
@@ -398,8 +399,8 @@ impl Coll {
     }
 
     /// Starts an allreduce that `takes_flat` allows, and looks `looks` times whether it is over. Returns None
-    /// if it is not. Then `start_round` must come next on this set, with the same call as a `Short`, and
-    /// continues the round.
+    /// if it is not over by then. The caller must then continue it: by `start_round`, with the same call as a
+    /// `Short`.
     #[inline(always)]
     pub fn try_now(&mut self, set: usize, mut call: FlatAllreduce, looks: u32) -> Option<()> {
         self.sets.try_now(set, &mut call, looks)
@@ -429,13 +430,13 @@ impl Coll {
         self.sets.blocking(set).set.waits_on_cpu(cpu)
     }
 
-    /// Notes that a thread starts or ends a long wait in a blocking call over slots.
+    /// Notes that a thread begins (`begins`) or ends a long wait in a blocking call over slots.
     #[cold]
     pub fn wait(&mut self, set: usize, begins: bool) {
         self.sets.wait(set, begins);
     }
 
-    /// Notes that a long wait of the rank, in any MPI call, begins or ends at the time `at`.
+    /// Notes that the rank begins (`begins`) or ends a long wait in any MPI call, at the time `at`.
     pub fn rank_waits(&mut self, begins: bool, at: u64) {
         self.executor.wait(begins, at);
     }
@@ -478,7 +479,8 @@ impl Coll {
         Ok(self.schedules.get(CacheKey::All(algorithm, params)))
     }
 
-    /// Advances all collectives that this rank has started and executes itself.
+    /// Advances all collectives that this rank has started and executes itself. Returns whether any has
+    /// advanced, or that an operator of the program must be called first.
     #[inline]
     pub fn poll(&mut self) -> Poll {
         let Coll { executor, sets, .. } = self;
@@ -519,7 +521,7 @@ impl Coll {
         self.executor.next_edge()
     }
 
-    /// Reports to its collective that a message which `next_edge` returned has ended.
+    /// Reports to a collective that the message `edge`, which `next_edge` returned for it, has ended.
     pub fn edge_ended(&mut self, edge: &EdgeMessage, outcome: EdgeOutcome) {
         self.executor.edge_ended(edge, outcome);
     }

@@ -3,9 +3,9 @@
 //!
 //! A set carries one call at a time. So calls that all members make in the same order form a queue: a comm's
 //! nonblocking collectives, the starts of a persistent collective, the steps of a file's collective accesses.
-//! A call starts once the call before has ended here, at the latest in a wait of the program. A queue's set
-//! is attached by an allgather, for which no member waits but the queue's calls do. Schedules carry out the
-//! calls that slots do not take, beside the queue.
+//! A call starts once the call before has ended here, at the latest in a wait of the program. Members
+//! exchange by an allgather where a queue's slots lie; the queue's calls wait for it, the members do not.
+//! Schedules carry out the calls that slots do not take, beside the queue.
 //!
 //! Invariants: members make the same calls in the same order, and agree on which of them go by a schedule.
 
@@ -61,8 +61,8 @@ pub(crate) enum QueueState {
 pub(crate) struct Attaching {
     pub exchange: executor::InstanceTicket,
     pub location: Location,
-    /// The memory from which the allgather sends: a copy of `location`. It must live until the schedule has
-    /// ended.
+    /// The memory from which the allgather sends this rank's location of slots, a copy of `location`. It must
+    /// live until the allgather's schedule has ended.
     pub _input: Block,
     pub output: Block,
     pub rank: usize,
@@ -93,8 +93,8 @@ enum CallForm {
 /// The part of a queued call that slots did not take, for which `Coll` starts schedules.
 pub(crate) struct Remainder {
     pub queued: usize,
-    /// The call with counts whose round slots carried, and the number of that round. None if a schedule
-    /// carries out the whole call.
+    /// The call with counts as it is after its round over slots, and the number of that round. None if no
+    /// round was tried, so that a schedule carries out the whole call.
     pub tried: Option<(Vector, u64)>,
     pub whole: ScheduleCall,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Remainder {
 #[derive(Default)]
 pub(crate) struct Queues {
     pub(crate) queues: Slab<CallQueue>,
-    /// The calls whose outcome the program has not asked for yet.
+    /// The calls of all queues whose outcome the program has not asked for yet.
     pub(crate) calls: Slab<QueuedCall>,
     /// The indices of the queues that the next poll advances, because something is under way in them.
     pub(crate) busy: Vec<usize>,

@@ -143,7 +143,7 @@ impl Short {
         if touched <= set.near_bytes_max { sys::copy::BYTES_MAX } else { usize::MAX }
     }
 
-    /// Combines the vectors of the first `members` members: the part of them that this member reduces.
+    /// Combines this member's share of the vectors of the first `members` members.
     #[inline]
     fn combine(&self, set: &FlatSet, members: usize, total: u64) {
         let (Some(operator), Some(input), Some(output)) =
@@ -223,7 +223,8 @@ fn combine((op, basic): (PredefinedOp, Basic), members: usize, operand: impl Fn(
     }
 }
 
-/// Calls `each` with the start and length of each piece of a range, with at most `step` bytes each.
+/// Cuts a range of bytes into pieces of at most `step` bytes, and calls `each` with the start and length of
+/// each piece.
 #[inline]
 fn by_steps(range: Range<usize>, step: usize, mut each: impl FnMut(usize, usize)) {
     let mut at = range.start;

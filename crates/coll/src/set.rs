@@ -42,8 +42,8 @@ pub trait Round {
     /// Writes this member's contribution to its slot. Returns the word to publish there, which differs from
     /// `word` only in the bits of `MINE`.
     fn put(&mut self, set: &FlatSet, word: u64) -> u64;
-    /// Copies the data that this member gives itself. It runs after this member has published its word, while
-    /// others begin the round.
+    /// Copies the data that this member gives itself. The set calls this after it has published the member's
+    /// word, while other members begin the round.
     fn copy_own(&mut self, _set: &FlatSet) {}
     /// Returns the range of members whose contributions the member `rank` needs to end the round.
     fn needs(&self, rank: usize, members: usize) -> Range<usize>;
@@ -66,7 +66,8 @@ pub struct ActiveRound {
     pub(crate) word: u64,
     /// Whether this member has published the round's word in its slot.
     pub(crate) posted: bool,
-    /// The members at whose words this member still has to look before it can take the result.
+    /// The members whose words in their slots this member has not checked yet: at first whether they have
+    /// begun the round before, later whether they have begun this round.
     ahead: Range<usize>,
     /// Whether the result needs the contributions of all members, not only some.
     all: bool,
@@ -79,10 +80,10 @@ pub struct FlatSet {
     /// The slots of all members: first those for even rounds, then those for odd rounds.
     slots: [Vec<FlatSlot>; 2],
     round: u64,
-    /// The latest round that all members are known to have begun.
+    /// The latest round of which this member knows that all members have begun it.
     started: u64,
-    /// The member for which this member has waited last, and the number of the round that the other had not
-    /// begun.
+    /// The member for which this member has waited last, and the number of the round that the awaited member
+    /// had not begun then.
     awaited: (usize, u64),
     /// The total length, in bytes, up to which the buffers of a call stay in the L2 cache. Calls within this
     /// length copy by vector instructions.
@@ -104,9 +105,9 @@ pub(crate) struct SetMember {
 /// One slot of a member, for even or for odd rounds: its word, and the memory for its contribution.
 pub(crate) struct FlatSlot {
     pub(crate) word: ArenaWords,
-    /// The memory for contributions of up to `BESIDE_MAX` bytes.
+    /// The slot's memory for contributions of up to `BESIDE_MAX` bytes.
     pub(crate) beside: Span,
-    /// The memory for longer contributions.
+    /// The slot's memory for contributions of more than `BESIDE_MAX` bytes.
     pub(crate) apart: Span,
 }
 
@@ -147,7 +148,7 @@ impl FlatSet {
         self.members[rank].peer
     }
 
-    /// Returns the number of members.
+    /// Returns the number of members of this set of slots.
     #[inline(always)]
     pub(crate) fn size(&self) -> usize {
         self.members.len()

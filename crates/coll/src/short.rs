@@ -61,20 +61,20 @@ pub(crate) enum ShortPhase {
 /// A short collective over shared slots, as one member makes it.
 #[derive(Clone, Debug)]
 pub struct Short {
-    /// Which collective it is: any that has no count for each member.
+    /// Which collective the call makes: any collective without a count for each member.
     pub collective: Collective,
     /// Which of its rounds the call is in.
     pub(crate) phase: ShortPhase,
     /// The root's rank; 0 in collectives without a root.
     pub root: usize,
-    /// The length that this member expects, in bytes. It is the vector's in a broadcast or reduction,
-    /// otherwise one member's block's.
+    /// The length in bytes that this member expects: the length of the vector in a broadcast or reduction,
+    /// otherwise of one member's block.
     pub bytes: u64,
     /// The length, in bytes, that this member gives; equal to `bytes` if the member only receives.
     pub given: u64,
-    /// The memory that this member contributes.
+    /// The memory with the bytes that this member contributes to the call.
     pub input: Buffer,
-    /// The memory of the result. The result of a reduction has no gaps.
+    /// The memory into which this member gets its result. The result of a reduction has no gaps.
     pub output: Buffer,
     /// The range of the vector's bytes that this member reduces: the whole vector, or its share if the call
     /// takes two rounds.
@@ -248,9 +248,9 @@ impl Short {
 /// a `Short`, and so may `Coll::start_round` when it continues this call.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatAllreduce {
-    /// The operator, and the type of the elements.
+    /// The operator of the allreduce, and the type of the elements.
     pub operator: (PredefinedOp, Basic),
-    /// This member's vector.
+    /// The vector that this member contributes to the allreduce.
     pub input: Span,
     /// The memory of the result. It has as many bytes as the input, and is the same as the input or disjoint
     /// from it.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Collectives with a count for every member, over slots.
 //!
-//! Only a member and its receivers know how much it gives. So its word holds the length of its contribution,
-//! which begins with a table of the ends of the receivers' blocks if there is a block for each. If the
-//! contribution is too long, the word says that instead. Then a block of a gatherv goes to the root by a
-//! schedule of two ranks. In the other collectives all members see the word, and a schedule carries out the
-//! whole call.
+//! Only a member and its receivers know how much it gives. So the word in its slot holds the length of its
+//! contribution. Where each receiver gets a block of its own, a table of the ends of these blocks comes
+//! first. For a contribution that is too long, the word says so instead. Then a block of a gatherv goes to
+//! the root by a schedule of two ranks. In the other collectives all members see the word, and a schedule
+//! carries out the whole call.
 //!
 //! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
@@ -59,8 +59,8 @@ pub(crate) struct LongBlock {
 }
 
 impl Backoff {
-    /// Whether the next call with counts goes to a schedule without trying slots. If so, one call fewer is
-    /// left to be treated like this. All members come to the same answer.
+    /// Whether the next call with counts goes to a schedule without trying slots. Each time that this is
+    /// true, the count of such calls falls by one. All members come to the same answer.
     pub(crate) fn skips(&mut self) -> bool {
         let skips = self.0 > 0;
         self.0 -= u32::from(skips);

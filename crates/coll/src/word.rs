@@ -15,8 +15,8 @@ use crate::short::{BYTES_MAX, MEMBERS_MAX, is_pullable};
 use error::{Class, Error};
 use schedule::algorithm::Collective;
 
-/// The number of the lowest bits of a slot's word, below the round: five for the collective, four for the
-/// root, and `LENGTH_BITS` for the bytes.
+/// How many of the lowest bits of a slot's word hold the facts of a call: five for the collective, four for
+/// the root, and `LENGTH_BITS` for the bytes. The bits above hold the round.
 pub(crate) const FACTS_BITS: u32 = 30;
 pub(crate) const LENGTH_BITS: u32 = 21;
 pub(crate) const LENGTH_MAX: u64 = (1 << LENGTH_BITS) - 1;
@@ -34,7 +34,7 @@ pub(crate) fn with_length(word: u64, bytes: u64) -> u64 {
     word & !LENGTH_MAX | bytes.min(LENGTH_MAX)
 }
 
-/// Returns the collective that the facts of a call name, as a member has published them.
+/// Returns the collective that `facts` name: the facts of a call as a member has published them.
 #[cold]
 pub(crate) fn collective_of(facts: u64) -> Collective {
     Collective::ALL[(facts >> (LENGTH_BITS + 4) & 31) as usize]
@@ -46,8 +46,8 @@ pub(crate) fn is_of(facts: u64, collective: Collective) -> bool {
     facts >> (LENGTH_BITS + 4) & 31 == collective as u64
 }
 
-/// Makes the error that rank `me` gets if `rank` has published `word` in the same round. Collective, root and
-/// bytes are those of the call that `me` makes.
+/// Makes the error that rank `me` gets if `rank` has published `word`, the word of another call, in the same
+/// round. Collective, root and bytes are those of the call that `me` makes.
 #[cold]
 pub(crate) fn disagree(
     collective: Collective,

@@ -201,9 +201,9 @@ impl Buffer {
         }
     }
 
-    /// Copies packed bytes `[offset, offset + to.bytes())` of the data to `to`, memory that another core has
-    /// read. Its cache lines must come back before they are written, except where whole lines are copied. So
-    /// data with gaps go through a block on the stack (docs/measured/choices.md).
+    /// Copies packed bytes `[offset, offset + to.bytes())` of the data to `to`, which is memory that another
+    /// core has read. Only copies of whole cache lines are fast there. So data with gaps first go through a
+    /// block on the stack (docs/measured/choices.md).
     #[inline]
     pub fn pack_away(&self, offset: usize, to: Span) {
         match self.contiguous() {

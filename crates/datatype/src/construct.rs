@@ -2,8 +2,9 @@
 //! The constructors of derived datatypes (MPI 5.0, section 5.1.2).
 //!
 //! Each checks its arguments, composes a `LayoutDraft` (runs, bounds and size, checked for overflow), and
-//! records its recipe. Bounds follow MPI 5.0, section 5.1.7: bounds that were set in any part (`resized`,
-//! array types) replace those of the data; a struct's extent is rounded up to its alignment.
+//! records its name and arguments as the datatype's recipe. Bounds follow MPI 5.0, section 5.1.7: bounds that
+//! were set in any part (`resized`, array types) replace those of the data; a struct's extent is rounded up
+//! to its alignment.
 //!
 //! Read next: `arrays.rs`.
 
@@ -155,15 +156,17 @@ pub fn dup(old: &Arc<Datatype>) -> Arc<Datatype> {
     })
 }
 
-/// The layout of a datatype that a constructor is making, without the recipe.
+/// The layout of a datatype that a constructor is making, without the recipe (constructor and arguments).
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutDraft<'a> {
-    /// The data as loops and runs, borrowed from the datatype `old` as long as they are the same as its data.
+    /// The data as loops and runs. They are borrowed from the datatype that the draft began with, as long as
+    /// they are the same as its data.
     pub body: Cow<'a, Body>,
     pub size: i64,
     /// The offsets at which the data begin and end, including the padding of structs; None without data.
     pub data: Option<(i64, i64)>,
-    /// The lower and the upper bound. Each is None if no part has set it; it then follows from the data.
+    /// The lower and the upper bound of the draft. Each is None if no datatype in it has set that bound,
+    /// which then follows from the data.
     pub marks: (Option<i64>, Option<i64>),
     /// The greatest alignment of the basic types in the data, in bytes.
     pub align: i64,

@@ -70,8 +70,8 @@ fn find_real(precision: i32, range: i32) -> Result<(i32, i32, Basic, Basic)> {
     }
 }
 
-/// Returns the datatype of this combiner and these arguments. It is made at their first use, and is the same
-/// at every later one. There are few valid arguments, so the cache is bounded.
+/// Returns the datatype of this combiner and these arguments. The first call makes it, and later calls with
+/// the same arguments return it again. There are few valid arguments, so the cache is bounded.
 fn cached(combiner: Combiner, arguments: &[i32], basic: Basic) -> Arc<Datatype> {
     type Made = HashMap<(Combiner, Vec<i32>), Arc<Datatype>>;
     static MADE: Mutex<Option<Made>> = Mutex::new(None);

@@ -14,13 +14,14 @@ use error::{Class, Error, Result, fail};
 /// element's origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRun {
-    /// The distance in bytes from the element's origin to the first piece.
+    /// The distance in bytes from the element's origin to the first piece of the run.
     pub offset: i64,
-    /// The length of one piece in bytes.
+    /// The length in bytes of one piece of the run.
     pub bytes: u64,
     /// The number of pieces in the run.
     pub repeat: u64,
-    /// The distance in bytes from the start of one piece to the start of the next; 0 if there is one piece.
+    /// The distance in bytes from the start of one piece of the run to the start of the next; 0 if there is
+    /// one piece.
     pub stride: i64,
 }
 

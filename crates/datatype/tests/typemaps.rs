@@ -62,7 +62,7 @@ fn bounds(map: &Map) -> (i64, i64) {
     (lb, of(Entry::Pad).max().unwrap_or(ub).max(ub) - lb)
 }
 
-/// Adds the padding that a struct's alignment needs to its typemap.
+/// Adds to the typemap of a struct the padding that the struct's alignment needs.
 fn padded(mut map: Map) -> Map {
     if let Some((lb, _)) = ends(&map) {
         let align = data_of(&map).map(|basic| basic.align() as i64).max().unwrap_or(1);

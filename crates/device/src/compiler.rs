@@ -21,10 +21,10 @@ pub struct Dialect {
     /// The file names under which installations have the compiler's library.
     pub files: &'static [&'static str],
     prefix: &'static str,
-    /// The word that stands for the compiled code in the names of its functions: `PTX` in `nvrtcGetPTX`.
+    /// The word for the compiled code in the names of the compiler's functions: `PTX` in `nvrtcGetPTX`.
     made: &'static str,
-    /// The option that names the architecture. None if the compiler always takes the current device's
-    /// architecture.
+    /// The compiler's option that names the architecture. None if the compiler always takes the current
+    /// device's architecture.
     target: Option<&'static str>,
     options: &'static [&'static CStr],
 }
@@ -70,7 +70,8 @@ pub struct Compiler {
     made: unsafe extern "C" fn(CompilerProgram, *mut c_char) -> Code,
     destroy: unsafe extern "C" fn(*mut CompilerProgram) -> Code,
     error: unsafe extern "C" fn(Code) -> *const c_char,
-    /// The library that contains these functions. It is the last field, so that it is dropped last.
+    /// The loaded library of the compiler, which contains the functions in the other fields. It is the last
+    /// field, so that it is dropped last.
     _library: libloading::Library,
 }
 

@@ -135,11 +135,12 @@ pub struct Driver {
     kernels: Mutex<BTreeMap<usize, Option<Kernels>>>,
     /// The folder in which compiled kernels are kept. None if they are not kept.
     cache: Option<PathBuf>,
-    /// The allocations of other processes that this process has opened. The key is the process, and the
-    /// allocation's address in that process. The value is its number in that process, and its address in this
-    /// one.
+    /// The allocations of other processes that this process has opened. The key is the other process, and the
+    /// allocation's address there. The value is the allocation's number there, and its address in this
+    /// process.
     opened: Mutex<BTreeMap<(u64, u64), (u64, u64)>>,
-    /// The library that contains these functions. It is the last field, so that it is dropped last.
+    /// The loaded library of the driver, which contains the functions in the other fields. It is the last
+    /// field, so that it is dropped last.
     _library: libloading::Library,
 }
 

@@ -60,7 +60,7 @@ pub fn is_exported(address: usize) -> bool {
     entries().get(&address).is_some_and(|entry| entry.is_exported)
 }
 
-/// Whether a send under way has exported device memory that begins among these bytes.
+/// Whether a send under way has exported device memory that begins within the `bytes` bytes at `address`.
 pub(crate) fn is_in_use(address: usize, bytes: usize) -> bool {
     let range = address..address + bytes;
     entries().values().any(|entry| entry.is_exported && range.contains(&entry.user.address()))
@@ -89,9 +89,9 @@ pub fn withdraw(address: usize) {
     entries().remove(&address);
 }
 
-/// Returns the address of the stand-in of which `to` is a part, and the device memory for the bytes of `to`.
-/// None if the bytes of the message before `to` did not all go directly there. Then the bytes go to the
-/// stand-in, and from there to the device memory later.
+/// Finds out where bytes that arrive for `to`, a part of a stand-in, can go directly. Returns the stand-in's
+/// address, and the device memory for these bytes. None if earlier bytes of the message did not go directly
+/// to the device memory; then all later bytes go to the stand-in first.
 pub(crate) fn direct_target(to: Span) -> Option<(usize, Span)> {
     let entries = entries();
     let (at, entry) = entries.range(..=to.address()).next_back()?;

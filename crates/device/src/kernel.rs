@@ -13,15 +13,15 @@ use std::ffi::{CStr, CString};
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Strip {
-    /// The address of the first piece.
+    /// The address of the first piece of the strip.
     pub address: usize,
-    /// The distance from one piece to the next, in bytes.
+    /// The distance in bytes from one piece of the strip to the next.
     pub stride: i64,
-    /// The length of a piece in bytes.
+    /// The length in bytes of a piece of the strip.
     pub bytes: usize,
-    /// The number of pieces.
+    /// The number of pieces in the strip.
     pub repeat: usize,
-    /// The offset of the first piece among the packed bytes.
+    /// The offset, among the packed bytes, of the first piece of the strip.
     pub at: usize,
 }
 

@@ -37,7 +37,7 @@ pub enum BackendChoice {
     Auto,
     /// The backend is CUDA's driver.
     Cuda,
-    /// The backend is HIP.
+    /// The backend is HIP, AMD's counterpart of CUDA.
     Hip,
     /// The backend is `sentinel`, for tests: memory that the CPU cannot access.
     Sentinel,

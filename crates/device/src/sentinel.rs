@@ -24,7 +24,7 @@ pub struct Sentinel {
     fd: OwnedFd,
     /// The address at which the device memory is mapped for the program. The CPU cannot access it there.
     base: usize,
-    /// The address at which the same bytes are mapped for this file, which copies them.
+    /// The address at which the device memory is mapped a second time, for this file, which copies its bytes.
     inner: usize,
     blocks: Mutex<Allocations>,
     /// The program's streams. The stream with handle `n` is at index `n - 1`. An entry is None once its

@@ -14,7 +14,7 @@ use sys::Span;
 /// A stream of the program: a queue of work that the device does in order.
 #[derive(Clone)]
 pub enum Stream {
-    /// A driver's stream, by its handle.
+    /// A stream of the driver of CUDA or HIP: the driver, and the stream's handle.
     Driver(&'static Driver, usize),
     /// A stream of the test backend: a worker thread.
     Sentinel(&'static Sentinel, Arc<SentinelStream>),

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The two words of a stream. Both count the MPI operations of the stream.
 #[derive(Debug)]
 pub struct StreamWords {
-    /// The number of operations that the stream has reached; the stream writes it.
+    /// The number of MPI operations that the stream has reached; the stream writes it.
     pub reached: AtomicU32,
-    /// The number of operations that are over, so that the stream may continue after them; the host writes
-    /// it.
+    /// The number of MPI operations that are over, so that the stream may continue after them; the host
+    /// writes it.
     pub done: AtomicU32,
 }
 

@@ -106,8 +106,8 @@ pub struct Error(Box<ErrorFacts>);
 pub struct ErrorFacts {
     /// The error class, which the MPI call returns unless `code` is set.
     pub class: Class,
-    /// The error code that the MPI call returns in place of the class. Set if a callback of the program
-    /// returned it.
+    /// The error code that the MPI call returns in place of the class. None unless a callback of the program
+    /// has returned this code.
     pub code: Option<i32>,
     /// The errno of the system call that failed. None if no system call caused the error.
     pub errno: Option<i32>,

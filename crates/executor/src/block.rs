@@ -33,7 +33,7 @@ use crate::engine;
 pub struct Program {
     /// The schedule. It stays alive with the program, since `Executor` finds the program by its address.
     pub schedule: Arc<Schedule>,
-    /// The same schedule after `Schedule::check`, with tables for the engine that drives its steps.
+    /// The program's schedule after `Schedule::check`, with tables for the engine that drives its steps.
     pub plan: Arc<CheckedSchedule>,
     /// The number of this program (a stored schedule), unique in the job. Peers and proxies cache by it.
     pub id: u64,
@@ -78,8 +78,8 @@ pub struct InstanceBlock {
     /// The offsets in the arena of copies that `stage` made: copies of bytes to send, for receivers that
     /// could not read the originals.
     copies: Vec<u64>,
-    /// For whom `address` chose the addresses of sends: whether for a proxy as driver, and which processes
-    /// could read private memory. None if `address` must choose anew.
+    /// The case for which `address` last chose where the bytes of sends lie: whether a proxy drives the
+    /// operation, and which processes can read the rank's private memory. None if `address` must choose anew.
     addressed: Option<(bool, Readers)>,
     /// Whether a proxy on another computer may take part. The parameters then give addresses of the rank's
     /// process, not offsets in the arena.

@@ -44,8 +44,8 @@ impl Lengths {
         (total < 1 << 60).then_some(Lengths { blocks: count, cut, total })
     }
 
-    /// Returns the number of packed bytes before block `index`. For the number of blocks that is the whole
-    /// length.
+    /// Returns the number of packed bytes before block `index`. The index after the last block gives the
+    /// length of the whole buffer.
     fn start(&self, index: u64) -> u64 {
         match &self.cut {
             Cut::Even { block_bytes } => index * block_bytes,
@@ -87,8 +87,8 @@ pub struct BufferPart {
 /// are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spot {
-    /// The length of every operand in bytes. If source and target of a copy differ in length, the shorter
-    /// length.
+    /// The length in bytes of every operand of the step. In a copy whose source and target differ in length
+    /// it is the shorter length.
     pub bytes: u64,
     /// For each operand of the step, where it begins in its buffer, in packed bytes.
     pub at: [u64; 3],

@@ -56,15 +56,16 @@ macro_rules! parts {
 /// How many operations a rank has started, and what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// The operations that this rank has started.
+    /// How many operations this rank has started.
     pub started: u64,
-    /// The started operations that this rank has given to its proxy.
+    /// How many of its operations this rank has given to its proxy.
     pub offloaded: u64,
-    /// The started operations that the proxy was meant to get, but could not take.
+    /// How many of its operations this rank wanted to give to its proxy, which could not take them.
     pub refused: u64,
-    /// The operations of which the rank and its proxy on another computer each drive a share of the steps.
+    /// How many operations the rank and its proxy on another computer have divided: each drives a share of
+    /// the steps.
     pub divided: u64,
-    /// The operations that this rank took back from a proxy that died, stalled, or gave them back.
+    /// How many operations this rank took back from a proxy that died, stalled, or gave them back.
     pub recovered: u64,
 }
 
@@ -84,7 +85,8 @@ pub struct Executor {
     offloaded: usize,
     /// The number of instances whose operations have ended for the MPI program, but that peers still need.
     retiring: usize,
-    /// The bytes of the arena that the retiring instances use for scratch buffers and copies of sends.
+    /// The bytes of the arena that instances use for scratch buffers and copies of sends while they are
+    /// retiring.
     retiring_bytes: u64,
     /// The proxy's count of operations that it has ended or returned, as it was at the last `poll`.
     ended: u64,
@@ -92,11 +94,12 @@ pub struct Executor {
     returns: u64,
     watch: Option<ProxyWatch>,
     waits: Waits,
-    /// For each kind of message (the caller's number), what was learnt about whether a proxy should carry it.
+    /// For each kind of message, what was learnt about whether a proxy should carry it. The caller gives each
+    /// kind its key.
     habits: FxHashMap<(u64, u32), MessageHabit>,
     /// The number that was given to the program (stored schedule) made last. No other in the job has it.
     programs_made: u64,
-    /// The version number that was given to the parameters written last.
+    /// The version number that this rank gave to the parameters that it wrote last.
     version: u64,
     /// The number that was given to the ticket returned last.
     tickets: u32,
@@ -139,7 +142,8 @@ struct Instance {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Withdrawal {
     None,
-    /// The proxy was asked, and has not answered. The operation does not end before the answer.
+    /// The proxy was asked to withdraw the message, and has not answered. The operation does not end before
+    /// the answer.
     Asked,
     Answered,
 }
@@ -195,8 +199,9 @@ impl Executor {
         }
     }
 
-    /// Tests: sets the ranks, as bits of a mask. The kernel refuses access to the private memory of the ranks
-    /// in `private`; the arenas of those in `arenas` cannot be mapped.
+    /// Makes memory inaccessible in a test. `private` and `arenas` have a bit for each rank: the kernel
+    /// refuses access to the private memory of the ranks in `private`, and the arenas of the ranks in
+    /// `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);

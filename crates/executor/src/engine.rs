@@ -315,8 +315,9 @@ impl Execution {
         Ok(if moved { Progress::Moved } else { Progress::Idle })
     }
 
-    /// Stores in the operation's record when it ended, and the processor time that its driver took. That time
-    /// counts from the start of this operation, or from the later end of another one.
+    /// Stores in the operation's record when the operation ended, and the processor time that its driver
+    /// took. That time counts from the start of this operation, or from the end of another operation if that
+    /// came later.
     #[cold]
     fn account(&self, reach: &Reach) {
         let cpu = sys::clock::thread_cpu();

@@ -96,13 +96,14 @@ impl Fault {
         matches!(self, Fault::Unreachable { .. } | Fault::Unmapped { .. })
     }
 
-    /// Whether this fault spoils bytes that the rank would pass on. If so, its further sends fail, too.
+    /// Whether this fault spoils bytes that the rank would pass on, so that the rank's further sends fail,
+    /// too.
     pub fn voids(self) -> bool {
         matches!(self, Fault::Unmapped { .. } | Fault::Full { .. })
     }
 
-    /// Whether the kernel refuses all private memory of `peer`, not only these bytes. If so, `peer` can copy
-    /// them to its arena.
+    /// Whether this fault says that the kernel refuses all private memory of `peer`. If so, `peer` can copy
+    /// what it sends to its arena.
     pub fn refuses(self, peer: u32) -> bool {
         // EFAULT means memory of a device, or no memory.
         matches!(self, Fault::Unreachable { peer: whose, code } if whose == peer && code != 14)

@@ -7,7 +7,7 @@
 
 use sys::clock::now;
 
-/// The most time that a rank may wait per unit of computing time, for a proxy to pay.
+/// The greatest ratio of a rank's waiting time to its computing time at which a proxy still pays.
 const WAITING_PER_WORK: u64 = 4;
 const SURE: u8 = 3;
 
@@ -58,8 +58,8 @@ impl Waits {
         self.since = if begins { at } else { 0 };
     }
 
-    /// Returns the time if the round of progress that begins now counts as waiting: an operation is measured,
-    /// and no wait has begun. None otherwise.
+    /// Returns the present time if the round of progress that begins now counts as waiting: an operation is
+    /// measured, and no wait has begun. None otherwise.
     pub fn step(&self) -> Option<u64> {
         (self.measured > 0 && self.since == 0).then(now)
     }
@@ -93,17 +93,19 @@ impl Waits {
     }
 }
 
-/// The number of calls that a trial times each way before it compares. The number of calls in a step of an
-/// MPI program mostly divides it.
+/// The number of calls that a trial times by the rank, and then as many by the proxy, before it compares the
+/// two. It is mostly a multiple of the number of calls in one step of an MPI program.
 const WINDOW: usize = 12;
-/// The number of calls at the start of each way that are not timed, since they open connections and fill
-/// caches.
+/// How many calls are not timed after a trial has begun to time the rank or the proxy, since these calls open
+/// connections and fill caches.
 const FIRST: usize = 2;
-/// The number of calls after which the other way may be given up early, because it is far slower.
+/// How many calls a trial makes at least in the way that is not in use (by the rank, or by the proxy). After
+/// them it may give that way up early, because it is far slower.
 const EARLY: usize = 6;
-/// The number of calls between the first trial and the second. The number grows fourfold with each trial.
+/// The number of calls between the first trial and the second, which compare the rank with its proxy. The
+/// number grows fourfold with each trial.
 const LOOK_MIN: u64 = 120;
-/// The most calls between two trials.
+/// The most calls between two trials, which compare the rank with its proxy.
 const LOOK_MAX: u64 = 1 << 15;
 
 /// Finds out which of two ways to carry out operations, by the rank or by its proxy, makes the program's
@@ -142,8 +144,8 @@ impl Default for Trial {
 }
 
 impl Trial {
-    /// Returns whether the call that starts at the time `now` is to go the second way. `works`: whether the
-    /// rank computes during these operations. A change of `works` discards all measurements.
+    /// Returns whether the call that starts at the time `now` is to go the second way. `works` says whether
+    /// the rank computes during these operations. When it changes, all measurements are discarded.
     pub fn next(&mut self, now: u64, works: bool) -> bool {
         if works != self.works {
             *self = Trial { works, ..Trial::default() };

@@ -7,9 +7,9 @@
 //! and writes it to both. User's buffers lie with the rank alone.
 //!
 //! Invariants: a rank's memory changes in the order in which a proxy of its host would change it: bytes, the
-//! `done` that counts them, the bytes of steps that follow. The rank learns of these by an announcement
-//! behind them, other processes only when they have arrived (`is_settled`). `published` stays in the mirror,
-//! since a rank that goes on publishes anew.
+//! `done` that counts them, the bytes of steps that follow. The rank learns of the changes by an announcement
+//! that follows them, other processes only when the changes have arrived (`is_settled`). `published` stays in
+//! the mirror: a rank that drives the instance on publishes anew.
 //! Read next: `caller/export.rs` (the rank's side), `transport/import.rs`.
 
 use crate::fault::{Corruption, Fault};
@@ -24,7 +24,7 @@ use transport::import::Importer;
 use transport::pending_read::PendingRead;
 use transport::shm::{Arena, LocalRank};
 
-/// The most ranges that a rank exports for one instance.
+/// The most ranges of memory that a rank exports to a proxy on another computer for one instance.
 pub(crate) const RANGES_MAX: usize = 120;
 /// The most extents (parts that are mapped as a whole) of a rank's arena, besides the first, with which the
 /// rank can still export instances.
@@ -32,8 +32,8 @@ pub(crate) const EXTENTS_MAX: usize = 64;
 /// The most bytes of a user's buffers that travel in a note, so that its receiver need not fetch them. In
 /// tests it is so small that some buffers are longer.
 pub(crate) const VALUES_BYTES_MAX: usize = if cfg!(test) { 32 } else { 256 };
-/// The address from which on a rank exports parts of its arena, by their offsets. No process has such
-/// addresses.
+/// The first of the addresses under which a rank exports parts of its arena: each is `ARENA` plus an offset
+/// in the arena. No memory of a process has such addresses.
 pub(crate) const ARENA: u64 = 1 << 62;
 
 /// How a proxy reads and writes what ranks have exported. This is a trait because tests simulate it.
@@ -43,24 +43,24 @@ pub trait Import {
     fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
     /// Whether the memory of a rank is out of reach for good (`Importer::is_lost`).
     fn is_lost(&self, rank: u32) -> bool;
-    /// Reads pieces of what a rank exports, one after the other, to `to`. Returns whether the bytes are there
-    /// (`Importer::read`).
+    /// Reads pieces of what a rank exports, one after the other, to `to`. A piece is an exported range, an
+    /// offset in it, and a length. Returns whether the bytes are there (`Importer::read`).
     fn read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], to: Span) -> bool;
-    /// Writes `from` to pieces of what a rank exports, one after the other. Returns false if the rank is out
-    /// of reach (`Importer::write`).
+    /// Writes `from` to pieces of what a rank exports, one after the other. A piece is an exported range, an
+    /// offset in it, and a length. Returns false if the rank is out of reach (`Importer::write`).
     fn write(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)], from: Span) -> bool;
     /// Has a rank look at what was written to it before (`Importer::announce`).
     fn announce(&mut self, rank: u32);
-    /// Starts a read of pieces of what a rank exports. The read holds their bytes, one piece behind the other
-    /// (`Importer::start_read`).
+    /// Starts a read of pieces of what a rank exports: of each an exported range, an offset in it, and a
+    /// length. The read holds their bytes, one piece behind the other (`Importer::start_read`).
     fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead;
     /// Waits until no read of these ranges of a rank is under way (`Importer::finish_reads`).
     fn finish_reads(&mut self, rank: u32, ranges: &[ExportedRange]);
-    /// Starts to find out when all writes so far have arrived (`Importer::start_settling`).
+    /// Starts to find out when all writes to ranks so far have arrived (`Importer::start_settling`).
     fn start_settling(&mut self);
-    /// Whether all writes before the last `start_settling` have arrived (`Importer::is_settled`).
+    /// Whether all writes to ranks before the last `start_settling` have arrived (`Importer::is_settled`).
     fn is_settled(&mut self) -> bool;
-    /// Handles reads and writes that have ended (`Importer::poll`).
+    /// Handles the reads and writes of ranks' memory that have ended (`Importer::poll`).
     fn poll(&mut self);
     /// Shows all ranks that this proxy lives (`Importer::beat`).
     fn beat(&mut self);
@@ -159,7 +159,7 @@ pub(crate) struct RemoteProxy {
 pub(crate) struct ImportedMemory {
     importer: RefCell<Box<dyn Import>>,
     ranks: RefCell<HashMap<LocalRank, RankExports>>,
-    /// The ranks to which `announce_all` has to announce what was written.
+    /// The ranks that the next `announce_all` must tell that their memory was written.
     unannounced: RefCell<HashSet<LocalRank>>,
 }
 
@@ -206,7 +206,7 @@ impl ImportedMemory {
         self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
     }
 
-    /// Whether a rank's memory is out of reach, because it has left or has fenced this proxy.
+    /// Whether a rank's memory is out of reach, because the rank has left or has fenced this proxy.
     pub fn is_lost(&self, rank: LocalRank) -> bool {
         self.importer.borrow().is_lost(rank.peer())
     }
@@ -272,8 +272,8 @@ impl ImportedMemory {
         Ok(self.importer.borrow_mut().start_read(rank.peer(), &self.find_ranges(rank, &[piece])?))
     }
 
-    /// Calls `with` with a copy of a piece of a rank's memory that came with the note about its operation.
-    /// Returns false if there is none.
+    /// Calls `with` with the bytes of a piece of a rank's memory, if a copy of them came with the note about
+    /// the operation. Returns false if none came.
     fn with_value(&self, rank: LocalRank, piece: (usize, usize), with: impl FnOnce(&[u8])) -> bool {
         let Some(known) = self.exports_of(rank) else { return false };
         let mut values = known.exports.iter().flat_map(|export| &export.values);
@@ -344,28 +344,29 @@ impl ImportedMemory {
         self.write_at(rank, at.saturating_add(8 * Head::State as u64), &state.to_ne_bytes())
     }
 
-    /// Has a rank look at its instances, in the next `announce_all`.
+    /// Notes that the next `announce_all` must tell `rank` to look at its instances.
     pub fn announce(&self, rank: LocalRank) {
         self.unannounced.borrow_mut().insert(rank);
     }
 
-    /// Announces to the ranks of `announce` what was written to them.
+    /// Tells the ranks for which `announce` was called that their memory was written, so that they look at
+    /// their instances. Then forgets these ranks.
     pub fn announce_all(&self) {
         let mut importer = self.importer.borrow_mut();
         self.unannounced.borrow_mut().drain().for_each(|rank| importer.announce(rank.peer()));
     }
 
-    /// Starts to find out when all writes so far have arrived.
+    /// Starts to find out when all writes to ranks so far have arrived.
     pub fn start_settling(&self) {
         self.importer.borrow_mut().start_settling();
     }
 
-    /// Whether all writes before the last `start_settling` have arrived.
+    /// Whether all writes to ranks before the last `start_settling` have arrived.
     pub fn is_settled(&self) -> bool {
         self.importer.borrow_mut().is_settled()
     }
 
-    /// Handles reads and writes that have ended.
+    /// Handles the reads and writes of ranks' memory that have ended.
     pub fn poll(&self) {
         self.importer.borrow_mut().poll();
     }
@@ -434,11 +435,11 @@ pub(crate) fn read_join(words: &[u64]) -> Option<(Vec<u8>, ExportedRange)> {
 /// note of kind `Submit`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submission {
-    /// The stamp of the instance's record.
+    /// The stamp of the instance's record: how often the record was used, and the operation's number.
     pub stamp: u64,
     /// The number of the rank's program (its stored schedule).
     pub program: u64,
-    /// The version number of the start's parameters.
+    /// The version number of the parameters with which the instance was started.
     pub version: u64,
     pub steps: u32,
     /// The offsets at which the extents of the rank's arena end. The proxy's mirror of the arena has the same

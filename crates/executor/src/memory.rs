@@ -35,9 +35,9 @@ const UNMAPPED_CODE: usize = 2;
 /// The process that drives an operation, and so reads and writes for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// The rank whose operation it is.
+    /// The rank that started the operation drives it.
     Rank(LocalRank),
-    /// The proxy with this index. It serves the rank whose operation it is.
+    /// The proxy with this index drives the operation, for a rank that it serves.
     Proxy(u32),
 }
 
@@ -94,7 +94,7 @@ pub enum Bounce {
 pub struct Reach {
     /// The memory that the job's processes on this host share.
     pub segment: Segment,
-    /// The process that reads and writes by this value: a rank or a proxy.
+    /// The process that reads and writes by this view of memory: a rank or a proxy.
     pub driver: Driver,
     /// The most bytes that a step moves before other steps get their turn.
     pub chunk_bytes: u64,
@@ -110,13 +110,14 @@ pub struct Reach {
     /// The processor time in nanoseconds that the driver's thread had used when it ended its last operation.
     /// It is set only while operations are timed.
     pub ended_cpu: Cell<u64>,
-    /// Tests: the number of memory operations after which this driver dies; 0 for never.
+    /// In tests, the number of memory operations after which this driver dies; 0 if it does not die.
     #[cfg(test)]
     pub fuse: Cell<u64>,
-    /// Tests: a bit for each rank whose private memory the kernel refuses.
+    /// In tests, a bit for each rank. It is set if the kernel refuses access to the private memory of the
+    /// rank.
     #[cfg(test)]
     pub refused: Cell<u64>,
-    /// Tests: a bit for each rank whose arena cannot be mapped.
+    /// In tests, a bit for each rank. It is set if the arena of the rank cannot be mapped.
     #[cfg(test)]
     pub unmapped: Cell<u64>,
 }
@@ -126,7 +127,7 @@ pub struct Reach {
 pub enum Stop {
     /// A step, or the whole operation, fails.
     Fault(Fault),
-    /// Tests: the driver has died here.
+    /// The driver has died here, in a test (`Reach::fuse`).
     #[cfg(test)]
     Died,
 }
@@ -198,8 +199,8 @@ impl Reach {
         }
     }
 
-    /// Returns the region of a scratch buffer, which lies at the offset `at` of its rank's arena. None if it
-    /// is not there.
+    /// Returns the region of a scratch buffer of `bytes` bytes, at the offset `at` of its rank's arena. None
+    /// if it would not lie inside the arena.
     pub fn scratch(&self, rank: LocalRank, at: u64, bytes: u64) -> Option<Region> {
         let span = self.span(rank, at, bytes).ok()?;
         Some(match &self.imported {
@@ -312,7 +313,8 @@ impl Reach {
         }
     }
 
-    /// Has a rank on another computer look at its instances, after what was written to it.
+    /// Notes that a rank on another computer must be told to look at its instances, since its memory was
+    /// written.
     pub(crate) fn announce(&self, rank: LocalRank) {
         if let Some(imported) = &self.imported {
             imported.announce(rank);

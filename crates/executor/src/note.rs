@@ -43,8 +43,8 @@ pub trait EdgePort {
     /// Returns the token of a pull that has ended, and whether its bytes are there; if not, `to` may hold
     /// anything. None if no pull has ended since the last call.
     fn pulled(&mut self) -> Option<(u32, bool)>;
-    /// Tells an endpoint that no read is under way any more from the memory that it has exposed under this
-    /// name.
+    /// Tells an endpoint (`from`: its number, and the name under which it has exposed memory) that no read
+    /// from this memory is under way any more.
     fn acknowledge(&mut self, from: (u32, &[u8]));
     /// Returns why some process that still lives can never be reached again. None while all can be reached.
     fn broken(&self) -> Option<String>;
@@ -318,7 +318,7 @@ impl Note {
     }
 }
 
-/// Sends a note, and words behind it.
+/// Sends a note to the endpoint `to`, with words as the data behind it. Returns whether it left.
 pub(crate) fn send_words(port: &mut impl EdgePort, to: u32, note: &Note, words: &[u64]) -> Sent {
     port.send(to, &note.header(), NOTE_BYTES + 8 * words.len(), |span| {
         note.write(span.slice(0, NOTE_BYTES));
@@ -336,7 +336,7 @@ pub(crate) fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Unpacks the first `bytes` bytes of words.
+/// Turns words back into bytes, and returns the first `bytes` of these.
 pub(crate) fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     let mut all: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     all.truncate(bytes);

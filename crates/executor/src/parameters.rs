@@ -34,7 +34,7 @@ pub struct Parameters {
 pub struct PartParameters {
     /// The offset, in packed bytes of the buffer, at which the part ends.
     pub end: u64,
-    /// Where the part lies.
+    /// Where this part of a buffer lies.
     pub place: PartLocation,
 }
 
@@ -255,7 +255,7 @@ mod tests {
     }
 
     proptest! {
-        /// Goal: a driver reads what the rank wrote; words of a broken rank are refused, or are those of some
+        /// Goal: a driver reads what the rank wrote. Words of a broken rank are refused, or decode to some
         /// parameters.
         #[test]
         fn what_is_written_is_read(

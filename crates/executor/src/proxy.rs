@@ -35,7 +35,7 @@ pub const REACHED: u64 = 1;
 /// The value of `VERDICT` if the proxy could not reach the rank's private memory.
 pub const REFUSED: u64 = 2;
 /// The index in a rank's `scalars` of the count of its operations that its proxy has ended or returned. The
-/// proxy counts after it has stored that in the operation's record.
+/// proxy first stores the end in the operation's record, and then raises the count.
 pub const ENDED: usize = 8;
 /// The index in a rank's `scalars` of the count of its operations that its proxy has returned, because it
 /// could not drive them to the end.
@@ -138,8 +138,8 @@ pub struct Proxy {
     /// The ranks that do not run now, but that may still be spawned. The proxy then serves them.
     absent: Vec<LocalRank>,
     runs: Vec<Execution>,
-    /// Finished operations, by rank and by the record's offset. A rank mostly starts an operation again in
-    /// the same memory.
+    /// The finished operations that are kept for further starts, by rank and by the offset of the record in
+    /// the rank's arena. A rank mostly starts an operation again in the same memory.
     idle: HashMap<(LocalRank, u64), Execution>,
     /// The checked schedules, by rank and by the number of the rank's program (its stored schedule).
     plans: HashMap<(LocalRank, u64), Arc<CheckedSchedule>>,
@@ -278,28 +278,29 @@ impl Proxy {
         !ranks.is_empty() || reach.segment.job().launcher.load(Ordering::Relaxed) != 0
     }
 
-    /// Tests: lets the proxy die after `operations` memory operations.
+    /// Lets the proxy of a test die after `operations` memory operations.
     #[cfg(test)]
     pub fn light_fuse(&mut self, operations: u64) {
         self.reach.fuse.set(operations);
     }
 
-    /// Tests: sets the ranks, as bits of a mask. The kernel refuses access to the private memory of the ranks
-    /// in `private`; the arenas of those in `arenas` cannot be mapped.
+    /// Makes memory inaccessible in a test. `private` and `arenas` have a bit for each rank: the kernel
+    /// refuses access to the private memory of the ranks in `private`, and the arenas of the ranks in
+    /// `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
         self.reach.refused.set(private);
         self.reach.unmapped.set(arenas);
     }
 
-    /// Tests: whether the proxy has an error with which its process would end now.
+    /// Whether the proxy has an error with which its process would end now. Only tests ask this.
     #[cfg(test)]
     pub(crate) fn has_failed(&mut self) -> bool {
         self.dead |= self.failed.is_some();
         self.failed.is_some()
     }
 
-    /// Tests: whether the proxy has died by `light_fuse`.
+    /// Whether the proxy of a test has died by `light_fuse`.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         self.dead
@@ -490,8 +491,8 @@ impl Proxy {
     }
 }
 
-/// Has a rank look at all its instances: its proxy, on another computer, has announced that some have ended,
-/// have advanced or were returned.
+/// Makes a rank look at all its instances. Its proxy, on another computer, has announced that some of them
+/// have ended, have advanced or were returned.
 pub fn announced(page: &RankPage) {
     report_state(page, RETURNED);
 }

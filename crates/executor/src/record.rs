@@ -271,7 +271,8 @@ impl InstanceRecord {
         }
     }
 
-    /// Enters the record into its rank's directory. All other words must have been written before.
+    /// Enters the record into its rank's directory. All other words of the record must have been written
+    /// before.
     pub fn link(&self, directory: &[AtomicU64], stamp: u64, context: u64) {
         let bucket = &directory[bucket(context, stamp as u32)];
         self.head(Head::Context).store(context, Ordering::Relaxed);
@@ -321,7 +322,7 @@ pub enum Lookup {
 }
 
 /// Looks up the operation with the key (`context`, `sequence`) in the directory of a rank with the arena
-/// `arena`. A fault names this process by `by`.
+/// `arena`. `by` is the number that stands for this process in a fault.
 pub fn find(
     directory: &[AtomicU64],
     arena: &Arena,
@@ -359,8 +360,8 @@ pub fn find(
     Err(Fault::Corrupt { peer, what: Corruption::Chain })
 }
 
-/// Returns the step of a peer's record that sends to rank `to` on the edge number `edge`. A fault names this
-/// process by `by`.
+/// Returns the step of a peer's record that sends to rank `to` on the edge number `edge`. `by` is the number
+/// that stands for this process in a fault.
 pub fn find_send(record: &InstanceRecord, by: u32, to: u32, edge: u32) -> Result<u32, Fault> {
     let peer = record.arena.rank().peer();
     let corrupt = |what| Fault::Corrupt { peer, what };

@@ -63,7 +63,7 @@ pub(crate) struct RemoteEdges {
 
 /// A read by RDMA: a receive's driver takes published bytes of a send from the memory of the sender's server.
 pub(crate) struct EdgeRead {
-    /// The question to the server that the read belongs to. It names the operation and the step.
+    /// The question to a server for the bytes that this read takes. It names the operation and the step.
     pub note: Note,
     /// The number of the endpoint of the server from which the bytes come.
     pub from: u32,
@@ -121,9 +121,9 @@ impl RemoteEdges {
         }
     }
 
-    /// Does one round of exchange with other hosts: receives notes and ends of reads, and calls `arrived`
-    /// with those for operations, then sends notes and starts reads. Returns whether anything moved. Errors
-    /// (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
+    /// Does one round of exchange with other hosts: receives notes, learns which reads have ended, calls
+    /// `arrived` with what concerns operations, sends notes, and starts reads. Returns whether anything
+    /// moved. Errors (MPI_ERR_PROC_ABORTED): a process is out of reach although it lives.
     pub fn exchange(
         &mut self,
         port: &mut impl EdgePort,
@@ -206,25 +206,27 @@ impl RemoteEdges {
         self.delayed.nap_max()
     }
 
-    /// Whether the server's role has work of which no doorbell tells. Bytes that wait for room in the network
-    /// do not count.
+    /// Whether this process has work as a server that no doorbell will announce. Bytes that wait for room in
+    /// the network do not count.
     pub fn has_work(&self, reach: &Reach) -> bool {
         self.server.has_work(reach) || self.unsettled.has_any()
     }
 }
 
-/// The notes of a proxy on another computer than its ranks that wait until its writes have arrived.
+/// The notes that a proxy on another computer holds back until what it has written to its ranks has arrived.
 #[derive(Default)]
 struct UnsettledNotes {
-    /// The notes since the last `ImportedMemory::start_settling`.
+    /// The notes that were held back after the last `ImportedMemory::start_settling`. They wait for the next
+    /// one.
     later: Vec<(u32, Note)>,
-    /// The notes before it.
+    /// The notes that were held back before the last `ImportedMemory::start_settling`. They leave once
+    /// `is_settled` returns true.
     settling: Vec<(u32, Note)>,
 }
 
 impl UnsettledNotes {
-    /// Announces to ranks what was written to them. Takes the notes from `outbox` that report what was
-    /// written, and returns those of which the writes have arrived. Questions and refusals report nothing.
+    /// Announces to ranks what was written to them. Moves the notes that report such writes out of `outbox`,
+    /// and back into it once the writes have arrived. Questions and refusals report no writes and stay there.
     fn settle(&mut self, reach: &Reach, outbox: &mut VecDeque<(u32, Note)>) {
         let Some(imported) = &reach.imported else { return };
         imported.poll();

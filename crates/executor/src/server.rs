@@ -22,7 +22,8 @@ use transport::pending_read::PendingRead;
 use transport::route::Sent;
 use transport::shm::LocalRank;
 
-/// The most packets that one `SendJob` sends in a turn, even if the network would take more.
+/// The most packets that one `SendJob` (a send to another host) sends in a turn, even if the network would
+/// take more.
 const PACKETS_PER_TURN: usize = 16;
 
 /// The most bytes of a send that a server sends in packets. Longer sends are exposed for RDMA. In tests it is
@@ -33,8 +34,8 @@ const PACKETS_BYTES_MAX: u64 = if cfg!(test) { 3000 } else { 64 << 10 };
 /// round trip. Tests read in several parts.
 const READ_AHEAD_BYTES: u64 = if cfg!(test) { 2000 } else { 256 << 10 };
 
-/// The most bytes that all jobs together have read ahead and not sent. In tests some jobs must wait for
-/// others.
+/// The most bytes that all sends to other hosts together have read ahead and not sent. In tests it is so
+/// small that some sends must wait for others.
 const AHEAD_BYTES_MAX: u64 = if cfg!(test) { 5000 } else { 16 << 20 };
 
 /// A value for `SendJob::seen` that no send's `Published` word has.
@@ -56,8 +57,8 @@ pub(crate) struct Server {
     drivers: HashMap<u32, u32>,
 }
 
-/// One send whose bytes are to go to the receive's driver on another host, because it asked or before it asks
-/// (`note.attempt` is 0).
+/// One send whose bytes are to go to the driver of its receive, on another host. That driver has asked for
+/// the bytes, or gets them before it asks (`note.attempt` is 0).
 struct SendJob {
     /// The number of the endpoint of the receive's driver, which gets the bytes.
     to: u32,
@@ -72,8 +73,8 @@ struct SendJob {
     /// The memory that the receiver may read by RDMA, with the lease that keeps it exposed. None if the bytes
     /// go in packets.
     exposed: Option<(ExposedSend, Lease)>,
-    /// The reads from a rank on another computer of bytes that leave next, in their order, each with the
-    /// offset in the send of its first byte: the read whose bytes leave, and the next one.
+    /// The reads that fetch the next bytes of the send from a rank on another computer, each with the offset
+    /// in the send at which it begins. First comes the read whose bytes leave now, then the read after it.
     ahead: VecDeque<(u64, PendingRead)>,
     /// The send's `Published` word when this `SendJob` last had a turn.
     seen: u64,
@@ -105,7 +106,7 @@ enum JobTurn {
     Wait,
     /// A packet or a note was sent, and the `SendJob` can go on.
     Sent,
-    /// The last bytes were sent.
+    /// The last bytes of the send were sent.
     Finished,
 }
 
@@ -136,8 +137,8 @@ impl Server {
         }
     }
 
-    /// Returns the `SendJob` that sends the bytes of the send that `note` is about, unasked, to the endpoint
-    /// `to`. None if there is none.
+    /// Returns the `SendJob` that sends the bytes of a send unasked to the endpoint `to`. The note names the
+    /// send. None if there is no such `SendJob`.
     fn unasked_job(&mut self, to: u32, note: &Note) -> Option<&mut SendJob> {
         let is_it = |job: &&mut SendJob| job.note.attempt == 0 && job.to == to && job.note.is_edge_of(note);
         self.jobs.iter_mut().find(is_it)
@@ -366,9 +367,9 @@ impl SendJob {
         })
     }
 
-    /// Returns how many of the `have` bytes that a send has published are in this process's reach: those that
-    /// lie with a rank on another computer are read first. None if the next ones are still on their way.
-    /// Takes the bytes of new reads from `room`.
+    /// Returns how many of the `have` published bytes of a send are in this process's reach. Bytes that lie
+    /// with a rank on another computer are read first. None if the next bytes are still on their way.
+    /// Subtracts the bytes of new reads from `room`.
     fn read_to(&mut self, have: u64, room: &mut u64, reach: &Reach) -> Result<Option<u64>, Fault> {
         let SendJob { source: Some(source), note, ahead, .. } = self else { return Ok(Some(have)) };
         let offset = note.offset;
@@ -441,7 +442,8 @@ impl SendJob {
     }
 }
 
-/// The `bytes` bytes of a send from `offset` on, of which `read_to` has said that they are here.
+/// Returns the `bytes` bytes of a send from `offset` on, which `read_to` has fetched from a rank on another
+/// computer.
 fn bytes_ahead(ahead: &VecDeque<(u64, PendingRead)>, offset: u64, bytes: usize) -> Span {
     let (start, read) = ahead.front().expect("a read");
     let span = read.bytes().and_then(|bytes| bytes.ok()).expect("bytes that have come");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Decides which sends are staged: their bytes are copied to the sender's arena, because some reader could
-//! not reach them in private memory, or should not wait.
+//! not reach them in private memory, or so that the operation need not wait for the reader.
 
 use crate::buffers::{Buffers, Spot};
 use crate::memory::{Reach, Region};
@@ -11,8 +11,8 @@ use transport::shm::{Arena, LocalRank};
 /// Which processes can read a rank's private memory (memory outside the arena), as far as that rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Whether other ranks of this host can read the rank's private memory. Single ranks that have found that
-    /// they cannot are in `RankPage::unread`.
+    /// Whether other ranks of this host can read the rank's private memory. `RankPage::unread` lists the
+    /// exceptions: ranks that have found that they cannot.
     pub local: bool,
     /// Whether the process that answers other hosts for this rank (its proxy, or the rank itself) can read
     /// the rank's private memory.
@@ -20,8 +20,8 @@ pub(crate) struct Readers {
     /// The number of times that any rank of the job has found that it cannot read another rank's private
     /// memory.
     pub refusals: u32,
-    /// The fewest bytes of a send to another host that its receiver fetches. Shorter sends are messages, for
-    /// which no other process reads the bytes.
+    /// The length in bytes from which the receiver of a send to another host fetches the bytes. Shorter sends
+    /// are messages, for which no other process reads the bytes.
     pub fetched_bytes_min: u64,
     /// Whether short sends to other hosts are copied, so that the operation need not wait for the receiver.
     /// True for collectives, false for single messages.
@@ -44,8 +44,9 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Whether a send's bytes are copied to the arena. They are if they are not contiguous, or few and for
-    /// another host, or in private memory and few, or in private memory that the receiver cannot read.
+    /// Whether a send's bytes are copied to the arena. They are copied in four cases: they have gaps; they
+    /// are few and for another host; they are few and in private memory; the receiver cannot read them in
+    /// private memory.
     pub fn stages(
         &self,
         buffers: &Buffers,

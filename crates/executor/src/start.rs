@@ -31,9 +31,9 @@ pub struct Start {
     /// Whether the operation's caller wants a proxy to execute it. The setting OUTBOARD_OFFLOAD may override
     /// this.
     pub offload: Offload,
-    /// The fewest bytes of an edge (a send and its receive) between hosts that its receiver fetches: 0 for
-    /// all edges, `u64::MAX` for none. Shorter edges are messages, which only a rank can carry. All members
-    /// give the same value.
+    /// The length in bytes from which receivers fetch the bytes of an edge (a send and its receive) between
+    /// hosts: 0 for all edges, `u64::MAX` for none. Shorter edges are messages, which only a rank can carry.
+    /// All members give the same value.
     pub fetched_bytes_min: u64,
     /// Whether the operation is one message between two ranks. Its receive takes as many bytes as fit, and
     /// may be withdrawn before the first byte comes.
@@ -52,7 +52,7 @@ pub enum Binding {
         /// Where each block ends and the next begins.
         cut: Cut,
     },
-    /// Each block of the schedule's buffer is a buffer of its own, as in v- and w-collectives.
+    /// Each block of the schedule's buffer is a separate buffer of the user, as in v- and w-collectives.
     Blocks(Arc<[Buffer]>),
 }
 
@@ -78,8 +78,7 @@ pub enum Cut {
 }
 
 /// The operator of a schedule's `Reduce` steps. A predefined operator works on packed bytes, so the buffers
-/// may have gaps. A user's function needs buffers without gaps: a datatype with gaps is bound as elements of
-/// its extent.
+/// may have gaps. A user's function gets each element with its gaps, as many bytes as the datatype's extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
     /// A predefined operator.
@@ -125,7 +124,7 @@ impl Reduction {
 /// Whether a proxy is to execute an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// A proxy executes the operation if that moves at least `Config::offload_bytes_min` bytes.
+    /// A proxy executes the operation if the operation moves at least `Config::offload_bytes_min` bytes.
     Auto,
     /// A proxy executes the operation whenever it can.
     On,
@@ -217,7 +216,7 @@ pub struct UserCall {
     pub left: Span,
     /// The memory of the right operands, over which the function writes its results: the argument inoutvec.
     pub into: Span,
-    /// The numbers of the vector's blocks that lie in `into`. Numbers go on after the last block: there the
-    /// first block follows again.
+    /// The numbers of the vector's blocks that lie in `into`. In a vector of n blocks, the numbers n, n + 1,
+    /// ... mean the first block, the second, and so on again.
     pub blocks: Range<u64>,
 }

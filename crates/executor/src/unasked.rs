@@ -10,7 +10,8 @@ use crate::note::{Note, NoteKind};
 use std::collections::VecDeque;
 use sys::{Block, Span};
 
-/// The most bytes of data that wait in a process. It is small in tests, so that they reach it.
+/// The most bytes that wait in a process for their receives to start, after other hosts have sent them
+/// unasked. It is small in tests, so that they reach it.
 const BYTES_MAX: usize = if cfg!(test) { 4000 } else { 16 << 20 };
 /// The most sends whose data waits in a process for the receive to start. It is small in tests, so that they
 /// reach it.

@@ -39,8 +39,8 @@ pub struct ProxyWatch {
     /// The time at which this rank last looked at the heartbeat, in nanoseconds; 0 if it has not since the
     /// proxy got work.
     looked_ns: u64,
-    /// The processor time in nanoseconds that the proxy had used when its heartbeat had stood still for the
-    /// time-out. None while the heartbeat goes on.
+    /// The processor time, in nanoseconds, that the proxy had used when its heartbeat had stood still for as
+    /// long as the time-out. None while the heartbeat goes on.
     still_cpu_ns: Option<u64>,
     killed: bool,
     /// Whether this rank was the first of the proxy's ranks to kill it.
@@ -141,8 +141,8 @@ impl ProxyWatch {
         Health::Alive
     }
 
-    /// Whether a proxy whose heartbeat stands still only waits for a core: it is runnable, but got little
-    /// processor time since. If so, the time-out starts again.
+    /// Whether a proxy whose heartbeat stands still only waits for a core: it can run, but has got little
+    /// processor time since the time-out. If so, the time-out starts again.
     fn starves(&mut self) -> bool {
         let stat = Stat::of(self.segment.proxy(self.proxy).pid.load(Ordering::Relaxed));
         let Some(stat) = stat.filter(|stat| stat.is_runnable) else { return false };

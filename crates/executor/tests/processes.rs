@@ -367,7 +367,8 @@ impl Member {
     }
 }
 
-/// Measures the engine without waiting: two ranks in one thread take turns.
+/// Measures what starts and polls cost when no rank waits for another process: two ranks in one thread take
+/// turns.
 fn steps() {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 64 << 20 }).unwrap();
     let mut members = [0, 1].map(|rank| Member::new(&segment, rank, "measure"));
@@ -418,8 +419,8 @@ fn rank(segment: &Segment, rank: u32, scenario: &str) {
     segment.rank(segment.local(rank).unwrap()).set_state(State::Finalized);
 }
 
-/// Runs two operations at once in each round, in private memory and in the arena, and checks them. Rank 0
-/// sends in its data when to stop, so that all ranks stop after the same round.
+/// Runs two operations at once in each round, in private memory and in the arena, and checks their results.
+/// The data that rank 0 sends say when to stop, so that all ranks stop after the same round.
 fn rounds(member: &mut Member) {
     let (rank, size) = (member.rank, member.size);
     let (exchange, sum) = (alltoall(rank, size), allreduce(rank, size));

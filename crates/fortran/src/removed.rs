@@ -73,8 +73,8 @@ fn bounds(datatype: i32, store: impl FnOnce(i64, i64) -> i32) -> i32 {
     if code == c::SUCCESS { store(lower, extent) } else { code }
 }
 
-/// Stores `value` as an INTEGER, and returns an error code. Fails if an INTEGER is too short for the value.
-/// For this reason MPI-3.0 removed these procedures.
+/// Stores `value` as an INTEGER, and returns an error code. Fails if an INTEGER is too short for the value,
+/// which is why MPI-3.0 removed the procedures that call this function.
 fn narrow(value: i64, to: &mut i32) -> i32 {
     let Ok(value) = i32::try_from(value) else {
         let sentence =

@@ -53,7 +53,7 @@ pub struct Transfer {
 pub struct Conversion {
     datatype: Arc<Datatype>,
     user: Buffer,
-    /// The data in external32, which are the memory (`Access::memory`) of the access.
+    /// The memory that holds the data in external32. It is the access's memory (`Access::memory`).
     external: Block,
     external_bytes: usize,
 }

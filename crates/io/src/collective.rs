@@ -48,7 +48,7 @@ pub struct CollectiveAccess {
     plan: TwoPhasePlan,
     /// The data that this rank moves as an aggregator in the current round; None at other ranks.
     buffer: Option<CollectiveBuffer>,
-    /// This aggregator's transfer under way: it writes the last round's data, or reads the next round's data.
+    /// This aggregator's transfer under way, if any: writes the last round's data, or reads the next round's.
     device: Option<Promise<Result<()>>>,
     /// In a read: the collective buffer of the next round, which the transfer `device` fills. Otherwise None.
     ahead: Option<CollectiveBuffer>,
@@ -77,11 +77,11 @@ enum Stage {
 struct TwoPhasePlan {
     /// The ranks of the aggregators: `aggregators[d]` moves the bytes of the file in domain `d`.
     aggregators: Vec<u32>,
-    /// The offset in the file at which the first domain begins.
+    /// The offset in the file at which the first domain (an aggregator's part of the file) begins.
     base: u64,
-    /// The length in bytes of each domain but the last, which may be shorter.
+    /// The length in bytes of each domain (an aggregator's part of the file). The last may be shorter.
     share: u64,
-    /// The offset in the file at which the last domain ends.
+    /// The offset in the file at which the last domain (an aggregator's part of the file) ends.
     end: u64,
     rounds: u64,
     round: u64,
@@ -91,12 +91,12 @@ struct TwoPhasePlan {
     view_words: Vec<usize>,
 }
 
-/// How many words a rank states: packed start, bytes, file start and end, flags, view words, file size.
+/// How many words each rank sends: packed start, bytes, file start and end, flags, view length, file size.
 const EXTENT_WORDS: usize = 7;
 const SORTED: u64 = 1;
 const KNOWS_VIEWS: u64 = 2;
 const FEW_PIECES: u64 = 4;
-/// The most pieces of an access with the flag `FEW_PIECES`. If all have it, an exchange would be slower.
+/// The most pieces of an access with the flag `FEW_PIECES`. If all ranks set it, each moves its own data.
 const PIECES_FEW: u64 = 8;
 /// The bytes that a rank tells the others at the end: the class and the sentence of its error, or zeroes.
 const VERDICT_BYTES: usize = 256;
@@ -104,11 +104,11 @@ const VERDICT_BYTES: usize = 256;
 const SPARSE: u64 = 16;
 /// The longest transfer, in bytes, that the calling thread makes itself: handing it to a thread costs more.
 pub(crate) const AT_ONCE_BYTES: u64 = 64 << 10;
-/// The longest blocking transfer, in bytes, that the calling thread makes itself, without progress for 1 ms.
+/// The longest blocking transfer, in bytes, that the calling thread makes itself: 1 ms without progress.
 pub const WAITING_BYTES_MAX: u64 = 4 << 20;
 
 impl CollectiveAccess {
-    /// Makes an access of all `members`. It exchanges data in the file's `queue`, else in an own context.
+    /// Makes an access of all `members`, which exchange data by `queue`, if there is one.
     pub fn new(
         transfer: Transfer,
         ordered: Option<OrderedPosition>,
@@ -311,7 +311,7 @@ impl CollectiveAccess {
         Ok(())
     }
 
-    /// Whether each rank moves its own data because it is alone, the access is atomic, or a hint says so.
+    /// Whether each rank moves its own data: there is one rank, the access is atomic, or a hint says so.
     fn needs_no_exchange(&self) -> bool {
         self.size() == 1 || self.transfer().access.atomic || self.switch() == Switch::Disable
     }
@@ -394,7 +394,7 @@ impl CollectiveAccess {
         (from, from.saturating_add(bytes).min(to))
     }
 
-    /// Returns the index of the domain whose aggregator this rank is; None if it is no aggregator.
+    /// Returns the index of the domain (part of the file) that this aggregator moves; None at other ranks.
     fn domain(&self) -> Option<usize> {
         self.plan.aggregators.iter().position(|rank| *rank == self.members.rank)
     }
@@ -443,7 +443,7 @@ impl CollectiveAccess {
         Stage::Round
     }
 
-    /// Returns offset and length of this rank's data that the aggregator of `domain` moves in `round`.
+    /// Returns where this rank's data of `domain` and `round` are in its memory: offset and length.
     fn own_part(&self, domain: usize, round: u64) -> (usize, usize) {
         let access = &self.transfer().access;
         let (from, to) = self.plan.ranges[self.members.rank as usize];

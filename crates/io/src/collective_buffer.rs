@@ -9,14 +9,14 @@ use sys::{Block, Span};
 
 /// The part of the file that an aggregator moves in one round, and all ranks' data in this part.
 pub(crate) struct CollectiveBuffer {
-    /// The offset in the file of the first byte in this part that any rank accesses.
+    /// The offset in the file of the first byte that any rank accesses in this round.
     pub from: u64,
-    /// The offset in the file after the last byte in this part that any rank accesses.
+    /// The offset in the file after the last byte that any rank accesses in this round.
     pub to: u64,
-    /// For each rank: which packed bytes of its view (without the holes) are in this part: the number of the
-    /// first byte, and how many bytes.
+    /// For each rank, which packed bytes of its view (without the holes) are moved in this round: the number
+    /// of the first byte, and how many bytes.
     pub parts: Vec<(u64, u64)>,
-    /// All ranks' data in this part, rank after rank, as they are exchanged.
+    /// All ranks' data of this round, rank after rank, as the ranks exchange them.
     pub packed: Arc<Block>,
     /// The bytes `[from, to)` of the file. In a write they are to be written; in a read they are valid once
     /// the read has ended.

@@ -25,7 +25,7 @@ pub struct OpenFile {
     pub amode: i32,
     pub hints: Arc<Hints>,
     pub view: Arc<View>,
-    /// The views of all ranks. Collective accesses exchange them at most once; the cell is empty until then.
+    /// The views of all ranks. Empty until the first collective access that needs them has exchanged them.
     pub known: KnownViews,
     /// The individual file pointer: this rank's position in its view, in etypes.
     pub position: i64,
@@ -92,8 +92,8 @@ pub fn check_amode(amode: i32) -> Result<()> {
     Ok(())
 }
 
-/// Opens a file in the access mode `amode`. If that has MPI_MODE_CREATE, the rank that passes `makes` creates
-/// the file with `permissions`; no other rank creates it.
+/// Opens a file in the access mode `amode`. If this mode has MPI_MODE_CREATE, the rank that passes `makes`
+/// creates the file with `permissions`; no other rank creates it.
 pub fn open(path: &Path, amode: i32, permissions: u32, makes: bool) -> Result<Storage> {
     let makes_now = makes && amode & c::MODE_CREATE != 0;
     let attempt = |read: bool| {
@@ -174,8 +174,8 @@ impl OpenFile {
         Ok((bytes / unit) as i64)
     }
 
-    /// Makes the access of `memory`, which holds `bytes` bytes, at offset `etypes` of the view, counted in
-    /// etypes.
+    /// Makes an access that moves `bytes` bytes between `memory` and the file. It begins at offset `etypes`
+    /// of the view, counted in etypes.
     pub fn access(&self, etypes: i64, memory: Buffer, bytes: u64) -> Result<Access> {
         let from = self.view.packed(etypes)?;
         if bytes > 0 && self.view.tiles.tile_bytes() == 0 {

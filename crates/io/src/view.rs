@@ -2,8 +2,9 @@
 //! Views: which bytes of the file a rank sees, and in which order (MPI 5.0, section 14.3).
 //!
 //! A view is a sequence of *tiles*: elements of the filetype, one after the other. Offsets into a view are
-//! *packed*: they count the bytes of data in the tiles, without holes. The filetype's layout gives their
-//! places, as it does for memory: a file offset is an address relative to the displacement.
+//! *packed*: they count the bytes of data in the tiles, without holes. The filetype's layout says where these
+//! bytes are in the file, as a layout does in memory: a file offset is an address relative to the
+//! displacement.
 
 use crate::representation::Representation;
 use datatype::{Datatype, Layout};
@@ -14,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 /// MPI_File_set_view, and what follows from them.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// The offset in the file at which the first tile begins, in bytes.
+    /// The offset in the file, in bytes, at which the first tile (an element of the filetype) begins.
     pub displacement: u64,
     /// The elementary datatype, which is the unit of offsets in the view.
     pub etype: Arc<Datatype>,
@@ -32,8 +33,8 @@ pub struct View {
 pub struct Tiles {
     displacement: u64,
     layout: Arc<Layout>,
-    /// The offset in the file of the first data byte if the tiles have no holes, so that all data follow it;
-    /// None if they have.
+    /// The offset in the file of the first data byte, if the tiles have no holes, so that the data are
+    /// contiguous. None if they have holes.
     gapless: Option<u64>,
     sorted: bool,
 }
@@ -46,8 +47,8 @@ pub type KnownViews = Arc<OnceLock<Vec<Tiles>>>;
 const OFFSET_MAX: i128 = i64::MAX as i128;
 
 impl Tiles {
-    /// Makes tiles of `layout` from `displacement` on. Errors (MPI_ERR_INTERN): the layout has negative
-    /// offsets.
+    /// Makes tiles, one element of `layout` after the other, from the file offset `displacement` on. Errors
+    /// (MPI_ERR_INTERN): the layout has negative offsets.
     pub fn new(displacement: u64, layout: Arc<Layout>) -> Result<Tiles> {
         if layout.size > 0 && (layout.true_lb < 0 || layout.extent < 0) {
             fail!(Class::Intern, "tiles from {} bytes on, {} bytes apart", layout.true_lb, layout.extent);
@@ -64,7 +65,7 @@ impl Tiles {
         self.sorted
     }
 
-    /// Returns the number of data bytes of one tile.
+    /// Returns the number of data bytes of one tile (an element of the filetype).
     pub fn tile_bytes(&self) -> u64 {
         self.layout.size as u64
     }

@@ -265,7 +265,8 @@ functions! {
     }
 }
 
-/// Wraps `address`, at which a function of streams stores a handle in MPICH's form, as an output parameter.
+/// Wraps `address` as an output parameter, in which a function for MPICH's streams stores a handle in MPICH's
+/// form.
 fn out(address: usize, name: &'static str) -> Out<Handle> {
     Out::in_form(address, name, &translate::HANDLE)
 }

@@ -24,7 +24,8 @@ const KIND_SHIFT: u32 = 27;
 
 /// The lowest of the library's handles for objects that the program makes.
 const DYNAMIC: u32 = 1 << KIND_SHIFT;
-/// The number that is added to the library's handle of an object that the program makes, for the program.
+/// The number that is added to the library's handle of an object that the program makes. The sum is the
+/// program's handle of the object.
 const MOVED: u32 = 0x9800_0000;
 /// A bit that no handle of the library has. It marks a number from the program that is not a handle of MPICH.
 const UNKNOWN: usize = 1 << 32;
@@ -41,7 +42,8 @@ static TO: [i32; 1024] = {
     table
 };
 
-/// The predefined handles, as pairs of MPICH's and the standard ABI's number, by `place` of MPICH's number.
+/// The predefined handles, as pairs of MPICH's and the standard ABI's number. Each pair has the index that
+/// `place` computes from MPICH's number.
 static FROM: [(i32, u16); 1024] = {
     let mut table = [(0, 0); 1024];
     let mut at = 0;
@@ -127,7 +129,7 @@ fn bits(handle: Handle) -> usize {
 /// Defines a `ShimForm` for values of the type `$of`, which programs keep in memory as `$theirs`.
 macro_rules! foreign {
     ($name:ident: $of:ty as $theirs:ty, $from:expr, $to:expr) => {
-        /// The form of these values in the program's memory. Translates a value when it is loaded or stored.
+        /// How programs keep values of this type in memory: translates a value when it is loaded or stored.
         #[allow(dead_code)] // Functions without a body do not use it.
         pub static $name: abi::args::ShimForm<$of> = abi::args::ShimForm {
             bytes: size_of::<$theirs>(),
@@ -261,8 +263,8 @@ pub fn buffer_from(theirs: usize) -> usize {
     }
 }
 
-/// Translates the address that MPI_Buffer_detach has stored at `to` to the program's, if it is
-/// MPI_BUFFER_AUTOMATIC.
+/// Translates the address that MPI_Buffer_detach has stored at `to`: the library's MPI_BUFFER_AUTOMATIC
+/// becomes the program's. Any other address stays.
 pub fn attached(to: usize) {
     if to != 0 {
         let to = to as *mut usize;
@@ -356,7 +358,8 @@ pub static SHIM: Shim = Shim {
     status: Some(&STATUS),
 };
 
-/// The standard ABI's keyvals for predefined attributes whose values are numbers that must be translated.
+/// The keyval of MPI_HOST in the standard ABI. Its value, and those of the four keyvals below, are numbers
+/// that must be translated.
 const HOST: i32 = 503;
 const IO: i32 = 502;
 const LASTUSEDCODE: i32 = 506;

@@ -35,7 +35,7 @@ pub struct Comm {
     /// How many processes of `all_peers` are in the first group of an intercommunicator. 0 for an
     /// intracommunicator.
     pub first_group: u32,
-    /// This process's rank in the comm, the local group for an intercommunicator.
+    /// This process's rank in the comm, or in the local group of an intercommunicator.
     pub rank: u32,
     /// The name that MPI_Comm_set_name has set. Empty if there is none.
     pub name: String,

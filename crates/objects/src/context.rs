@@ -21,8 +21,9 @@ pub struct Context {
     pub fingerprint: u64,
 }
 
-/// The bits of a context id. The two highest bits are marks: bit 63 of nonblocking collectives (`comm`) and
-/// of leaders' messages, bit 62 of schedules for long blocks (`coll::LONG_BLOCKS`) and of messages to ports.
+/// The bits of a context id that come from the hash. The two highest bits are marks: bit 63 marks nonblocking
+/// collectives (`comm`) and leaders' messages, bit 62 marks schedules for long blocks (`coll::LONG_BLOCKS`)
+/// and messages to ports.
 pub(crate) const ID: u64 = (1 << 62) - 1;
 
 /// The context id of the message by which MPI_Comm_connect asks for a connection. The message has the port's
@@ -162,8 +163,8 @@ impl Contexts {
 }
 
 impl ContextClaim {
-    /// Reserves the context id `id` for one operation on the comm that has this claim. Fails if this process
-    /// already uses the id.
+    /// Reserves the context id `id` for one operation on the comm that has this claim. The id stays reserved
+    /// until `RETIRED_MAX` others were dropped. Fails if this process already uses the id.
     pub fn pass(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }

@@ -10,7 +10,7 @@ use error::{Class, Result, fail};
 pub enum ErrorAction {
     /// MPI_ERRORS_ARE_FATAL: prints the error and ends the job.
     Fatal,
-    /// MPI_ERRORS_ABORT: prints the error and ends the whole job.
+    /// MPI_ERRORS_ABORT: prints the error and ends the job, as `Fatal` does.
     Abort,
     /// MPI_ERRORS_RETURN: the MPI call returns the error's class or code.
     Return,

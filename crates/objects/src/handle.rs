@@ -156,8 +156,8 @@ impl Handle {
         (self.0 >> KIND_SHIFT == kind as usize).then_some(self.0 & (INDICES as usize - 1))
     }
 
-    /// Converts the handle to a C int, for `MPI_*_toint` and keyvals. Cuts handles that this library did not
-    /// make.
+    /// Converts the handle to a C int, for `MPI_*_toint` and keyvals. A handle that this library did not make
+    /// loses its upper 32 bits.
     pub fn to_int(self) -> i32 {
         self.0 as u32 as i32
     }

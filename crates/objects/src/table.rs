@@ -80,7 +80,7 @@ impl<T> HandleTable<T> {
         self.removals
     }
 
-    /// Sets the value that the predefined handle `handle` finds from now on.
+    /// Sets the value of the predefined handle `handle`, which `get` returns from now on.
     pub fn predefine(&mut self, handle: Handle, value: T) {
         let at = handle.0.checked_sub(self.first).expect("a predefined handle of this kind");
         if self.predefined.len() <= at {
@@ -144,7 +144,7 @@ impl<T> HandleTable<T> {
         Ok(())
     }
 
-    /// Returns the value that a handle finds. The error says what the handle is if it finds none.
+    /// Returns the value of the object with this handle. If there is none, the error says what the handle is.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<&T> {
         match self.find(handle) {

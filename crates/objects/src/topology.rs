@@ -108,7 +108,7 @@ impl Cart {
     }
 
     /// Makes the grid that keeps the dimensions for which `remain` is true, as MPI_Cart_sub does. Returns
-    /// that grid, and the ranks of this grid that get into the same new grid as `rank`, in order.
+    /// this new grid, and the ranks of the old grid that are in the same new grid as `rank`, in order.
     pub fn sub(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<u32>) {
         let kept = |dim: &usize| remain[*dim];
         let dims = || (0..self.dims.len()).filter(kept);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Atomic operations. All operations on one object use the same method. An object in a heap of this host is
-//! changed by an instruction; any other by a window's accumulate, which its owner uses, too.
+//! Atomic operations. All operations on one object use the same method. An atomic instruction changes an
+//! object in a heap of this host. A window's accumulate changes any other object; the object's owner uses it,
+//! too.
 
 use crate::bell;
 use crate::c::MPI_Win;
@@ -18,8 +19,8 @@ fn address(value: &mut u64) -> *mut c_void {
     at((&raw mut *value).expose_provenance())
 }
 
-/// Makes an atomic operation by a window. If `fetches`, waits until PE `pe` has answered, and returns the
-/// word's old value. Otherwise returns 0 at once, unless it is a compare-and-swap.
+/// Makes an atomic operation by a window. If `fetches`, or for a compare-and-swap, waits until PE `pe` has
+/// answered, and returns the word's old value. Otherwise returns 0 at once.
 fn by_window(
     (win, offset): (MPI_Win, i64),
     bytes: usize,

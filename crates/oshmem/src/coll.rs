@@ -90,8 +90,8 @@ fn alltoall_of<T>(team: &Team, dest: usize, source: usize, elements: usize) {
     mpi!(MPI_Alltoall_c(operand(dest, source), count, byte, buffer(dest), count, byte, team.comm));
 }
 
-/// Exchanges elements between all PEs. They are `strides.0` elements apart at `dest`, and `strides.1` at
-/// `source`. So they are packed, exchanged and unpacked.
+/// Exchanges elements between all PEs. The elements lie `strides.0` apart at `dest`, and `strides.1` apart at
+/// `source`, so they are packed, exchanged and unpacked.
 fn alltoalls_of<T>(team: &Team, dest: usize, source: usize, strides: (isize, isize), elements: usize) {
     let (one, count) = (size_of::<T>(), elements * team.members.len());
     let mut packed = vec![0_u8; count * one];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Contexts. When the call of an operation returns, the operation is complete or its window has it, whichever
-//! context was used. So a context is just the team whose PE numbers it uses.
+//! Contexts. When the call of an operation returns, the operation is complete, or was given to an MPI window,
+//! whichever context was used. So a context is just the team whose PE numbers it uses.
 
 use crate::memory::{at, store};
 use crate::process::PeState;

@@ -34,7 +34,7 @@ pub fn open(bytes: usize) {
 
 impl HeapParts {
     /// Takes `bytes` bytes, aligned to `align`, from the first free part that is long enough. Returns their
-    /// offset in the heap, or None if no free part is.
+    /// offset in the heap, or None if no free part is long enough.
     fn take(&mut self, align: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.checked_next_multiple_of(ALIGN)?;
         let (at, length, offset) = self.free.iter().find_map(|(&at, &length)| {

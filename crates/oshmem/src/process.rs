@@ -175,7 +175,7 @@ pub fn start(threads: c_int) {
     setting::print_wanted(me);
 }
 
-/// Returns the value `me` of each rank of a communicator, in the order of the ranks.
+/// Collects the number `me` that each rank of a communicator passes, in the order of the ranks.
 fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     let mut all = vec![0; comm_size(comm) as usize];
     let mine = me;

@@ -78,8 +78,8 @@ impl Seen {
         value
     }
 
-    /// Notes that a wait goes on for longer than a few looks. The wait ends when the returned value is
-    /// dropped.
+    /// Starts to count a wait that has looked at its object a few times and still goes on. The wait ends when
+    /// the returned value is dropped.
     pub fn wait(&self, what: Call) -> Wait<'_> {
         let started = match self.timed.load(Ordering::Relaxed) {
             // SAFETY: the function takes any numbers.
@@ -90,7 +90,8 @@ impl Seen {
     }
 }
 
-/// A wait that goes on for longer than a few looks. It is counted, and ends when this value is dropped.
+/// A wait that has looked at its object a few times and still goes on. It is counted, and ends when this
+/// value is dropped.
 pub struct Wait<'a> {
     seen: &'a Seen,
     what: Call,
@@ -102,7 +103,7 @@ pub struct Wait<'a> {
 }
 
 impl Wait<'_> {
-    /// Lets `outboard top` see the wait. If someone has asked what this PE does, answers that.
+    /// Lets `outboard top` see the wait. If someone has asked what this PE does, answers the question.
     pub fn show(&mut self) {
         // SAFETY: the function takes any numbers.
         self.shown = unsafe { MPIX_Shmem_show(self.what as c_int, self.shown) };

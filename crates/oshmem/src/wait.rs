@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Functions that wait for objects of this PE that other PEs change, or test them.
+//! Functions that test objects of this PE, or wait until other PEs have changed them.
 
 use crate::fault::{fail, mpi};
 use crate::memory::{load, store};

@@ -29,8 +29,8 @@ pub(crate) struct Chooser {
     /// simulated job.
     segment: Option<Segment>,
     rank: u32,
-    /// Whether there are two ways: each rank has a core of its own, and no setting forbids reads of another
-    /// rank's memory.
+    /// Whether long messages may go both ways (by a read or through cells): each rank has a core of its own,
+    /// and no setting forbids reads of another rank's memory.
     may_choose: bool,
     /// Whether messages are timed to find the faster way, because the tuning table does not say it.
     pub(crate) is_learning: bool,
@@ -58,8 +58,8 @@ struct BusyPeriod {
     bytes: u64,
     /// The number of messages of this period that have been fetched completely.
     ended: u64,
-    /// When message number `tuning::SETTLING` of this period was fetched, in nanoseconds; before that, when
-    /// the period started.
+    /// The time, in nanoseconds, at which message number `tuning::SETTLING` of this period was fetched;
+    /// before that, the time at which the period started.
     settled: u64,
     /// Whether the period is of no use for a trial, since its messages differ in distance or class of
     /// lengths, or some sender's memory cannot be read.
@@ -163,8 +163,8 @@ impl Chooser {
         if sizes.has(bytes) { Method::Read } else { Method::Cells }
     }
 
-    /// Counts a message that `start_fetch` has counted as fetched. If this process now fetches no other, the
-    /// busy period ends.
+    /// Counts the end of a fetch whose start `start_fetch` has counted. If this process now fetches no other
+    /// message, the busy period ends.
     #[inline]
     pub(crate) fn end_fetch(&mut self) {
         if let Some(period) = &mut self.period {
@@ -206,8 +206,8 @@ impl Chooser {
         }
     }
 
-    /// Records that a read of a peer's memory has failed in the current busy period. Such messages are then
-    /// no longer read.
+    /// Records that a read of a peer's memory has failed in the current busy period. Messages of the same
+    /// distance and class of lengths are then no longer read.
     pub(crate) fn note_refusal(&mut self) {
         let Some(period) = &mut self.period else { return };
         period.mixed = true;

@@ -25,8 +25,8 @@ pub struct Config {
     /// meanwhile (`Mode::Overlapped`) and the kernel carries the packets. It is what a socket takes at once
     /// (docs/measured/hosts.md).
     pub overlapped_bytes_max: usize,
-    /// The most that eager messages of this process may cost in all, as `lane::cost` counts, while one peer
-    /// holds them and no receive has matched them.
+    /// The credit that this process has at each peer, as `lane::cost` counts it. An eager message uses some
+    /// of it until a receive at the peer has matched the message.
     pub credit_bytes: usize,
     /// How a message that is too long to be eager travels once its receive is known.
     pub large_protocol: LargeProtocol,

@@ -83,7 +83,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Adds the messages to the counters, and gives the peer of `route` back the credit for them.
+    /// Adds the tallied messages to the counters, and gives the peer of `route` back the credit for them.
     #[inline(always)]
     pub(crate) fn count_and_return_credit(self, matcher: &Matcher, route: &mut Route) {
         if self.messages > 0 {
@@ -129,7 +129,7 @@ struct AnyPackets<'a, A> {
     lane: &'a mut Lane,
     awaiting: &'a mut A,
     tally: Tally,
-    /// The kind of the last packet that was shown; None if it was not taken.
+    /// The kind of the last packet from the ring; None if that packet was not taken.
     taken: Option<u8>,
 }
 
@@ -204,7 +204,7 @@ impl Connection {
         comes
     }
 
-    /// Gives the peer back the credit for those of its messages in pieces that receives have taken
+    /// Gives the peer back its credit for every message in pieces that a receive has taken
     /// (`Lane::returned`).
     #[inline]
     pub(crate) fn give_credit_back(&mut self) {

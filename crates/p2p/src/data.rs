@@ -29,7 +29,8 @@ impl MessageData {
         }
     }
 
-    /// Copies bytes of the message, packed without gaps, from `offset` on, to `to`, as many as fit there.
+    /// Copies packed bytes of the message (without gaps), from packed offset `offset` on, as many as fit into
+    /// `to`.
     #[inline]
     pub(crate) fn pack(&mut self, offset: usize, to: Span) {
         match self {

@@ -147,7 +147,7 @@ impl P2p {
     }
 
     /// Detaches an operation from its ticket, for MPI_Request_free. Returns the ticket of its request; None
-    /// if it has none.
+    /// if the operation has no request.
     pub(crate) fn detach_ticket(&mut self, ticket: Ticket) -> Option<u64> {
         self.post_deferred();
         let posted = self.request_ticket(ticket);

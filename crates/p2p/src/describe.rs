@@ -13,8 +13,8 @@ use matching::Pattern;
 pub struct OperationReport {
     /// How far the operation has come.
     pub what: OperationState,
-    /// The context of the operation's comm; None for a receive that has matched a message, since it is no
-    /// longer stored.
+    /// The context of the operation's comm; None for a receive that has matched a message, since its context
+    /// is no longer stored.
     pub context: Option<u64>,
     /// The peer from which the operation receives or to which it sends, by its number in the job; None for
     /// MPI_ANY_SOURCE.

@@ -53,8 +53,9 @@ impl P2p {
         self.take_packets(peer).map(|_| ())
     }
 
-    /// Starts a send to another process whose bytes an executor moves; any mode but buffered. `start` starts
-    /// the executor's side of the message. If `start` fails, the message goes like any other.
+    /// Starts a send to another process, in any mode but the buffered one. An executor moves the message's
+    /// bytes. `start` starts the executor's side of the message. If `start` fails, the message goes like any
+    /// other.
     pub fn isend_offloaded<T>(
         &mut self,
         mode: Mode,
@@ -128,9 +129,9 @@ impl P2p {
         }
     }
 
-    /// Returns the receives for whose messages executors wait, and which would get other messages if the
-    /// receive `ticket` were cancelled; it is itself among them. Before it cancels, the caller withdraws
-    /// their executors (`withdraw_executor`).
+    /// Returns the receives that would get other messages if the receive `ticket` were cancelled, and for
+    /// whose messages executors wait; `ticket` may be among them. The caller withdraws these executors before
+    /// it cancels (`withdraw_executor`).
     pub fn receives_depending_on(&self, ticket: Ticket) -> Vec<Ticket> {
         let Some(Ticket(ours)) = self.request_ticket(ticket).map(Ticket) else { return Vec::new() };
         let Matcher { posted, requests, .. } = &self.matcher;
@@ -147,7 +148,7 @@ impl P2p {
     }
 
     /// Records that no executor waits for the message of the receive `ticket` any more. Returns false if none
-    /// did, or if the instance has already ended.
+    /// has waited, or if the executor's instance has already ended.
     pub fn withdraw_executor(&mut self, ticket: Ticket) -> bool {
         if let Some(Request { stage, .. }) = self.matcher.requests.get_mut(ticket.0)
             && let RequestStage::Expecting(expecting) = stage
@@ -235,8 +236,8 @@ impl Matcher {
         }
     }
 
-    /// Ends the receive `ours` after its executor has ended with `error`. Drops a truncation error of the
-    /// executor: the receive already has a better one, since the announcement.
+    /// Ends the receive `ours` after its executor has ended with `error`. Drops the error if it is a
+    /// truncation: the receive already has such an error, since the message was announced.
     fn end_offloaded(&mut self, ours: u64, error: Option<Error>) {
         let request = self.requests.get_mut(ours).expect("it was just found");
         let error = error.filter(|error| error.class != Class::Truncate);

@@ -3,7 +3,8 @@
 //! eager messages, and the protocol of each message.
 //!
 //! Credit bounds how many of this process's unmatched eager messages the peer holds. `charged` is the cost of
-//! all that were sent, `consumed` the cost of those that the peer has taken, and so given back. Both wrap.
+//! all that were sent. `consumed` is the cost of those that the peer has taken, and for which this process
+//! has its credit back. Both wrap.
 //!
 //! Read next: `protocol.rs`, `flush.rs`.
 
@@ -35,8 +36,8 @@ pub(crate) struct Lane {
     credit_bytes: u64,
     /// The cost of all eager messages sent to the peer so far, as `cost` counts it; wraps.
     charged: u64,
-    /// The cost of the eager messages that the peer has taken, as the peer's consumed word last said. A send
-    /// does not look at that word while the credit lasts.
+    /// The cost of the eager messages that the peer has taken, as the peer's own count last said. A send does
+    /// not read that count while the credit lasts.
     consumed: u64,
     /// The number of the peer's world, by which the peer differs from earlier processes with the same process
     /// number.
@@ -58,8 +59,8 @@ pub(crate) struct Lane {
     pub(crate) streams: VecDeque<u64>,
     /// Whether the peer is in `P2p::blocked`, the list of the peers for which packets wait.
     pub(crate) blocked: bool,
-    /// The cost of those messages in pieces from the peer that receives have taken, and for which the peer
-    /// has not got its credit back.
+    /// The cost of the peer's messages in pieces that receives have taken and for which this process has not
+    /// given the credit back.
     pub(crate) returned: u64,
     /// Whether a read of the peer's memory, by the kernel or the network, has failed. No other is then tried.
     pub(crate) unreadable: bool,
@@ -89,17 +90,17 @@ pub(crate) enum OutgoingPacket {
     Returned { theirs: u64 },
 }
 
-/// What a message costs of the credit beside its bytes: the memory of its entry in the unexpected queue,
-/// whose tables also have room to grow (tests/programs/net_flood.c measures it).
+/// How much credit a message uses beside its bytes: the memory of its entry in the unexpected queue, whose
+/// tables also have room to grow (tests/programs/net_flood.c measures it).
 const MESSAGE_COST: u64 = 256;
 
-/// Returns what an eager message of `bytes` bytes costs of the peer's credit.
+/// Returns how much of the credit at the peer an eager message of `bytes` bytes uses.
 #[inline]
 pub(crate) fn cost(bytes: usize) -> u64 {
     cost_of(1, bytes as u64)
 }
 
-/// Returns what `messages` eager messages of `bytes` bytes in all cost of the peer's credit.
+/// Returns how much of the credit at the peer `messages` eager messages, with `bytes` bytes together, use.
 #[inline]
 pub(crate) fn cost_of(messages: u64, bytes: u64) -> u64 {
     bytes + messages * MESSAGE_COST
@@ -183,7 +184,7 @@ impl Lane {
     }
 
     /// Forgets what concerns an earlier process with this peer's number. Credit is counted from `consumed`
-    /// on, the value of the peer's consumed word, which earlier processes may have changed.
+    /// on, the peer's present count of taken messages, which earlier processes may have changed.
     pub(crate) fn start_anew(&mut self, generation: u32, consumed: u64) {
         (self.charged, self.consumed) = (consumed, consumed);
         (self.generation, self.unreadable, self.incoming) = (generation, false, None);

@@ -48,8 +48,8 @@ pub(crate) struct IncomingPieces {
     pub(crate) left: u64,
     /// The address of the message in the sender's memory; 0 if the receiver cannot read it there.
     pub(crate) address: u64,
-    /// When this message began and other facts, if it is timed. None if it is not, or if the receiver did not
-    /// wait for a piece.
+    /// When this message began, and what else its timing needs. None if it is not timed, or if the receiver
+    /// did not have to wait for a piece.
     pub(crate) timed: Option<PieceTiming>,
 }
 
@@ -80,8 +80,8 @@ pub(crate) struct EarlyPieces {
     pub(crate) filled: usize,
 }
 
-/// What an OFFER or ANNOUNCE packet says about a message. The fields are not checked, since they only name
-/// things of the sender, to which they go back.
+/// What an OFFER or ANNOUNCE packet says about a message. The receiver does not check the fields: it only
+/// sends them back, or reads the sender's memory by them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) bytes: u64,

@@ -21,8 +21,8 @@ use telemetry::Counter;
 use transport::route::{Route, Sent, Taken};
 use tuning::Method;
 
-/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from `next` on, or with a
-/// BEGIN first if that is None. If the ring becomes full, stores in `next` how far it got. `mark` is
+/// Sends an eager message of `bytes` bytes at `address` in pieces of `chunk` bytes: from offset `next` on, or
+/// with a BEGIN first if `next` is None. If the ring becomes full, stores in `next` how far it got. `mark` is
 /// `packet::COUNTED` or 0.
 pub(crate) fn send_pieces(
     route: &mut Route,
@@ -78,9 +78,9 @@ impl Connection {
 }
 
 impl Matcher {
-    /// Starts to time a message in pieces whose BEGIN has just come and whose receive waits, unless the
-    /// choice for such messages is made. Times the pieces, and returns the start; or times a read of the
-    /// sender's memory. The pieces then overwrite those bytes, as the sender may have changed them.
+    /// Starts to time the pieces of a message whose BEGIN has just come and whose receive waits. Returns None
+    /// if it has timed a read of the sender's memory instead, or if there is nothing to learn. The pieces
+    /// overwrite what was read, since the sender may have changed it.
     #[inline(never)]
     pub(crate) fn try_eager(&mut self, route: &Route, lane: &mut Lane) -> Option<PieceTiming> {
         if !lane.is_learning() {

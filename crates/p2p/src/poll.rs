@@ -35,7 +35,8 @@ impl P2p {
         fault.map(|()| moved)
     }
 
-    /// Adds the peers that have written to this process for the first time to `writers`, and connects them.
+    /// Adds to `writers` the peers that have now written to this process for the first time, and connects to
+    /// them.
     #[inline]
     pub(crate) fn note_writers(&mut self) -> Result<()> {
         let before = self.writers.len();
@@ -43,9 +44,9 @@ impl P2p {
         if self.writers.len() > before { self.connect_writers(before) } else { Ok(()) }
     }
 
-    /// Connects the peers in `writers` from index `first` on. Drops a peer that cannot be connected from the
-    /// list, since its ring has another reader. If the list has a peer twice, a new process has that peer's
-    /// number by now.
+    /// Connects to the peers in `writers` from index `first` on. Removes from the list a peer whose ring has
+    /// another reader, so that it cannot be connected. If the list has a peer twice, a new process has that
+    /// peer's number by now.
     #[cold]
     fn connect_writers(&mut self, first: usize) -> Result<()> {
         let mut fault = Ok(());

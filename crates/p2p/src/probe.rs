@@ -35,7 +35,7 @@ impl P2p {
             .map(|(envelope, message)| self.matcher.describe(envelope, message))
     }
 
-    /// Removes the message that a receive with these arguments would take from the unexpected queue
+    /// Removes from the unexpected queue the message that a receive with these arguments would take
     /// (MPI_Improbe). Only `imrecv` with the returned ticket receives the message. Returns None if there is
     /// no such message.
     pub fn improbe(

@@ -177,8 +177,8 @@ impl Matcher {
         )
     }
 
-    /// Whether a DATA packet with the attempt number `sent_for` may answer an older ASK: since then the
-    /// receive reads, has asked again, or has ended.
+    /// Whether a DATA packet with the attempt number `sent_for` may answer an ASK that no longer counts: the
+    /// receive `ours` now reads the memory, has asked again, or has ended.
     fn may_be_late(&self, ours: u64, sent_for: i32, sender: u32) -> bool {
         match self.requests.get(ours) {
             Some(request) => match request.stage {
@@ -299,8 +299,9 @@ impl Matcher {
     }
 }
 
-/// Copies `bytes` bytes, from offset `at` on, of a message on a device into `buffer`. The peer has exported
-/// the message, and describes it by the note at `address`. Returns false if the copy fails.
+/// Copies `bytes` bytes of a message in device memory, from offset `at` on, into `buffer`. The peer has
+/// exported the message; the words at `address` in its memory say where it is. Returns false if the copy
+/// fails.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
     let words = Block::new(device::export::NOTE_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {

@@ -69,7 +69,7 @@ pub(crate) enum SendProgress {
     /// The message leaves eagerly in pieces. Its bytes from `next` on wait for room in the ring.
     InPieces { next: usize },
     /// An executor moves the message. `has_left`: the announcement has left. `is_over`: the executor has
-    /// ended, perhaps before that.
+    /// ended, perhaps before the announcement has left.
     Offloaded { key: HandoffKey, has_left: bool, is_over: bool },
     /// The peer has got the offer, and is to answer it.
     Offered,
@@ -138,7 +138,7 @@ impl Request {
         matches!(self.stage, RequestStage::Send(_))
     }
 
-    /// Returns the state of a send that has not ended. Panics if the operation is another.
+    /// Returns the state of a send that has not ended. Panics if this request is anything else.
     pub(crate) fn sending(&mut self) -> &mut SendStage {
         match &mut self.stage {
             RequestStage::Send(stage) => stage,
@@ -146,7 +146,7 @@ impl Request {
         }
     }
 
-    /// Returns the user's buffer of a receive that has not ended. Panics if the operation is another.
+    /// Returns the user's buffer of a receive that has not ended. Panics if this request is anything else.
     #[inline]
     pub(crate) fn buffer(&self) -> &Buffer {
         match &self.data {
@@ -181,7 +181,7 @@ pub(crate) const FINAL_ATTEMPT: i32 = 0;
 pub(crate) struct ReadFallback {
     pub(crate) ours: u64,
     pub(crate) address: u64,
-    /// How many bytes of the message had come when `polls_left` was last set to the full number.
+    /// How many bytes of the message had come when `polls_left` was last set to `patience_polls`.
     pub(crate) seen: u64,
     pub(crate) polls_left: u32,
 }

@@ -113,8 +113,8 @@ impl P2p {
     }
 
     /// Returns the memory with the bytes of a send that does not end at once, and whether the send's ticket
-    /// counts as freed from the start. In the buffered mode, makes a copy, after one poll if the attached
-    /// buffer has no room.
+    /// counts as freed from the start (in the buffered mode). That mode makes a copy, after one poll if the
+    /// attached buffer has no room.
     pub(crate) fn send_data(
         &mut self,
         mode: Mode,

@@ -35,8 +35,8 @@ pub struct P2p {
     pub(crate) blocked: Vec<u32>,
     pub(crate) deferred: DeferredReceives,
     pub(crate) matcher: Matcher,
-    /// How executors have moved the messages of these operations, until `P2p::carried` takes the entry. Empty
-    /// unless messages are timed.
+    /// For each operation by its ticket, how executors have moved its message, until `P2p::carried` takes the
+    /// entry. Empty unless messages are timed.
     pub(crate) carried: HashMap<Ticket, telemetry::Carried>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Matcher {
     pub(crate) requests: Tickets<Request>,
     /// The unexpected messages that a matched probe has taken and no `imrecv` has received.
     pub(crate) messages: Tickets<(matching::Envelope, UnexpectedMessage)>,
-    /// The tickets of the receives in the posted queue, which no message has matched, with the messages that
-    /// each takes.
+    /// The tickets of the receives in the posted queue, which no message has matched, each with the pattern
+    /// of the messages that it takes.
     pub(crate) posted: Posted<u64>,
     pub(crate) unexpected: Unexpected<UnexpectedMessage>,
-    /// What has come of messages in pieces that no receive has matched. They are in the unexpected queue, or
-    /// a matched probe has taken them.
+    /// The bytes that have come of messages in pieces that no receive has matched. Such a message is in the
+    /// unexpected queue, or a matched probe has taken it.
     pub(crate) early: Tickets<EarlyPieces>,
     pub(crate) spares: Spares,
     /// The tickets of receives that read their message in the peer's memory by cross-memory attach.
@@ -89,8 +89,8 @@ pub(crate) struct Matcher {
 }
 
 impl P2p {
-    /// Makes the state of a process that has started no operation. It counts in the telemetry page that is
-    /// attached now.
+    /// Makes the state of a process that has started no operation. Its counters are in the telemetry page
+    /// that is attached now.
     pub fn new(reach: Reach, config: Config) -> P2p {
         let large_protocol = match config.large_protocol {
             LargeProtocol::Auto if reach.prefers_read() => LargeProtocol::Cma,
@@ -264,7 +264,7 @@ impl P2p {
     }
 
     /// Forgets what concerns an earlier process with the number `number`, if another process has that number
-    /// by now. The rings continue where they are.
+    /// by now. The rings keep their positions.
     pub fn renew(&mut self, number: u32) {
         self.reach.renew(number);
         let generation = self.reach.generation(number);
@@ -276,7 +276,7 @@ impl P2p {
     }
 
     /// Connects to the peer with this number, unless it is connected. Errors: there is no such process, or
-    /// its ring has another user.
+    /// another process already uses its ring.
     #[inline]
     pub(crate) fn connect(&mut self, number: u32) -> Result<()> {
         if let Some(Some(_)) = self.peers.get(number as usize) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A table whose keys (tickets) are never used twice: each is an index and a generation.
+//! A table whose keys (tickets) are never used twice. A ticket is the index of an entry of the table, and how
+//! often that entry was emptied before (its generation).
 
 /// A table that finds values by their tickets. The ticket of a value that was removed finds nothing, even
 /// after another value has its place.
@@ -14,8 +15,8 @@ struct TicketSlot<T> {
 }
 
 impl<T> TicketSlot<T> {
-    /// Removes the slot's value, and gives the slot its next generation. It skips the last generation, so
-    /// that u64::MAX is never a ticket.
+    /// Removes the value from this entry of the table, and counts the entry as emptied once more (its
+    /// generation). It skips the last generation, so that u64::MAX is never a ticket.
     #[inline]
     fn vacate(&mut self) {
         self.value = None;
@@ -59,8 +60,9 @@ impl<T> Tickets<T> {
         if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
     }
 
-    /// Removes the value with this ticket if `answer` returns Some, and returns that. `answer` must move out
-    /// of the value all that needs to be dropped.
+    /// Calls `answer` with the value that has this ticket. If `answer` returns Some, removes the value and
+    /// returns the answer. The value is not dropped, so `answer` must move everything out of it that needs a
+    /// drop.
     #[inline(always)]
     pub(crate) fn remove_if<R>(
         &mut self,

@@ -59,9 +59,9 @@ fn corrupt_packets_are_errors() {
     });
 }
 
-/// Goal: even the peer of an operation cannot make this process crash or write to memory other than the
-/// operation's. Method: the peer sends random packets about the real send and the real receive. It may spoil
-/// their bytes, but nothing else.
+/// Goal: even the peer at the other end of a send or receive cannot make this process crash, or write to
+/// memory outside the two buffers. Method: the peer sends random packets about a real send and a real
+/// receive. Their bytes may become wrong, but nothing else.
 #[test]
 fn a_corrupt_partner_crashes_nobody() {
     seeds(2000, |seed| {
@@ -102,8 +102,9 @@ fn a_corrupt_partner_crashes_nobody() {
     });
 }
 
-/// Goal: invalid pieces write only to the receive's buffer, whether it has a request or not, and the next
-/// poll reports them. Method: a BEGIN packet, then random PIECE packets.
+/// Goal: invalid pieces of a message write only to the receive's buffer, and the next poll reports an error.
+/// This holds with and without a request. Method: a BEGIN packet (it announces the length), then random PIECE
+/// packets.
 #[test]
 fn corrupt_pieces_are_errors() {
     let mut faults = 0;

@@ -48,8 +48,9 @@ fn an_exchange_is_read() {
     }
 }
 
-/// Goal: no more messages are taken than there are receives, in pieces or not. Method: so many rounds that
-/// every entry of the table has held another receive before, which the second message would match.
+/// Goal: a receive takes only its own message, and leaves the next one, although the first comes in pieces.
+/// Method: so many rounds that each entry of the table of deferred receives is used again. An old receive in
+/// an entry would match the second message.
 #[test]
 fn the_message_behind_one_in_pieces_stays() {
     let mut job = Job::new(2, 5, CALM, Config { eager_bytes_max: 400, ..small() });
@@ -89,8 +90,8 @@ fn messages_beyond_two_gib() {
     }
 }
 
-/// Goal: a long send during which the process computes leaves before its receive is known, if the credit
-/// lasts and its length is not above the limit. A longer one waits.
+/// Goal: a long send during which the process computes leaves at once, although its receive is not known yet.
+/// This holds while credit is left, for messages up to a length limit; a longer message waits.
 #[test]
 fn an_overlapped_send_does_not_wait_for_its_receive() {
     for (mode, bytes, leaves) in [

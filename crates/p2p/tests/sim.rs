@@ -13,7 +13,7 @@ use transport::sim::Conditions;
 
 const CONTEXT: u64 = 0xc0;
 
-/// Goal: messages with one envelope arrive in the order sent, whatever their lengths and modes.
+/// Goal: messages with the same envelope arrive in the order sent, whatever their lengths and modes.
 #[test]
 fn order_survives_delay() {
     seeds(500, |seed| {
@@ -45,8 +45,8 @@ fn order_survives_delay() {
     });
 }
 
-/// Goal: a message that is received without a request is the next in order. If it cannot be, the caller must
-/// start a receive.
+/// Goal: a call that receives without a request takes the message that is next in order. If it cannot, it
+/// says so, and the caller waits for a receive with a request.
 #[test]
 fn the_next_message_needs_no_request() {
     let (mut without, mut begun) = (0, 0);
@@ -185,7 +185,7 @@ fn credit_bounds_unexpected_bytes() {
     }
 }
 
-/// Goal: credit also comes back for messages that match as they arrive: each of a hundred leaves at once.
+/// Goal: a message that matches on arrival gives its credit back, too: each of 100 sends leaves at once.
 #[test]
 fn credit_comes_back_at_once() {
     // To the sender itself; to a receive that waits, or is posted; whole, or in pieces.
@@ -213,7 +213,7 @@ fn credit_comes_back_at_once() {
     }
 }
 
-/// Goal: a message longer than its receive's buffer is an error of the receiver alone, with the facts.
+/// Goal: a message longer than its receive's buffer fails the receive only, and the error names both lengths.
 #[test]
 fn truncation_names_the_facts() {
     let ways = [
@@ -295,8 +295,8 @@ fn cancel() {
 }
 
 /// Goal: deferred receives (not posted yet) behave like others: they are cancelled and freed at once, and
-/// come before every later receive. Method: few, and more than the table holds; one is cancelled and one
-/// freed, and the outcomes of the others are taken from the last to the first.
+/// come before later receives. Method: fewer and more than their table holds. One is cancelled, one is freed,
+/// and the outcomes of the others are taken from the last to the first.
 #[test]
 fn receives_that_are_not_posted() {
     let mut job = Job::new(2, 5, Conditions { ring_packets: 2000, ..CALM }, small());
@@ -338,8 +338,8 @@ fn receives_that_are_not_posted() {
     }
 }
 
-/// Goal: taking a deferred receive (not posted yet) also takes the messages for the receives before it: each
-/// into its own buffer, in order for each peer. Once its message has come, a receive has ended.
+/// Goal: taking a deferred receive (not posted yet) also gives the deferred receives before it their
+/// messages: each in its own buffer, in order for each peer. Each has ended once its message has come.
 #[test]
 fn messages_come_for_all_that_are_not_posted() {
     let mut job = Job::new(3, 5, CALM, small());
@@ -378,8 +378,8 @@ fn messages_come_for_all_that_are_not_posted() {
     (0..6).for_each(|at| into[at].assert_holds(at as u64, into[at].bytes));
 }
 
-/// Goal: a send that has not matched can be cancelled: in the queue, at the peer, or at its own process. Its
-/// message is then not received. A send whose message a matched probe has taken cannot be cancelled.
+/// Goal: a send can be cancelled while its message waits at the sender or the receiver (which may be one
+/// rank), but not once a matched probe has taken it. The message of a cancelled send is not received.
 #[test]
 fn cancel_sends() {
     for seed in 0..20 {
@@ -415,7 +415,7 @@ fn cancel_sends() {
 
 /// Goal: a message of which some pieces have come is probed, taken by a matched probe, received or dropped
 /// like others, and its other pieces follow. Its send can no longer be cancelled, and messages behind it
-/// wait. Method: a ring for three packets, so that it stops before each piece.
+/// wait. Method: a ring for three packets, so that the message stops between pieces.
 #[test]
 fn messages_of_which_a_part_has_come() {
     let config = Config { eager_bytes_max: 800, ..small() };
@@ -499,7 +499,7 @@ fn probes() {
     }
 }
 
-/// Goal: buffered sends end at once, by the user's buffer, which can be detached when all have left.
+/// Goal: buffered sends end at once: the user's buffer holds copies. It can be detached when all have left.
 #[test]
 fn buffered() {
     for automatic in [false, true] {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A rank's connection to a launcher other than `mpirun` (Hydra, Slurm, PRRTE, Flux). It tells the rank's
-//! number, how many ranks there are, and which ranks share a host. It has a store of keys and values with a
-//! fence, through which ranks find each other.
+//! A rank's connection to a launcher other than `mpirun` (Hydra, Slurm, PRRTE, Flux). The launcher tells the
+//! rank's number, how many ranks there are, and which ranks share a host. It keeps a store of keys and values
+//! with a fence, through which ranks find each other.
 //!
 //! Two protocols provide this. PMI-1 is a protocol of lines over an inherited socket (`PMI_FD`). It is
 //! written here, because it is small and no library of it is available everywhere. Hydra, Flux and `srun

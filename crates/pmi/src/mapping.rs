@@ -26,10 +26,11 @@ pub(crate) fn read(text: &str, size: u32) -> Option<Vec<u32>> {
     Some(hosts.take(size as usize).collect())
 }
 
-/// A block of the mapping: its first host, how many hosts it has, and how many ranks are on each of them.
+/// A block of the text that maps ranks to hosts: its first host, how many hosts it has, and how many ranks
+/// are on each of these hosts.
 type MappingBlock = [u32; 3];
 
-/// The part of the mapping's text that has not been read yet.
+/// The part of the text that maps ranks to hosts (`PMI_process_mapping`) which has not been read yet.
 struct MappingText<'a>(&'a str);
 
 impl MappingText<'_> {

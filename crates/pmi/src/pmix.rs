@@ -85,7 +85,7 @@ struct LibPmix {
         *const c_void,
         *mut c_void,
     ) -> c_int,
-    /// The library with the functions above. It stays loaded until the process ends.
+    /// libpmix, with the functions to which the other fields point. It stays loaded until the process ends.
     _library: std::mem::ManuallyDrop<libloading::Library>,
 }
 

@@ -59,7 +59,8 @@ pub fn facts_path() -> Option<PathBuf> {
     folder(false).map(|folder| folder.join(Machine::this().facts_name()))
 }
 
-/// Whether a job with these settings begins with facts, and keeps those that it finds.
+/// Whether a job with these settings starts with the facts that earlier jobs have found about long messages,
+/// and stores those that it finds itself.
 pub fn keeps_facts(settings: &Settings) -> bool {
     settings.tuning_facts && settings.tuning == "auto" && settings.large_protocol == LargeProtocol::Auto
 }
@@ -84,9 +85,9 @@ impl FoundTuning {
     }
 }
 
-/// Keeps the facts that a job has found in a folder, for the next job. `found` gets the facts that the folder
-/// has, and returns the rows that replace them. Writes nothing if they are the same. Replaces a file that is
-/// no table.
+/// Stores facts, which a job has found about long messages, in `folder` for the next job. `found` gets the
+/// facts that are there, and returns the rows that replace them. If nothing has changed, writes nothing.
+/// Replaces a file that is no table.
 pub fn keep_facts(folder: &Path, found: impl Fn(&Tuning) -> Vec<(usize, u64)>) -> Result<(), String> {
     let machine = Machine::this();
     let path = folder.join(machine.facts_name());

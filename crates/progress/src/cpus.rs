@@ -28,7 +28,8 @@ impl Cpus {
         Cpus { segment, rank, world: world.into_iter().collect(), yields: 0 }
     }
 
-    /// Publishes the cpu on which this rank runs now, so that other ranks see it, and returns its number.
+    /// Publishes the number of the cpu on which this rank runs now, so that other ranks see it. Returns this
+    /// number.
     #[inline]
     pub fn publish(&self) -> usize {
         let cpu = sys::cpu::current();

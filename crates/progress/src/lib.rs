@@ -25,13 +25,14 @@ const SPIN_MAX_NS: u64 = 50_000;
 /// A yield that takes more ns than this shows that another program wants the core.
 const YIELD_MAX_NS: u64 = 100_000;
 /// For how many ns the core counts as shared after a yield longer than `YIELD_MAX_NS`. Waits sleep in this
-/// time: a woken process gets the core at once, a process that yielded only after the other program's time
-/// slice.
+/// time, because a woken process gets the core at once. A process that yields gets it back only after the
+/// other program's time slice.
 const SHARED_NS: u64 = 100_000_000;
 /// For how many ns the core counts as shared if the process's pace has `sleeps_if_shared`. It is longer than
 /// `SHARED_NS`, because nothing wakes such a process while it yields to a program that computes.
 const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
-/// The `Pace::awake` from which on a process does not sleep because its core is shared.
+/// A process whose `Pace::awake` is at least this long keeps yielding while its core is shared. Other
+/// processes may sleep then.
 const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
 /// When a yield of this process last took longer than `YIELD_MAX_NS`, in ns of `sys::clock::now`. 0 if no
 /// yield has.

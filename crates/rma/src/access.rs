@@ -296,9 +296,9 @@ impl Window {
 
 impl LocalTarget {
     /// Combines the target's mapped memory `there` with `from`. Stores the target's old content in `fetched`,
-    /// unless that is empty. One aligned element is updated by an atomic instruction. More elements are
-    /// updated as a whole under the window's latch (a lock), which is faster. MPI 5.0, section 12.7.1
-    /// promises less, but programs expect it when they replace small structs as bytes.
+    /// unless that is empty. One aligned element is updated by an atomic instruction, several together under
+    /// the window's latch (a lock). The latch makes the whole update atomic. MPI only promises this for each
+    /// element (5.0, section 12.7.1), but programs expect it when they replace small structs as bytes.
     #[inline(always)]
     fn update(&self, update: Update, there: Span, from: Span, fetched: Span) {
         let Update { op, basic } = update;

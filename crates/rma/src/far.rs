@@ -32,7 +32,7 @@ pub(crate) struct RemoteMember {
     /// whose regions only the member knows.
     pub bytes: u64,
     pub disp_unit: i64,
-    /// The operations of this process at the member of which some parts are not sent yet, in order.
+    /// This process's operations at the member, in order, as long as they have parts that are not sent yet.
     queue: VecDeque<RemoteOperation>,
     /// The parts of operations (request messages) that were sent to the member and are not answered yet, the
     /// oldest first.
@@ -221,8 +221,8 @@ impl RemoteMember {
         }
     }
 
-    /// Returns the completion of the latest operation at this member, to be set when that operation ends;
-    /// None if all operations at this member have ended.
+    /// Returns the completion of the latest unfinished operation at this member; it is set when that
+    /// operation ends. None if all operations at this member have ended.
     pub fn ended(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
@@ -233,7 +233,7 @@ impl RemoteMember {
 impl RemoteOperation {
     /// Makes an operation of the kind `what`. `data` holds the program's data to send, and its buffer for
     /// fetched data. The third argument says where the data are at the target: the offset of the first
-    /// element, its layout, and the number of bytes.
+    /// element, the layout of an element, and the number of bytes.
     pub fn new(
         what: RemoteRequest,
         data: (Buffer, Buffer),
@@ -305,8 +305,8 @@ impl RemoteOperation {
 }
 
 impl RemoteMember {
-    /// Sends the member the answer to its latest request, after the number of earlier requests that were
-    /// carried out.
+    /// Sends the member the answer to its latest request. Before that, sends it the number of earlier
+    /// requests that were carried out and are not answered yet.
     pub fn answer(&mut self, outbox: &mut Outbox, key: u64, answer: Block) {
         self.report_done(outbox, key);
         outbox.send(self.peer, answer);

@@ -69,8 +69,8 @@ impl Rma {
         !self.outbox.is_empty()
     }
 
-    /// Whether members on other hosts wait for locks. Then the caller must call `Window::grant` for each
-    /// window.
+    /// Whether members on other hosts wait for locks of this process's windows. Then the caller must call
+    /// `Window::grant` for each window.
     #[inline]
     pub fn has_lock_waiters(&self) -> bool {
         self.waiting > 0

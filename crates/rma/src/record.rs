@@ -23,8 +23,8 @@ const WRITING: usize = 2;
 /// The index of the latch, which a process shuts while it updates memory without atomic instructions. The
 /// word is 0 if open, 1 if shut, and 2 if shut while others may sleep until it opens.
 const LATCH: usize = 16;
-/// The index of the word that counts the access epochs (MPI_Win_start to MPI_Win_complete) of all members
-/// that have ended at the record's owner.
+/// The index of the word that counts how many access epochs (MPI_Win_start to MPI_Win_complete) have ended at
+/// the record's owner, of all members together.
 const COMPLETES: usize = 32;
 /// The index of the version of the table of attached regions. The version is odd while the table is being
 /// changed.
@@ -33,9 +33,9 @@ const VERSION: usize = 48;
 const TABLE: usize = 49;
 /// The index of the word with the number of rows of the table of attached regions.
 const REGIONS: usize = 50;
-/// The index of the first of one cache line per member, whose first word says whether the member is in an
-/// atomic update. Two tables of one word per member follow: the peer that waits with ticket t (at t modulo
-/// members), and the number of posts by each member.
+/// The index at which the words for the members begin. First comes a cache line for each member, whose first
+/// word says whether the member is in an atomic update. Then come the peer that waits with ticket t (at t
+/// modulo members), and how often each member has posted.
 const HEAD: usize = 64;
 
 const LINE: usize = 8;
@@ -100,9 +100,9 @@ impl MemberRecord {
         self.word(TICKETS).fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Takes the lock if it is the ticket's turn, and returns whether it has. Otherwise the peer `me` is rung
-    /// when its turn may have come. For a shared lock, calls `ring` with the peer that waits next, if there
-    /// is one.
+    /// Takes the lock if it is the turn of `ticket`, and returns whether it did. If not, the record notes
+    /// that peer `me` is to be rung when its turn may have come. A shared lock lets others in: calls `ring`
+    /// with the peer that waits next, if there is one.
     #[inline]
     pub fn try_grant(&self, ticket: u64, lock: Lock, me: u32, ring: impl FnOnce(u32)) -> bool {
         let turn = self.word(if lock == Lock::Shared { READING } else { WRITING });
@@ -287,8 +287,8 @@ impl Drop for Latched<'_> {
     }
 }
 
-/// Keeps the latch of a record open until it is dropped. It holds the word that says whether this member is
-/// in an atomic update.
+/// A guard that keeps a record's latch open until it is dropped. Its field is the word that says whether this
+/// member is in an atomic update.
 pub(crate) struct Unlatched<'a>(&'a AtomicU64);
 
 impl Drop for Unlatched<'_> {

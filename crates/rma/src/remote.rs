@@ -77,8 +77,8 @@ impl Window {
         outcome
     }
 
-    /// Returns the completion of the latest operation at the member `rank`, to be set when that operation
-    /// ends; None if all operations at this member have ended.
+    /// Returns the completion of the latest unfinished operation at the member `rank`; it is set when that
+    /// operation ends. None if all operations at this member have ended.
     pub fn ended(&mut self, rank: i32) -> Option<Completion> {
         match &mut self.members.get_mut(rank as usize)?.host {
             MemberHost::Other(far) => far.ended(),
@@ -86,8 +86,8 @@ impl Window {
         }
     }
 
-    /// Takes a message about this window from `source`, a peer on another host. Carries out a request and
-    /// answers it, even if it is invalid; or takes an answer.
+    /// Takes a message about this window from `source`, a peer on another host. A request is carried out and
+    /// answered; if it is invalid, the answer is an error. An answer ends an operation of this process.
     pub fn take(&mut self, rma: &mut Rma, source: u32, message: &IncomingMessage) -> Result<()> {
         let found = self.away.iter().find(
             |member| matches!(&self.members[**member].host, MemberHost::Other(far) if far.peer == source),

@@ -51,12 +51,12 @@ pub enum Direction {
 /// A piece of another process's private memory: its address in that process, and its length in bytes.
 pub(crate) type RemotePiece = (usize, usize);
 
-/// The private memory that the thread may copy for peers: the number of the window that exposes it, and its
-/// span.
+/// The private memory that this process's thread may copy for peers. Each entry has the number of the window
+/// that exposes the memory, and the memory's span.
 type ExposedMemory = Arc<Mutex<Vec<(u64, Span)>>>;
 
-/// Serves this process's private memory to peers that cannot reach it. It holds the memory that they may
-/// reach, and, once one is needed, the thread that copies.
+/// Serves this process's private memory to peers that cannot reach it themselves. It lists the memory that
+/// the window's members may reach. Its thread, which copies, starts once some peer needs it.
 #[derive(Default)]
 pub(crate) struct MemoryServer {
     exposed: ExposedMemory,
@@ -71,12 +71,13 @@ struct RunningServer {
 }
 
 impl MemoryServer {
-    /// Lets the thread copy `span` for peers, as part of the window with this number.
+    /// Lets the thread that copies for peers reach the memory `span`, as part of the window with this number.
     pub fn expose(&self, window: u64, span: Span) {
         self.regions().push((window, span));
     }
 
-    /// Ends what `expose` allowed: for `span`, or if `span` is None for all memory of the window.
+    /// Forbids the thread that copies for peers to reach the memory `span` of a window, or if `span` is None
+    /// all memory of the window.
     pub fn conceal(&self, window: u64, span: Option<Span>) {
         self.regions().retain(|&(other, region)| other != window || span.is_some_and(|span| span != region));
     }
@@ -153,8 +154,8 @@ impl ServerThread {
         futex::wake_low(&mailbox.words[STATE], 1);
     }
 
-    /// Carries out the request in a mailbox: copies between the mailbox's bytes and the memory that it names.
-    /// Returns false if that memory is not exposed.
+    /// Carries out the request in a mailbox: copies between the mailbox's bytes and the memory that the
+    /// request names. Returns false if some of that memory is not exposed.
     fn copy(&self, mailbox: &Mailbox) -> bool {
         let exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
         let mut done = 0;

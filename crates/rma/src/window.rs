@@ -141,8 +141,8 @@ pub(crate) struct AttachedRegion {
 }
 
 impl Window {
-    /// Makes the window of the processes `peers`, whose exposures are in the same order. `memory` is the
-    /// memory that this process exposes, None if it exposes none. `key` names the window in messages.
+    /// Makes a window of the processes `peers`; `exposures` says what each of them exposes, in the same
+    /// order. `memory` is what this process exposes, None if nothing. `key` names the window in messages.
     pub fn new(
         rma: &mut Rma,
         (flavor, key): (Flavor, u64),
@@ -382,8 +382,8 @@ impl Window {
         self.failure(None)
     }
 
-    /// Whether all origins of the exposure epoch have completed (MPI_Win_test). Then ends the epoch.
-    /// MPI_Win_wait calls this until it returns true.
+    /// Whether all origins of the exposure epoch have completed (MPI_Win_test). If they have, this ends the
+    /// epoch. MPI_Win_wait calls this until it returns true.
     pub fn has_completed(&mut self) -> Result<bool> {
         let Some(wanted) = self.posted else {
             fail!(Class::RmaSync, "a wait for the end of an exposure epoch without MPI_Win_post");
@@ -469,8 +469,9 @@ impl Window {
         self.failure(None)
     }
 
-    /// Ends MPI_Win_flush and its variants, and only orders memory for that. The caller has waited until
-    /// members on other hosts have answered (`is_quiet`). A `rank` of None stands for all members.
+    /// Carries out the last part of MPI_Win_flush and its variants, which only orders memory. Before that,
+    /// the caller waits until members on other hosts have answered (`is_quiet`). A `rank` of None stands for
+    /// all members.
     #[inline(always)]
     pub fn flush(&mut self, rank: Option<i32>) -> Result<()> {
         let open = match rank {

@@ -30,13 +30,14 @@ impl Token {
 /// How the user's input and output buffers overlap, as with MPI_IN_PLACE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
-    /// The two buffers have no bytes in common.
+    /// The user's input and output buffers have no bytes in common.
     None,
-    /// The two buffers are one, cut into the same blocks. Schedules name it `Output`.
+    /// The user's input and output buffers are the same memory, cut into the same blocks. Schedules name it
+    /// `Output`.
     Same,
-    /// The buffer `Input` is this block of `Output`. Schedules name only `Output`.
+    /// The buffer `Input` is the block of `Output` with this number. Schedules name only `Output`.
     InputIsOutputBlock(u32),
-    /// The buffer `Output` is this block of `Input`. Schedules name only `Input`.
+    /// The buffer `Output` is the block of `Input` with this number. Schedules name only `Input`.
     OutputIsInputBlock(u32),
     /// The buffer `Output` begins where `Input` begins and covers an unknown part of it (MPI_Reduce_scatter).
     /// Schedules name both.
@@ -244,8 +245,8 @@ struct TouchedRange {
 }
 
 impl TouchedRange {
-    /// Adds to `waits` the steps for which a step that reads or writes `blocks` must wait, because of this
-    /// range, which is among them.
+    /// Adds to `waits` the steps that have read or written this range of blocks, if a new step must wait for
+    /// them. The new step reads or writes (`write`) the blocks `blocks`, which include this range.
     fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.

@@ -3,7 +3,7 @@
 //!
 //!     3 reduce  scratch0[1] op input[0..4] -> output[0..4]  after 1 2~
 //!
-//! A `~` marks a step after which this one streams.
+//! This is step 3, which waits for steps 1 and 2. The `~` says that it follows step 2 byte by byte.
 use crate::{Action, Blocks, BufferId, Schedule};
 use std::fmt::{Display, Formatter, Result};
 

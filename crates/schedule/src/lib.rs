@@ -46,7 +46,7 @@ pub enum BufferId {
 pub struct Blocks {
     /// The buffer to which the blocks belong.
     pub buffer: BufferId,
-    /// The index of the first block in the buffer.
+    /// The index, in the buffer, of the first of these blocks.
     pub first: u32,
     /// The number of blocks; 0 for a message without bytes.
     pub count: u32,
@@ -118,8 +118,8 @@ pub enum Partition {
     Output,
 }
 
-/// A scratch buffer: temporary memory of an operation. If a user's buffer has `n` blocks, scratch block `i`
-/// is as long as its block `(first + i) % n`.
+/// A scratch buffer: temporary memory of an operation. Its block `i` is as long as block `(first + i) % n` of
+/// the user's buffer `like`, which has `n` blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Scratch {
     /// The user's buffer whose blocks are as long as the scratch blocks.

@@ -12,9 +12,9 @@ use crate::{Action, Schedule, Step};
 /// Which process carries a step out, where proxies run on another computer (a DPU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The rank itself, or a proxy on the rank's host.
+    /// The rank itself, or a proxy on the rank's host, carries the step out.
     Host,
-    /// The rank's proxy on the other computer.
+    /// The rank's proxy on the other computer (the DPU) carries the step out.
     Dpu,
 }
 

@@ -3,13 +3,13 @@
 //! ranks.
 //!
 //! The model is LogGP (Alexandrov et al. 1995): a message costs `overhead` on the sender's processor,
-//! `per_byte` at its port, `latency` on the way, then the same at the receiver. A rank has one processor, and
-//! a node one port each way, first come, first served. Within a node the receiver's processor copies, without
-//! a port. Proxies on a host are the processors of its ranks; proxies on a DPU carry out what goes between
-//! nodes (`network::Dpu`). Approximations: a step that follows another byte by byte starts after its first
-//! `chunk_bytes`, and ends a chunk after it at the earliest; data leaves as soon as it is valid; blocks have
-//! their average length. Without skew, and where all ranks do the same (`AlgorithmFacts::symmetry`), one rank
-//! exactly stands for all.
+//! `per_byte` at the sender's port, `latency` on the way, then the same at the receiver. A rank has one
+//! processor, and a node one port each way, first come, first served. Within a node the receiver's processor
+//! copies, without a port. Proxies on a host are the processors of its ranks; proxies on a DPU carry out what
+//! goes between nodes (`network::Dpu`). Approximations: a step that follows another byte by byte starts when
+//! the other has handled `chunk_bytes`, and ends at least one chunk later than the other; data leaves as soon
+//! as it is valid; blocks have their average length. Without skew, and where all ranks do the same
+//! (`AlgorithmFacts::symmetry`), one rank exactly stands for all.
 mod engine;
 mod network;
 mod template;
@@ -39,7 +39,7 @@ pub struct SimulationReport {
     pub message_bytes: u64,
     /// The number of steps of the rank that has the most.
     pub steps_max: u64,
-    /// The length in bytes of the longest rank's schedule, encoded as words.
+    /// The length in bytes of the longest schedule of a rank, encoded as words.
     pub schedule_bytes_max: u64,
     /// The mean length in bytes of a rank's schedule, encoded as words.
     pub schedule_bytes_mean: u64,
@@ -53,7 +53,8 @@ pub struct SimulationReport {
 
 /// Simulates an operation on `ranks` ranks with root 0. Each rank has its own node unless `nodes` says
 /// otherwise. `bytes` is the length of the vector or of a block (`template::is_vector`). `seed` chooses the
-/// skew. Panics without ranks or chunks, and if there are proxies but no nodes.
+/// ranks' random start times (`Network::skew_ps`). Panics if there are no ranks, if `Network::chunk_bytes` is
+/// 0, or if there are proxies but no nodes.
 pub fn simulate(
     algorithm: Algorithm,
     ranks: u32,

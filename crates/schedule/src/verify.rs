@@ -27,7 +27,8 @@ pub fn verify(
     seeds.into_iter().try_for_each(|seed| run(operation, schedules, seed))
 }
 
-/// Checks what can be checked of schedules without lengths of blocks. Errors say what is wrong.
+/// Checks the steps of schedules alone, without the lengths of blocks: bounds, waits, and that each send has
+/// its receive. Errors say what is wrong.
 pub fn structure(operation: &CollectiveCase, schedules: &[Schedule]) -> Result<(), String> {
     structure::check(operation, schedules)
 }

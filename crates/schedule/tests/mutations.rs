@@ -5,8 +5,8 @@ use outboard_schedule::{ALGORITHMS, Action, Algorithm, Collective, CombineOrder,
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 
-/// Returns every algorithm's schedules at a few sizes: also in place where that is allowed, and with an order
-/// that matters where it can.
+/// Returns calls of every algorithm at a few sizes, each with the schedules of all ranks: in place and not,
+/// and with a non-commutative operator if the algorithm keeps the order of ranks.
 fn operations() -> impl Iterator<Item = (CollectiveCase, Vec<Schedule>)> {
     let sizes = [2u32, 3, 5, 8, 13];
     ALGORITHMS.iter().flat_map(move |facts| sizes.map(|size| (facts, size))).flat_map(|(facts, size)| {
@@ -37,8 +37,8 @@ fn operations() -> impl Iterator<Item = (CollectiveCase, Vec<Schedule>)> {
     })
 }
 
-/// Checks that the verifier refuses every operation in which `mutate` has changed a random step. `mutate`
-/// returns whether it has changed it.
+/// Checks that the verifier refuses the schedules of every operation once `mutate` has put a mistake into a
+/// random step. `mutate` returns false if it has put none.
 fn all_refused(mut mutate: impl FnMut(&mut Schedule, usize, &mut SmallRng) -> bool) {
     let mut random = SmallRng::seed_from_u64(7);
     let mut tried = 0;
@@ -75,8 +75,9 @@ fn swapped_operands() {
         }
         _ => false,
     });
-    /// Whether the schedule's operator is commutative. Only rings of allreduce have one here: they have one
-    /// block for each rank, and reduce what has just come from the left.
+    /// Whether the schedule's operator is commutative, so that swapped operands are no mistake. In these
+    /// tests only the rings of allreduce have such an operator. They have one block for each rank and at
+    /// least 5 (n - 1) steps.
     fn commutes(plan: &Schedule) -> bool {
         plan.output_blocks == plan.size && plan.steps.len() as u32 >= 5 * (plan.size - 1)
     }
@@ -206,8 +207,8 @@ fn a_deadlock() {
     assert!(error.contains("never completes"), "{error}");
 }
 
-/// Goal: the verifier refuses schedules that combine in another order where the order from left to right is
-/// demanded, on as many ranks as it takes to tell them apart.
+/// Goal: where the order from left to right is demanded, the verifier refuses schedules that combine in
+/// another order. Each case has as many ranks as are needed for the two orders to differ.
 #[test]
 fn another_order_of_combining() {
     let trees =

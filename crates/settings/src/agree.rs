@@ -15,9 +15,9 @@ pub const LAUNCHER: &[Scope] = &[Scope::Launch, Scope::Proxy];
 pub struct Difference {
     /// The setting that has different values.
     pub setting: &'static Setting,
-    /// The value in the other process, as error sentences show it.
+    /// The setting's value in the other process, as error sentences show it.
     pub theirs: String,
-    /// The value in this process, as error sentences show it.
+    /// The setting's value in this process, as error sentences show it.
     pub ours: String,
 }
 

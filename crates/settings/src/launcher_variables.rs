@@ -74,8 +74,8 @@ mod tests {
         launcher_by(|name| pairs().find(|pair| pair.0 == name).map(|pair| pair.1.to_string()))
     }
 
-    /// Environments that batch systems make for shells, and for tasks that are alone. Only the variables that
-    /// concern tasks are here.
+    /// Environments of shells that batch systems start, and of tasks that are alone: how each was started,
+    /// and its variables. Only variables that concern tasks are listed.
     const ALONE: [(&str, &str); 14] = [
         ("no batch system", ""),
         ("one rank of Hydra", "PMI_SIZE=1 PMI_RANK=0 PMI_FD=8"),
@@ -118,8 +118,8 @@ mod tests {
         ("flux run -n 1", "FLUX_JOB_ID=f7 FLUX_JOB_SIZE=1 FLUX_TASK_RANK=0 PMI_FD=8 PMI_RANK=0 PMI_SIZE=1"),
     ];
 
-    /// Environments of one task of several. Each has the launcher's name, the variables, and the variable
-    /// that shows it.
+    /// Environments of one task of several: how the task was started, the variables, and the variable that
+    /// shows the launcher.
     const TASKS: [(&str, &str, &str); 9] = [
         ("mpiexec.hydra -n 4", "PMI_SIZE=4 PMI_RANK=0 PMI_FD=8", "PMI_SIZE=4"),
         (

@@ -27,7 +27,9 @@ pub fn join() {
     JOINED.store(membarrier(REGISTER_GLOBAL_EXPEDITED), Ordering::Relaxed);
 }
 
-/// Fences in the frequent thread, between its store and its load of what the rare thread stores.
+/// Fences the thread that often stores and then loads what the other thread stores. That thread calls this
+/// between the two. It is cheap once `join` has succeeded, since `heavy` in the other thread then fences for
+/// both.
 #[inline]
 pub fn light() {
     if JOINED.load(Ordering::Relaxed) {
@@ -37,9 +39,10 @@ pub fn light() {
     }
 }
 
-/// Fences in the rare thread, for both threads. Takes some us, and interrupts every core that runs a joined
-/// process. Without `join` it is an ordinary fence: either all processes call `join` or none. Returns false
-/// if the kernel refused: then the fence may not have reached the other thread.
+/// Fences for both threads. The thread that seldom stores and then loads what the other thread stores calls
+/// this between the two. Takes some us, and interrupts every core that runs a joined process. Without `join`
+/// it is an ordinary fence: either all processes call `join` or none. Returns false if the kernel refused:
+/// then the fence may not have reached the other thread.
 pub fn heavy() -> bool {
     fence(Ordering::SeqCst);
     !TRIED.load(Ordering::Relaxed) || membarrier(GLOBAL_EXPEDITED)

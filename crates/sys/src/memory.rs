@@ -11,8 +11,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 /// Makes a memfd of `bytes` zero bytes, which take no memory before they are written. Its length can never
-/// change, so no access to a map faults because the file was cut. `name` is shown in /proc/PID/maps. It is
-/// closed on exec (see `inheritable`).
+/// change, so no access to a map faults because the file was cut. `name` is shown in /proc/PID/maps. The
+/// descriptor is closed on exec (see `inheritable`).
 pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // vm.memfd_noexec=2 requires the flag that the memory is no program; Linux before 6.3 refuses the flag.

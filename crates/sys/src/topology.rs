@@ -12,9 +12,10 @@ pub const KINDS: [&str; 8] =
 /// Whether some cpus share one unit of a kind of hardware, such as one NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Locality {
-    /// All the cpus share one unit. The number is the lowest cpu of that unit.
+    /// All the cpus share one unit of the hardware, such as one NUMA node. The number is the unit's lowest
+    /// cpu.
     Within(usize),
-    /// The cpus belong to more than one unit.
+    /// The cpus belong to more than one unit of the hardware, such as two NUMA nodes.
     Across,
 }
 

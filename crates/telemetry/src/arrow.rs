@@ -7,8 +7,8 @@
 //! posted (MPI 5.0, section 3.5). So each end counts for itself. Both ends count a window's posts and
 //! completions in the same way.
 //!
-//! The clocks of hosts differ. Before this, measured differences are corrected. The remaining error is mostly
-//! less than the time of a message, and [`align`] removes it.
+//! The clocks of hosts differ. The differences that were measured are already corrected in the records. The
+//! remaining error is mostly less than the time of a message, and [`align`] removes it.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -110,7 +110,8 @@ fn records(
 type ArrowEnd<K> = (K, bool);
 
 /// Makes arrows named `name`. An arrow joins two records of ranks for which `end` returns the same key, once
-/// as the first point and once as the last. `last` is the time that the last point touches.
+/// as the first point and once as the last. `last` says which time of the second record (start or end) the
+/// arrow touches.
 fn joined<K: Hash + Eq>(
     processes: &[TracedProcess],
     (name, last): (&'static str, Moment),

@@ -192,7 +192,7 @@ fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-/// Makes a flow event of each point of the arrows, by process. An arrow that points backwards is left out.
+/// Makes a flow event for each point of each arrow that leads forward in time. Keys: indices of processes.
 fn flows(processes: &[TracedProcess], arrows: &[Arrow]) -> HashMap<usize, Vec<Value>> {
     let mut flows: HashMap<usize, Vec<Value>> = HashMap::new();
     for (id, Arrow { name, points }) in arrows.iter().enumerate() {
@@ -420,7 +420,7 @@ fn describe_message(message: &TracedMessage, number: u32) -> Value {
     args
 }
 
-/// Checks that each event is one that this file writes. The error names the first event that is not.
+/// Checks that all events are such as Outboard writes. The error names the first event that is not.
 pub fn check(events: &[Value]) -> std::result::Result<(), String> {
     events.iter().try_for_each(schema::check)?;
     schema::check_arrows(events)

@@ -323,12 +323,13 @@ pub struct TimedOperation {
     started: u64,
     /// The time that the thread had spent in MPI before the call that started the operation, in nanoseconds.
     in_mpi: u64,
-    /// The time, in nanoseconds, that MPI calls before the latest one (`call`) spent until they last
-    /// progressed the operation.
+    /// How long MPI calls before the latest one (`call`) worked on the operation, in nanoseconds: the sum of
+    /// the times from the start of each call until it last progressed the operation.
     host: u64,
     /// The time at which the latest MPI call that has progressed the operation began.
     call: u64,
-    /// The time from `call` until that MPI call last progressed the operation, in nanoseconds.
+    /// How long the latest MPI call that progressed the operation had run when it last did so, in
+    /// nanoseconds.
     looked: u64,
     carried: Carried,
 }

@@ -185,7 +185,8 @@ pub(crate) enum Word {
     Until = 2,
     Context = 3,
     Bytes = 4,
-    /// The low half has the sequence or a message's tag. The high half has the peer, the proxy or the number.
+    /// The low half has the operation's sequence, a message's tag, or the event's number (of a site, a
+    /// partition, ...). The high half has the peer, the proxy, or the number of a collective's call.
     Sequence = 5,
     /// The low half has the length of the name (16 bits) and the thread that found the event ended (16 bits).
     /// The high half has the call site, or the number of a partition's message.

@@ -68,7 +68,7 @@ impl Sites {
 struct CodePlace {
     file: String,
     offset: usize,
-    /// The addresses at which a mapped part of the file lies in memory.
+    /// The addresses at which a mapped part of this file of machine code lies in memory.
     range: Range<usize>,
 }
 

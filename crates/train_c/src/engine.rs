@@ -112,7 +112,8 @@ struct OwnedOperation {
     request: MPI_Request,
     work: Arc<Work>,
     /// Why the operation was given up. None if it was not. A receive that was given up ends once MPI has
-    /// cancelled it. Any other has ended for its caller, but MPI may still write into its buffer.
+    /// cancelled it. Any other operation that was given up has ended for its caller, but MPI may still write
+    /// into its buffer.
     given_up: Option<Fault>,
 }
 

@@ -20,8 +20,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Returns the part of the message about the first failed operation, if a call for many operations
-    /// (MPI_Waitsome) failed.
+    /// Returns the message of the error. If a call for many operations (MPI_Waitsome) failed, returns only
+    /// the part about the first operation that failed.
     pub fn facts(&self) -> String {
         let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
         sentence.trim_end_matches(')').into()

@@ -53,7 +53,7 @@ impl Group {
 
 impl Drop for Group {
     /// Frees the communicator, unless the group has failed. A group is dropped when its operations have
-    /// ended; only those of a failed group may go on.
+    /// ended; only operations of a failed group may still use the communicator.
     fn drop(&mut self) {
         if self.check().is_ok() && process::is_open() {
             let mut comm = self.comm;

@@ -192,8 +192,8 @@ mod loom_tests {
             self.life.end(7);
         }
 
-        /// Plays the engine in this model: ends an operation at once, in the thread that passes its request
-        /// on.
+        /// Stands for the engine in this model: if the operation's request is passed to it, ends the
+        /// operation at once, in the calling thread.
         fn engine(&self, request: Option<u8>) {
             if request.is_some() {
                 self.end();

@@ -64,7 +64,8 @@ thread_local! {
 }
 
 /// Called when this thread starts an operation. If the thread is in the callback of another operation, counts
-/// the new operation there and returns the other one. Otherwise returns None.
+/// the new operation as started by that callback, and returns the operation whose callback it is. Otherwise
+/// returns None.
 pub fn within() -> Option<Reporting> {
     let reporting = REPORTING.with_borrow(Clone::clone)?;
     reporting.group.turns.inner(reporting.number, true, Instant::now());

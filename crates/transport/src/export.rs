@@ -66,7 +66,8 @@ pub struct Exporter {
 }
 
 struct Shared {
-    /// Has the rank look at what its proxy has written. The thread calls this for each announcement.
+    /// The function that makes the rank look at what its proxy has written. The exporter's thread calls it
+    /// for each announcement from the proxy.
     announced: Box<dyn Fn() + Send + Sync>,
     /// The endpoint and the registered ranges; None once the exporter is closed.
     open: Mutex<Option<Open>>,
@@ -105,8 +106,9 @@ impl Exporter {
         &self.name
     }
 
-    /// Exports memory, which must stay mapped until it is revoked. A communication buffer does until the
-    /// operation ends (MPI 5.0, section 2.2). Returns None if the provider refuses or the exporter is closed.
+    /// Exports memory, which must stay mapped until the export is revoked. The buffers of an operation stay
+    /// mapped until the operation ends (MPI 5.0, section 2.2). Returns None if the provider refuses or the
+    /// exporter is closed.
     pub fn export(&self, span: Span) -> Option<ExportedRange> {
         let mut open = self.shared.lock();
         let Open { regions, endpoint } = open.as_mut()?;

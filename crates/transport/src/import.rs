@@ -26,22 +26,25 @@ const SILENCE_NS: u64 = 5_000_000_000;
 /// What the importer does with a part of a rank's memory.
 #[derive(Clone, Copy)]
 enum Access<'a> {
-    /// Reads so many bytes of the rank's memory, a part of a read from this offset on.
+    /// Reads bytes of the rank's memory, as a part of the read with this handle. The numbers are the offset
+    /// of the part in that read, and its length in bytes.
     Read(&'a ReadHandle, usize, usize),
     /// Writes the bytes of this span of the proxy's memory to the rank's memory.
     Write(Span),
 }
 
-/// What a staging buffer is used for: a read or a write of this rank's memory.
+/// A read or a write of a rank's memory that is under way and uses a staging buffer.
 struct UnderWay {
     rank: u32,
     /// The key of the range that is read or written.
     key: u64,
-    /// The rank's exporter. Another process can have taken the rank's number since.
+    /// The address of the rank's exporter when the read or write started. Another process may have the rank's
+    /// number by now.
     peer: Address,
-    /// When it was started, in nanoseconds of `sys::clock::now`.
+    /// When the read or write started, in nanoseconds of `sys::clock::now`.
     since: u64,
-    /// The read and the offset in it to which the buffer's bytes go, and their number. None for a write.
+    /// The handle of the read, the offset in the read to which the staging buffer's bytes go, and the number
+    /// of these bytes. None for a write.
     read: Option<(ReadHandle, usize, usize)>,
 }
 
@@ -56,7 +59,7 @@ pub struct Importer {
     under_way: Vec<Option<UnderWay>>,
     /// For each rank, its exporter's address, and the range to which the importer writes its heartbeat.
     ranks: HashMap<u32, (Address, ExportedRange)>,
-    /// The count that the last heartbeat wrote.
+    /// The count that the last heartbeat wrote into the memory of the ranks.
     heartbeat: u64,
     /// When the last heartbeat was written, in nanoseconds of `sys::clock::now`.
     beaten: u64,
@@ -64,7 +67,8 @@ pub struct Importer {
     beat_ns: u64,
     /// The ranks with writes that may not have arrived yet.
     written: HashSet<u32>,
-    /// For each rank that `start_settling` found in `written`, the read behind the writes.
+    /// For each rank to which bytes were written before `start_settling`: the read that ends only after those
+    /// writes have arrived.
     settling: Vec<(u32, PendingRead)>,
     lost: HashSet<u32>,
 }
@@ -120,7 +124,8 @@ impl Importer {
         has_all
     }
 
-    /// Starts a read like `read`, whose bytes go to memory of their own.
+    /// Starts a read like `read`, but does not wait for its end. The bytes go to memory of the returned
+    /// `PendingRead`.
     pub fn start_read(&mut self, rank: u32, pieces: &[(ExportedRange, u64, usize)]) -> PendingRead {
         let (read, handle) = PendingRead::new(pieces.iter().map(|piece| piece.2).sum());
         self.start(rank, pieces, &handle);
@@ -185,8 +190,8 @@ impl Importer {
         settling.is_empty()
     }
 
-    /// Has a rank look at what was written to it before: a packet of one byte follows the writes. Does
-    /// nothing if the rank is lost.
+    /// Makes a rank look at what was written to its memory before: a packet of one byte follows the writes.
+    /// Does nothing if the rank is lost.
     pub fn announce(&mut self, rank: u32) {
         self.attempt(rank, |this| this.endpoint.send(this.ranks[&rank].0, 1, |span| span.clear()));
     }
@@ -213,7 +218,7 @@ impl Importer {
         }
     }
 
-    /// Gives ranks up for lost whose memory was not read or written for too long.
+    /// Marks a rank as lost if a read or write of its memory has been under way for too long.
     fn lose_silent(&mut self, now: u64) {
         for UnderWay { rank, peer, since, read, .. } in self.under_way.iter().flatten() {
             if now.saturating_sub(*since) > SILENCE_NS {
@@ -234,8 +239,8 @@ impl Importer {
         })
     }
 
-    /// Repeats `start` until it has started something. Returns false if the rank is lost, which it is after
-    /// an error, or if this takes too long.
+    /// Repeats `start` until it has started something. Returns false if the rank is lost. The rank counts as
+    /// lost after an error, or if this takes too long.
     fn attempt(&mut self, rank: u32, mut start: impl FnMut(&mut Importer) -> Result<Sent>) -> bool {
         let started = sys::clock::now();
         while !self.is_lost(rank) {
@@ -280,8 +285,8 @@ impl Importer {
         Ok(sent)
     }
 
-    /// Polls until `done` returns true. Returns false if `rank` is lost; it counts as lost if this takes too
-    /// long.
+    /// Polls until `done` returns true. Returns false if `rank` is lost. The rank counts as lost if the wait
+    /// takes too long.
     fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
         let begun = sys::clock::now();
         while !done(self) {
@@ -479,7 +484,8 @@ mod tests {
         assert!(importer.read(0, &[(range, 0, 64)], other.span()) && !importer.is_lost(0));
     }
 
-    /// Goal: what fails late at a rank that has ended does not lose the process that has its number next.
+    /// Goal: a read of a rank that has ended, if it fails late, does not mark the next process with the
+    /// rank's number as lost.
     #[test]
     fn a_late_failure_is_of_the_process_that_has_ended() {
         let (exporter, mut importer, segment) = pair();
@@ -503,7 +509,7 @@ mod tests {
         assert!(!importer.is_lost(0) && memory.to_vec() == other.to_vec());
     }
 
-    /// Goal: ranks see a heartbeat while the importer waits for one of them that answers nothing.
+    /// Goal: ranks see a heartbeat while the importer waits for another rank that does not answer.
     #[test]
     fn the_heart_beats_in_a_wait() {
         let (exporter, mut importer, segment) = pair();

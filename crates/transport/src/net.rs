@@ -2,8 +2,8 @@
 //! The network of one process: its endpoint, and a record of each peer on other hosts.
 //!
 //! `Net::send` numbers and sends packets. `Net::pump` drives the endpoint: `Peers::file_packet` puts each
-//! packet into a queue of its sender, and answers, probes and packets that waited for room leave. A packet
-//! stays in the endpoint's buffer until it is taken and released.
+//! packet that has come into a queue of its sender. Then answers, probes and packets that waited for room are
+//! sent. A packet stays in the endpoint's buffer until it is taken and released.
 //!
 //! Read next: `sequence.rs` (numbers), `wire.rs` (the header), `net/contact.rs` (contact with a peer),
 //! `net/edges.rs`, `silence.rs`.
@@ -27,7 +27,7 @@ use std::sync::atomic::Ordering;
 use sys::{Block, Span};
 use telemetry::{Counter, count};
 
-/// The number of unreported consumed bytes at which this process sends their sender a report.
+/// How many bytes from one sender this process consumes before it sends that sender the next report.
 const REPORT_BYTES: u64 = 128 << 10;
 /// How often this process sends waiting packets and checks the timers of its peers, in nanoseconds.
 const TICK_NS: u64 = 1_000_000;
@@ -60,7 +60,7 @@ pub(crate) struct Peers {
     pub(crate) pulled: Vec<(u64, bool)>,
     /// The ended pulls for edges of collectives: the token of each, and whether its bytes are there.
     pub(crate) pulled_edges: Vec<(u32, bool)>,
-    /// Peers from which packets about edges of collectives have come that `take_edge` has not taken yet.
+    /// Peers whose packets about edges of collectives have come and still wait for `take_edge`.
     pub(crate) edge_senders: Vec<u32>,
     /// Peers to which this process still owes an answer or a report of consumed bytes.
     needing_reply: Vec<u32>,
@@ -112,9 +112,9 @@ pub(crate) struct PeerRecord {
     reported_consumed: u64,
     /// Whether the peer was put into `Peers::arrivals` at any time.
     is_in_arrivals: bool,
-    /// Whether the peer is in `Peers::needing_reply`.
+    /// Whether the peer is in `Peers::needing_reply`: this process owes it an answer or a report.
     needs_reply: bool,
-    /// Whether the peer is in `Peers::unsettled`.
+    /// Whether the peer is in `Peers::unsettled`: it may lack packets, or none has come from it.
     is_unsettled: bool,
     /// Whether any packet from the peer has come.
     has_sent: bool,
@@ -217,7 +217,7 @@ impl Net {
         Sent::Done
     }
 
-    /// Whether there is room to send peer `number` that many packets, of `bytes` bytes in all. If so, the
+    /// Whether there is room to send `packets` packets, of `bytes` bytes in all, to peer `number`. If so, the
     /// caller may send them as promised packets, which are not refused.
     pub(crate) fn has_room(&mut self, number: u32, packets: usize, bytes: usize) -> bool {
         if self.resolve(number).is_none() || !self.is_in_contact(number) {

@@ -17,8 +17,8 @@ pub struct Header {
     pub context: u64,
 }
 
-/// The smallest kind of packets about edges of collectives, which executors and proxies take, not
-/// point-to-point.
+/// The lowest of the packet kinds that are about edges of collectives. Executors and proxies take such
+/// packets; point-to-point takes all others.
 pub const EDGE: u8 = 0x40;
 /// The number of kinds of packets about edges of collectives; the first of them is `EDGE`.
 pub const EDGES: u8 = 32;

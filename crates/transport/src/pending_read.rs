@@ -13,7 +13,8 @@ pub struct PendingRead {
 }
 
 impl PendingRead {
-    /// Makes a read of so many bytes. The handle is for the process that stores the bytes.
+    /// Makes a read of `bytes` bytes. Returns the read for its owner, and the handle by which the bytes are
+    /// stored when they come.
     pub fn new(bytes: usize) -> (PendingRead, ReadHandle) {
         let block = Block::new(bytes);
         let handle = ReadHandle::new(block.span());
@@ -26,7 +27,7 @@ impl PendingRead {
         Some(if has_all { Ok(self.block.span()) } else { Err(ReadFailed) })
     }
 
-    /// The number of bytes that are read.
+    /// Returns how many bytes the whole read has.
     pub fn length(&self) -> usize {
         self.block.span().bytes()
     }
@@ -38,18 +39,18 @@ impl Drop for PendingRead {
     }
 }
 
-/// The rank whose memory was to be read is out of reach.
+/// The error of a read that has failed because the rank whose memory it reads is out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadFailed;
 
-/// What stores the bytes of a read where they are wanted.
+/// The handle by which the bytes of a read are stored, when they come, in the memory of the read's owner.
 #[derive(Clone)]
 pub struct ReadHandle(Arc<Mutex<ReadState>>);
 
 struct ReadState {
     /// The memory to which the bytes go. None once the read has failed, or nobody wants the bytes any more.
     into: Option<Span>,
-    /// The number of bytes that have not been stored yet.
+    /// The number of bytes of this read that have not been stored yet.
     left: usize,
 }
 
@@ -67,12 +68,13 @@ impl ReadHandle {
         }
     }
 
-    /// Stores nothing more: the read has failed, or nobody wants its bytes any more.
+    /// Makes later calls of `store` do nothing, because the read has failed or nobody wants its bytes any
+    /// more.
     pub fn fail(&self) {
         self.lock().into = None;
     }
 
-    /// Returns whether all bytes are stored, false if the read has failed. None while it is under way.
+    /// Returns true if all bytes are stored, false if the read has failed, None while it is under way.
     pub(crate) fn has_all(&self) -> Option<bool> {
         let state = self.lock();
         match (state.into, state.left) {

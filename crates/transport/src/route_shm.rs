@@ -91,7 +91,7 @@ impl Port {
         self.reported.fill(0);
     }
 
-    /// Whether any peer has sent to this rank that `arrivals` has not reported yet.
+    /// Whether a peer that `arrivals` has not reported yet has sent to this rank.
     #[inline]
     pub fn has_arrivals(&self) -> bool {
         let senders = &self.segment.rank(self.rank).senders;
@@ -117,8 +117,8 @@ impl Port {
     }
 }
 
-/// Makes a packet's header in a ring from the header that all routes use, and the lengths of its two
-/// payloads.
+/// Makes a packet's header in a ring from the header that all routes use, the length of the payload in the
+/// ring's slot, and the length of the payload in a cell.
 #[inline]
 fn packet(&Header { kind, tag, context }: &Header, inline_bytes: u8, cell_bytes: u16) -> ring::Header {
     ring::Header { kind, inline_bytes, cell_bytes, context, tag }
@@ -198,9 +198,9 @@ impl Link {
         self.receiver.consume(amount);
     }
 
-    /// Returns how many bytes of a longer message the next packet carries. While recycled buffers show that
-    /// messages go to and fro, that is little, so that both ranks copy at once. A rank that only sends does
-    /// not wait for the peer: fewer and longer packets are better.
+    /// Returns how many bytes of a longer message the next packet carries. Packets are short while recycled
+    /// buffers show that messages go to and fro, so that both ranks copy at once. They are longer if this
+    /// rank only sends, since it does not wait for the peer.
     pub(crate) fn chunk_for(&self, message_bytes: usize) -> usize {
         if message_bytes <= RECYCLED_MESSAGE_BYTES_MAX && self.receiver.has_recycled() {
             return RECYCLED_BYTES;

@@ -43,7 +43,7 @@ const LOST_NS: u64 = 10_000_000_000;
 pub(crate) struct Sequence<T> {
     /// The number that the next packet from this process gets.
     next: u32,
-    /// The number before which the peer has all packets of this process, by the peer's latest answer.
+    /// The number in the peer's latest answer: the peer has all packets of this process before that number.
     answered: u32,
     /// The copies of packets that the peer has not answered, each with its number, in ascending order.
     copies: VecDeque<(u32, StoredPacket<T>)>,
@@ -60,8 +60,8 @@ pub(crate) struct Sequence<T> {
     lost_since: Option<u64>,
     /// The number of the packet that must come next from the peer.
     expected: u32,
-    /// The number before which this process, by its own latest answer to the peer, has all packets of the
-    /// peer.
+    /// The number in this process's latest answer to the peer: this process has all packets of the peer
+    /// before that number.
     answered_to_peer: u32,
     /// The packets of the peer that came before their turn, by their numbers.
     early: BTreeMap<u32, StoredPacket<T>>,
@@ -80,9 +80,9 @@ pub(crate) type StoredPacket<T> = (T, usize);
 struct ProbeTimer {
     /// The value of `Sequence::answered` when the pause started. When `answered` changes, a new pause starts.
     seen: u32,
-    /// The length of the pause in nanoseconds; 0 if no pause has started.
+    /// The length in nanoseconds of the pause before the next probe; 0 if no pause has started.
     pause: u64,
-    /// When the pause ends and the probe is due, in nanoseconds.
+    /// When the pause before the next probe ends, in nanoseconds. Then the probe is due.
     ends: u64,
 }
 
@@ -90,8 +90,8 @@ struct ProbeTimer {
 /// direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
-    /// The number of this packet. A probe or an answer has none of its own, and carries the number of the
-    /// sender's next packet.
+    /// The number of this packet. A probe or an answer has no number of its own, and carries the number of
+    /// the sender's next packet.
     pub number: u32,
     /// The number before which the sender of this packet has all packets of the receiver.
     pub answered: u32,
@@ -200,7 +200,8 @@ impl<T> Sequence<T> {
         self.copies_sent += 1;
     }
 
-    /// Records that a packet to the peer has left that carries an answer: the current `expected`.
+    /// Records that an answer has left in a packet to the peer: that this process has all packets before
+    /// `expected`.
     fn note_answered(&mut self) {
         (self.answered_to_peer, self.owes_answer) = (self.expected, self.unanswered_probe.is_some());
     }

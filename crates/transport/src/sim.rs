@@ -31,8 +31,8 @@ pub struct Conditions {
     pub unreadable_percent: u64,
     /// The percentage of exposures of memory (for pulls by peers) that are refused.
     pub unexposed_percent: u64,
-    /// The percentage of packets that are lost while the connection is young, so that copies are stored; less
-    /// than 100.
+    /// The percentage of packets that get lost while a connection is young; less than 100. The sender then
+    /// stores copies, and sends lost packets again.
     pub lost_percent: u64,
     /// The percentage of packets that arrive twice.
     pub repeated_percent: u64,
@@ -127,7 +127,7 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// What the simulated network carries: a packet, a probe or an answer, with its numbers.
+/// What the simulated network carries: a packet, a probe or an answer, with the packet numbers of its sender.
 #[derive(Clone)]
 struct Datagram {
     arrives: u64,
@@ -233,8 +233,8 @@ impl NetworkState {
         }
     }
 
-    /// Takes all datagrams that have arrived at a rank, and sends the answers, probes and stored packets that
-    /// the rank owes.
+    /// Takes all datagrams that have arrived at a rank. Sends what the rank owes its peers: answers, probes,
+    /// and stored copies of packets that must be sent again.
     fn drive(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
             if let Some(asked) = self.sequence(rank, peer).answer_due() {

@@ -2,7 +2,7 @@
 //! A thread that rings the doorbell of a sleeping rank when something arrives from another host.
 //!
 //! A proxy needs no such thread: it sleeps on its doorbell and on the network at once (`Doorbell::sleep_on`).
-//! That takes a signal, and in a rank the signals belong to the program.
+//! A rank cannot do so: sleeping on both takes a signal, and a rank's signals belong to the program.
 
 use crate::shm::{LocalRank, Segment};
 use std::os::fd::OwnedFd;

@@ -32,14 +32,14 @@ const WANTS_ANSWER: u8 = 0x80;
 /// The kind of a packet that carries only the field `consumed`, sent when no other packet goes to the peer.
 /// It asks for no answer. This kind and the kinds below are not kinds of point-to-point packets.
 pub(crate) const CONSUMED: u8 = 0;
-/// The kind of a rank's report to other hosts that its proxy has ended. The tag is the number of the proxy's
-/// endpoint. There is no reply.
+/// The kind of a packet by which a rank reports to another host that its proxy has ended. The tag is the
+/// number of the proxy's endpoint. There is no reply.
 pub(crate) const GONE: u8 = 0x7d;
 /// The kind of a probe, which asks the peer how many packets have arrived. A probe has no number of its own.
 /// The peer replies by `ANSWER`.
 pub(crate) const PROBE: u8 = 0x7e;
-/// The kind of an answer. It answers a probe if the tag is 1; the context is then the probe's number. With
-/// tag 0, no probe asked for it. It has no number of its own.
+/// The kind of an answer. With tag 1 it answers the probe whose number is the context; with tag 0 no probe
+/// asked for it. An answer has no number of its own.
 pub(crate) const ANSWER: u8 = 0x7f;
 
 /// Whether `net.rs` itself handles a numbered packet with this header, so that the packet goes into no queue.

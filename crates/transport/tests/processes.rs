@@ -28,8 +28,8 @@ fn at(segment: &Segment, rank: u32) -> LocalRank {
     segment.local(rank).unwrap()
 }
 
-/// Sleeps on the doorbell of `rank` while `idle` returns true. Fails after a long time, since then a ring was
-/// lost.
+/// Sleeps on the doorbell of `rank` while `idle` returns true. Fails if the doorbell is not rung for two
+/// minutes, since the peer must have rung it by then.
 fn rest(segment: &Segment, rank: LocalRank, idle: impl Fn() -> bool) {
     while idle() {
         let rest = segment.rank(rank).bell.sleep(Duration::from_secs(120), &idle);

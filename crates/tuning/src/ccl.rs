@@ -43,8 +43,8 @@ macro_rules! rows {
     };
 }
 
-/// The rows of this file, by the positions of the library in `LIBRARIES` and of the collective in
-/// `COLLECTIVES`.
+/// The rows that this file adds to the table of values. The indices are the positions of the library in
+/// `LIBRARIES` and of the collective in `COLLECTIVES`.
 pub(crate) const ROWS: [[ValueRow; COLLECTIVES.len()]; LIBRARIES.len()] =
     rows!("nccl", "rccl", "mscclpp", "oneccl", "file");
 
@@ -59,8 +59,9 @@ pub(crate) fn place(library: &str, collective: &str) -> Option<usize> {
 /// The number of classes into which numbers of ranks fall: 2 and 3, 4 to 7, ..., 256 and more.
 const CLASSES: usize = 8;
 
-/// For each class of numbers of ranks, the length from which on the library is faster. A class has a byte
-/// `b`: 0 means not measured, 255 never; otherwise the length is 2 to the power of `b - 1` bytes.
+/// For each class of numbers of ranks (such as 4 to 7), the length from which on the library is faster. A
+/// class has a byte `b`: 0 means not measured, 255 never; otherwise the length is 2 to the power of `b - 1`
+/// bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByRanks(u64);
 
@@ -75,7 +76,7 @@ impl ByRanks {
         ByRanks(u64::from_le_bytes(bits.to_le_bytes().map(valid)))
     }
 
-    /// The lengths as a row's value, which `of_bits` reads.
+    /// Returns the lengths as one number, the value of a row, which `of_bits` reads.
     pub fn bits(self) -> u64 {
         self.0
     }

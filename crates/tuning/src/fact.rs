@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Facts: the faster way of messages, as the trials of earlier jobs on this machine have found it. A job
-//! begins with them, and tries both ways later.
+//! Facts: which of two methods (`Method`) moves long messages faster, as trials of earlier jobs on this
+//! machine have found. A job begins with these facts, and tries both methods again later.
 //!
 //! Invariants: a fact is provisional until a second job has found the same; a job that finds the opposite
 //! removes it. Only trials find facts, so messages that are short enough to be sent eagerly have none.
@@ -9,8 +9,8 @@ use crate::{CLASSES, Sizes};
 use std::fmt;
 use std::str::FromStr;
 
-/// The first class of lengths that facts have: messages of more than 64 KiB. Shorter messages are eager by
-/// default.
+/// The first class of message lengths for which there are facts: messages of more than 64 KiB. Shorter
+/// messages are eager by default, so a receiver has no choice of method.
 pub(crate) const FIRST: usize = 3;
 
 /// The ways in which a long message gets from the sender's memory to the receiver's.
@@ -22,16 +22,18 @@ pub enum Method {
     Read = 1,
 }
 
-/// The way that messages of one distance, load and class of lengths take first.
+/// What earlier jobs have found about long messages of one class of lengths: which method is faster. A fact
+/// holds for one `Distance` of the two cores and one `Load` of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
-    /// The faster method.
+    /// The method that took less time.
     pub way: Method,
-    /// Whether at least two jobs have found the same.
+    /// Whether at least two jobs have found that this method is faster.
     pub is_confirmed: bool,
 }
 
-/// What the trial of a job has found for messages of one distance, load and class of lengths.
+/// What the trial of one job has found about long messages of one class of lengths, for one `Distance` of the
+/// two cores and one `Load` of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The method to use from now on.
@@ -41,8 +43,9 @@ pub struct Verdict {
 }
 
 impl Fact {
-    /// Returns the fact to keep after a job. `before` is the fact with which the job began, `kept` the one
-    /// that the file has now, and `verdict` what the job has found.
+    /// Returns the fact to keep after a job, or None if no fact is to be kept. `before` is the fact with
+    /// which the job began, `kept` the fact that the machine's file has now, and `verdict` what the job has
+    /// found.
     pub fn after(before: Option<Fact>, kept: Option<Fact>, verdict: Verdict) -> Option<Fact> {
         let Verdict { way, is_clear } = verdict;
         let agrees = |fact: Fact| fact.way == way;
@@ -58,11 +61,13 @@ impl Fact {
     }
 }
 
-/// The names of the sets of lengths that a row of facts has, in the order of its value, 16 bits each.
+/// The names of the four sets of message lengths in a row of facts. The row's value has 16 bits for each set,
+/// and the first set has the lowest bits.
 const NAMES: [&str; 4] = ["read", "cells", "read, provisional", "cells, provisional"];
 const SET_BITS: usize = 16;
 
-/// The facts of one distance and load: at most one for each class of lengths.
+/// The facts for one distance of two cores and one load of the receiver: at most one fact for each class of
+/// message lengths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts([Option<Fact>; CLASSES]);
 
@@ -74,7 +79,7 @@ impl Facts {
         Facts(std::array::from_fn(|class| fact(class).filter(|_| class >= FIRST)))
     }
 
-    /// The facts as a row's value, which `of_bits` reads.
+    /// Returns the facts as one number, the value of a row, which `of_bits` reads.
     pub fn bits(self) -> u64 {
         let facts = self.0.into_iter().enumerate().filter_map(|(class, fact)| Some((class, set_of(fact?))));
         facts.fold(0, |bits, (class, set)| bits | 1 << (SET_BITS * set + class))
@@ -85,12 +90,12 @@ impl Facts {
         self.0[class]
     }
 
-    /// Sets the fact about messages of a class, or removes it.
+    /// Sets the fact about messages of a class, or removes it if `fact` is None.
     pub fn set(&mut self, class: usize, fact: Option<Fact>) {
         self.0[class] = fact.filter(|_| class >= FIRST);
     }
 
-    /// The lengths of one of the sets of `NAMES`.
+    /// Returns one of the sets of message lengths that `NAMES` lists; `set` is its index there.
     fn sizes(self, set: usize) -> Sizes {
         Sizes::of_bits(self.bits() >> (SET_BITS * set))
     }
@@ -105,7 +110,7 @@ fn set_of(fact: Fact) -> usize {
 }
 
 impl fmt::Display for Facts {
-    /// A text like `read: 256KiB-1MiB; cells, provisional: 4MiB-`.
+    /// Writes the lengths for which each method is faster: `read: 256KiB-1MiB; cells, provisional: 4MiB-`.
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let sets = (0..NAMES.len()).map(|set| (NAMES[set], self.sizes(set)));
         let used = sets.filter(|(_, sizes)| *sizes != Sizes::default());

@@ -42,7 +42,8 @@ impl Distance {
     /// All distances, the shortest first.
     pub const ALL: [Distance; 3] = [Distance::L2, Distance::L3, Distance::Far];
 
-    /// The greatest distance between any of these processors, by the caches that the kernel reports.
+    /// Returns the greatest distance between any two of the processors `cpus`, by the caches that the kernel
+    /// reports.
     pub fn of(cpus: &[usize]) -> Distance {
         let is_within =
             |kind| matches!(sys::topology::locality(kind, cpus), Some(sys::topology::Locality::Within(_)));
@@ -71,7 +72,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// All loads, in the order of the rows.
+    /// All loads, in the order in which the table of values has rows for them.
     pub const ALL: [Load; 3] = [Load::Alone, Load::Many, Load::Exchange];
 
     /// Returns the part of a row's name that stands for the load: `alone` in `read.l2.alone`.
@@ -101,7 +102,7 @@ const fn facts(name: &'static str) -> ValueRow {
     ValueRow { name, kind: ValueKind::Facts, default: 0, doc }
 }
 
-/// The row of the longest block that a schedule's sender copies into shared memory.
+/// The index of the row with the longest block that a schedule's sender copies into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
 /// The index of the row with the longest block for which an all-to-all or allgather uses shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
@@ -113,10 +114,10 @@ pub const NEAR_BYTES_MAX: usize = 12;
 /// The index of the row with the length of the longest message that is sent before the receiver asks.
 pub const EAGER_BYTES_MAX: usize = 13;
 
-/// The number of the first row of facts.
+/// The index of the first row of facts in the table of values.
 const FACTS: usize = 14;
 
-/// The number of the first row that comes from `ccl.rs`.
+/// The index of the first row that `ccl.rs` adds to the table of values.
 const CCL: usize = FACTS + 9;
 
 /// All rows of the table of values: first the rows in `SINGLE`, then the rows for collective libraries
@@ -191,7 +192,7 @@ const SINGLE: [ValueRow; CCL] = [
 /// value is not the default.
 pub const WORDS: usize = ROWS.len() + ROWS.len().div_ceil(64);
 
-/// The measured or default values by which a process decides, one for each row of `ROWS`.
+/// The values by which a process decides, one for each row of `ROWS`: measured, set by the user, or built in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {
     values: [u64; ROWS.len()],
@@ -208,12 +209,12 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The value of a row.
+    /// Returns the value in row `row` of the table of values (`ROWS`).
     pub fn get(&self, row: usize) -> u64 {
         self.values[row]
     }
 
-    /// The source of a row's value.
+    /// Returns where the value in row `row` comes from, such as a setting.
     pub fn source(&self, row: usize) -> ValueSource {
         self.sources[row]
     }
@@ -230,36 +231,40 @@ impl Tuning {
         }
     }
 
-    /// Returns the lengths of messages that a receiver reads directly in the sender's memory, for this
-    /// distance and load. None if they are neither measured nor set.
+    /// Returns the lengths of messages that a receiver reads directly in the sender's memory, for a distance
+    /// of the two cores and a load of the receiver. None if they are neither measured nor set.
     pub fn read(&self, distance: Distance, load: Load) -> Option<Sizes> {
         let row = read_row(distance, load);
         self.is_known(row).then(|| Sizes::of_bits(self.values[row]))
     }
 
-    /// Whether a receiver's way is measured or set, so that no messages are timed.
+    /// Whether a table or a setting says which long messages a receiver reads directly in the sender's
+    /// memory, so that no messages need be timed to find it out.
     pub fn knows_ways(&self) -> bool {
         Distance::ALL.iter().any(|at| self.read(*at, Load::Alone).is_some())
     }
 
-    /// What earlier jobs have found about messages at this distance and load.
+    /// Returns what earlier jobs have found about messages, for a distance of the two cores and a load of the
+    /// receiver.
     pub fn facts(&self, distance: Distance, load: Load) -> Facts {
         Facts::of_bits(self.values[facts_row(distance, load)])
     }
 
-    /// The rows of facts that have any, and their values.
+    /// Returns the rows that hold at least one fact (what earlier jobs have found), each as its index and its
+    /// value.
     pub fn all_facts(&self) -> Vec<(usize, u64)> {
         (FACTS..CCL).map(|row| (row, self.values[row])).filter(|(_, value)| *value != 0).collect()
     }
 
-    /// Replaces the facts by those that `other` has.
+    /// Replaces all facts (what earlier jobs have found) by the facts in `other`.
     pub fn set_facts(&mut self, other: &Tuning) {
         self.values[FACTS..CCL].copy_from_slice(&other.values[FACTS..CCL]);
         self.sources[FACTS..CCL].copy_from_slice(&other.sources[FACTS..CCL]);
     }
 
-    /// Returns the facts to keep after a job that began with these values. `kept` has the facts that the file
-    /// has now, and `verdict` returns what the job has found.
+    /// Returns the facts to keep after a job that began with these values, as indices and values of rows.
+    /// `kept` has the facts that the machine's file has now. `verdict` returns what the job has found for a
+    /// distance, load and class of lengths.
     pub fn facts_after(
         &self,
         kept: &Tuning,

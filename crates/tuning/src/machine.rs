@@ -3,8 +3,8 @@
 
 use std::io::Read;
 
-/// The facts about a machine on which its table of measured values depends. The names of the table's rows
-/// (`Distance`) say which caches cores share.
+/// The facts about a machine on which its table of measured values depends. Which caches two cores share is
+/// not among them: the names of the table's rows say that (`Distance`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The processor, as the kernel calls it.
@@ -30,7 +30,8 @@ impl Machine {
         }
     }
 
-    /// The facts as names and values, which are the first lines of a table's file.
+    /// Returns the facts about the machine, each as a name and a value. They are the first lines of a table's
+    /// file.
     pub(crate) fn lines(&self) -> [(&'static str, &str); 3] {
         [("processor", &self.processor), ("kernel", &self.kernel), ("rights", &self.rights)]
     }

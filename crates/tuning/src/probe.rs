@@ -17,7 +17,7 @@ const COUNT_SHIFT: u32 = 48;
 const TIME_MAX: u64 = (1 << COUNT_SHIFT) - 1;
 /// The bit of a word of `Probes` that says that a trial of this job has chosen the method.
 const JUDGED: u64 = 1 << 62;
-/// The bit that says that the result of this trial was clear.
+/// The bit of a word of `Probes` that says that the result of the trial was clear (`Verdict::is_clear`).
 const CLEAR: u64 = 1 << 63;
 
 /// Whether the time `read` of `Method::Read` is clearly less than the time `cells` of `Method::Cells`.
@@ -115,7 +115,7 @@ impl Probes<'_> {
     }
 }
 
-/// All pairs of a distance and a load, in the order of the rows.
+/// All pairs of a distance and a load, in the order in which the table of values has rows for them.
 pub const PATTERNS: [(Distance, Load); 9] = {
     let mut all = [(Distance::L2, Load::Alone); 9];
     let mut at = 0;
@@ -126,18 +126,19 @@ pub const PATTERNS: [(Distance, Load); 9] = {
     all
 };
 
-/// How many of the first messages of each run do not count. A rank uses one method for some messages and then
-/// the other: what a method leaves in the caches slows down the first messages by the other one, so
-/// alternating methods would all look alike (docs/measured/choice.md).
+/// How many messages at the beginning of each run do not count. A run is a series of messages by one method;
+/// then the rank uses the other method. What one method has left in the caches slows down the first messages
+/// by the other (docs/measured/choice.md).
 pub const SETTLING: u64 = 4;
 /// The least number of messages that are timed together as one sample. A method's time is the least of its
 /// samples.
 const SAMPLE: u64 = 10;
-/// The least number of messages in a run, after which a rank changes the method. So ranks that exchange
-/// messages change it at the same time.
+/// The least number of messages in a run, which a rank fetches by one method before it tries the other. All
+/// ranks use the same number, so that ranks that exchange messages change the method at the same time.
 const RUN: u64 = 16;
-/// After this many messages one sample of each method is enough to choose, if the faster one takes less than
-/// `CLEARER_PERCENT` of the other. Times still fall while buffers are new, and reads come last.
+/// After this many messages one sample of each method is enough to decide. The chosen method then changes
+/// only if the other one takes less than `CLEARER_PERCENT` of its time: times still fall while buffers are
+/// new, which favours `Method::Read`, the second to be tried.
 const DECIDED: u64 = 64;
 const CLEARER_PERCENT: u64 = 90;
 /// A result is clear if each sample of the chosen method is less than this many percent of each sample of the
@@ -147,8 +148,8 @@ const KEPT_PERCENT: u64 = 90;
 /// on.
 const PAUSE: u64 = 512;
 
-/// What one rank has measured of long messages of one load and one class of lengths, from peers at one
-/// distance.
+/// What one rank has measured about long messages of one class of lengths, from peers at one distance and
+/// under one load of this rank.
 #[derive(Clone, Debug)]
 pub struct MethodTrial {
     messages: u64,
@@ -164,7 +165,7 @@ pub struct MethodTrial {
     pause: u64,
 }
 
-/// The times of messages by one method.
+/// The times of the messages that were fetched by one method.
 #[derive(Clone, Copy, Debug, Default)]
 struct Times {
     /// The number of messages in the sample that is being taken.
@@ -186,7 +187,7 @@ struct Times {
 pub struct Fetched {
     /// The method by which the messages were fetched.
     pub way: Method,
-    /// The number of messages.
+    /// The number of messages that were fetched.
     pub messages: u64,
     /// The bytes of all the messages together.
     pub bytes: u64,
@@ -215,8 +216,8 @@ impl Default for MethodTrial {
 }
 
 impl MethodTrial {
-    /// The trial at the start of a job that begins with `fact` (None: without a fact). A provisional fact is
-    /// tried after `DECIDED` messages, a confirmed one after a whole pause.
+    /// Makes the trial with which a job starts if earlier jobs have found `fact` (None: no fact). The job
+    /// tests a provisional fact after `DECIDED` messages, and a confirmed one after `PAUSE` messages.
     pub fn of(fact: Option<Fact>) -> MethodTrial {
         let rest = if fact.is_some_and(|fact| !fact.is_confirmed) { DECIDED } else { PAUSE };
         MethodTrial { rest, ..MethodTrial::default() }
@@ -234,8 +235,8 @@ impl MethodTrial {
         self.way
     }
 
-    /// Notes messages that were compared. Returns the method to choose from now on, once there are enough;
-    /// `chosen` holds until then.
+    /// Notes the time of messages that were fetched by the method `way()`. Returns the method to choose from
+    /// now on, once enough messages were timed; None until then. `chosen` is the method that is chosen now.
     pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Verdict> {
         if fetched.way != self.way {
             return None;
@@ -307,7 +308,8 @@ mod tests {
         test(Probes(&[const { AtomicU64::new(0) }; PROBE_WORDS]));
     }
 
-    /// Tries both methods in turn, as messages do, until one is chosen.
+    /// Records the times `cells` and `read` for messages by the two methods in turn, until a method is
+    /// chosen. Returns this method, and how many messages were recorded.
     fn tried(probes: &Probes, cells: [u64; 4], read: [u64; 4]) -> (Method, usize) {
         let (mut cells, mut read) = (cells.into_iter().cycle(), read.into_iter().cycle());
         for messages in 0.. {
@@ -341,8 +343,8 @@ mod tests {
         });
     }
 
-    /// Returns the verdict if messages are fetched in bursts and their times depend on the method
-    /// and the position in a run.
+    /// Plays messages that are fetched in bursts of `burst` until `judge` has a verdict, and returns this
+    /// verdict. `time` returns a message's time by its method and its position in the run.
     fn judged(
         judge: &mut MethodTrial,
         burst: u64,

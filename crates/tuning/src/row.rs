@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The rows of the table of values.
+//! Describes the rows of the table of values: the name, type, default and meaning of each measured value.
 
 /// The type of a row's value in the table of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,9 +10,10 @@ pub enum ValueKind {
     Bytes,
     /// The value is yes (1) or no (0).
     Flag,
-    /// The value has a number of bytes for each class of numbers of ranks (`ByRanks`).
+    /// The value has a number of bytes for each class of numbers of ranks, such as 4 to 7 ranks (`ByRanks`).
     ByRanks,
-    /// The value has the faster way of messages of each class of lengths, as earlier jobs found it (`Facts`).
+    /// The value says for each class of message lengths which method is faster, as earlier jobs found
+    /// (`Facts`).
     Facts,
 }
 
@@ -21,7 +22,7 @@ pub enum ValueKind {
 pub struct ValueRow {
     /// The name of the value in the table's file and in `outboard info --tuning`.
     pub name: &'static str,
-    /// The type of the value.
+    /// The type of the row's value, such as a number of bytes.
     pub kind: ValueKind,
     /// The value that holds if nothing was measured or set.
     pub default: u64,

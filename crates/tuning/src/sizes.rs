@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Sets of message lengths, with lengths in classes.
+//! Sets of message lengths. Lengths fall into classes, and a set consists of whole classes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -43,8 +43,8 @@ impl Sizes {
         self.0 >> class_of(bytes) & 1 != 0
     }
 
-    /// Finds the run of classes in the set that ends with the class of `bytes_max`. Returns the length of the
-    /// longest message below this run, or `bytes_max` if its class is not in the set.
+    /// Returns the greatest length that lies below the unbroken run of the set's classes that ends with the
+    /// class of `bytes_max`. Returns `bytes_max` if that is smaller, or if the set lacks its class.
     pub fn below(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {

@@ -8,10 +8,10 @@ use error::{Class, Result, fail};
 const HEAD: &str = "# Outboard tuning of this machine; see docs/tuning.md";
 /// The length in bytes of the longest file that is read as a table.
 const BYTES_MAX: usize = 64 << 10;
-/// The length in bytes of the longest line, which an error may quote.
+/// The most bytes that a line of a table's file may have, since an error may quote the line.
 const LINE_MAX: usize = 500;
 
-/// The values measured on a machine.
+/// The table of a machine: the values that were measured on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TuningTable {
     /// The machine on which the values were measured.

@@ -36,7 +36,7 @@ impl Errors {
         table::toml(root, "errors.toml")
     }
 
-    /// Makes the text of docs/errors.md.
+    /// Makes the text of docs/errors.md, the catalogue of errors.
     pub fn page(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(INTRODUCTION);
         for (title, [first, second, third], rows) in self.tables(table)? {
@@ -48,7 +48,7 @@ impl Errors {
         Ok(text)
     }
 
-    /// Makes the text of the man page outboard-errors(7).
+    /// Makes the text of the man page outboard-errors(7), the catalogue of errors.
     pub fn man(&self, table: &ApiTable) -> Result<String, String> {
         let mut text = String::from(
             ".TH outboard-errors 7 \"\" Outboard\n.SH NAME\noutboard-errors \\- error classes, exit codes and messages of Outboard\n\

@@ -4,7 +4,7 @@
 
 use crate::table::{ApiFunction, ApiTable, Constant, HANDLES, Removed};
 
-/// Makes the text of `include/mpi.h`.
+/// Makes the text of `include/mpi.h`, the C header of the standard ABI.
 pub fn header(table: &ApiTable) -> String {
     let mut text = String::from(HEAD);
     for handle in HANDLES {
@@ -129,8 +129,8 @@ typedef enum MPI_T_source_order {
 /* Functions of the program that MPI calls. */
 ";
 
-/// Names that are deprecated since MPI 2.2. The configure script of PETSc 3.18 takes a library without them
-/// for an MPI 1.
+/// Names that are deprecated since MPI 2.2. Without them the configure script of PETSc 3.18 believes that the
+/// library implements only MPI 1.
 const OLDER_NAMES: &str = "
 /* Older names of the types of error handlers. */
 typedef MPI_Comm_errhandler_function MPI_Comm_errhandler_fn;

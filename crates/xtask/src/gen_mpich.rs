@@ -67,7 +67,7 @@ const PLAIN: &[&str] = &[
     "update_number", "value", "valuelen", "version", "weighted", "weights",
 ];
 
-/// Makes the text of `crates/mpich/src/shim.rs`, not yet formatted.
+/// Makes the text of `crates/mpich/src/shim.rs`, not yet formatted: the C functions of the MPICH ABI.
 pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
     check_removed(root, table)?;
     let dialect = Dialect {
@@ -182,7 +182,7 @@ fn converted(function: &ApiFunction, param: &Param, wide: bool) -> Converted {
     }
 }
 
-/// Returns the conversion of a parameter that is a handle, or the address of one or more handles.
+/// Returns the code that converts a parameter that is a handle, or the address of one or more handles.
 fn converted_handle(param: &Param, handle: &str) -> Converted {
     let kind = match handle {
         "MPI_File" => "FILE",
@@ -200,8 +200,8 @@ fn converted_handle(param: &Param, handle: &str) -> Converted {
     }
 }
 
-/// Returns the conversion of a parameter that is an int of the family `family` of constants, or the address
-/// of such ints.
+/// Returns the code that converts a parameter that is an int, or the address of ints. These ints may be
+/// constants of the family `family`.
 fn converted_int(param: &Param, family: &str) -> Converted {
     let module = module_of(family);
     match wrapper(param) {
@@ -225,7 +225,8 @@ fn wrapper(param: &Param) -> Option<&'static str> {
     }
 }
 
-/// Returns the conversion of an address of values. The `ShimForm` named `table` translates the values.
+/// Returns the code that converts a parameter that is the address of values. The `ShimForm` named `table`
+/// translates these values.
 fn in_form(param: &Param, wrapper: &str, table: &str) -> Converted {
     let (bound, name) = (identifier(&param.name), &param.name);
     Converted::new("usize", format!("{wrapper}::in_form({bound}, \"{name}\", &{table})"))

@@ -8,7 +8,8 @@
 use crate::table::{ApiTable, Constant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Makes the text of `crates/mpich/src/numbers.rs`, not yet formatted.
+/// Makes the text of `crates/mpich/src/numbers.rs`, not yet formatted: the numbers of the constants in both
+/// ABIs.
 pub fn numbers(table: &ApiTable) -> Result<String, String> {
     let mut text = String::from(HEAD);
     let mut facts = String::new();

@@ -52,7 +52,7 @@ enum RepositoryTask {
     },
     /// List the sentences of pages with more than 40 words.
     Prose {
-        /// Only lines that contain this word, such as docs/offload.md.
+        /// Print only lines that contain this text, such as docs/offload.md.
         word: Option<String>,
     },
     /// Write the line of the licence into each source file that lacks it.

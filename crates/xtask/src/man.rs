@@ -56,7 +56,7 @@ struct Example {
 }
 
 impl Texts {
-    /// Returns the names of all functions for which this table has a text.
+    /// Returns the names of all functions for which `tables/man_text.toml` has a text.
     fn names(&self) -> impl Iterator<Item = &String> {
         let tables = self.descriptions.keys().chain(self.notes.keys()).chain(self.parameters.keys());
         tables.chain(&self.collective).chain(self.examples.iter().flat_map(|example| &example.functions))
@@ -435,8 +435,8 @@ fn newer(dummy: &Dummy) -> (String, String) {
     (format!("{kind}:: "), name.to_owned())
 }
 
-/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. The shape is taken
-/// from `newer`, the same argument in `mpi_f08`.
+/// Returns the type and the name, with its shape, of an argument in `mpi` and `mpif.h`. The shape is that of
+/// `newer`, the same argument in `mpi_f08`; without it there is no shape.
 fn older(dummy: &Dummy, newer: Option<&Dummy>) -> (String, String) {
     let shape = newer.map_or("", |dummy| dummy.shape.as_str());
     let is_status =

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The contents of `tables/shmem.json`.
+/// The contents of `tables/shmem.json`: the types, constants and functions of OpenSHMEM.
 #[derive(Deserialize)]
 pub struct Api {
     /// The types for which typed functions exist. The key is the type's name in function names; the value is
@@ -42,8 +42,8 @@ fn void() -> String {
     "void".to_owned()
 }
 
-/// An OpenSHMEM function of the library. If its row in the table has types, the function for one of these
-/// types.
+/// An OpenSHMEM function of the library. A row of `tables/shmem.json` gives one function, or one for each
+/// type of the row's set.
 pub struct ShmemFunction<'a> {
     pub family: &'a Family,
     pub name: String,
@@ -269,7 +269,7 @@ void outboard_shmem_has_no_function_for_this_type(void);
 #define shmem_signal_set(...) _Generic((OUTBOARD_SHMEM_0(__VA_ARGS__)), shmem_ctx_t: shmem_ctx_signal_set, default: shmem_signal_set)(__VA_ARGS__)
 ";
 
-/// Makes the text of `include/shmem.h`.
+/// Makes the text of `include/shmem.h`, the C header of OpenSHMEM.
 pub fn header(api: &Api) -> Result<String, String> {
     let mut out = TOP.to_owned();
     for (name, value) in &api.constants {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The contents of `tables/shmem_man.toml`.
+/// The contents of `tables/shmem_man.toml`: texts for the manual pages of OpenSHMEM's functions.
 #[derive(Deserialize)]
 struct ShmemManTable {
     parameters: BTreeMap<String, String>,

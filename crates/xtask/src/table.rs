@@ -17,16 +17,16 @@ pub struct ApiTable {
     pub removed: Vec<Removed>,
 }
 
-/// The contents of `tables/removed.toml`.
+/// The contents of `tables/removed.toml`: the names that MPI-3.0 removed from the standard.
 #[derive(Deserialize)]
 struct RemovedNames {
     removed: Vec<Removed>,
 }
 
-/// A name that MPI-3.0 removed.
+/// A name (of a function, type or constant) that MPI-3.0 removed from the standard.
 #[derive(Deserialize)]
 pub struct Removed {
-    /// The name itself, such as `MPI_Address`.
+    /// The name that was removed, such as `MPI_Address`.
     pub name: String,
     /// The declaration of the name in C, with `{name}` where the name stands.
     pub declaration: String,
@@ -41,7 +41,7 @@ impl Removed {
     }
 }
 
-/// A function of the C binding.
+/// A function of MPI's C binding: its name, its result and its parameters.
 #[derive(Deserialize)]
 pub struct ApiFunction {
     /// The name of the function, such as `MPI_Send`.
@@ -52,7 +52,7 @@ pub struct ApiFunction {
     pub params: Vec<Param>,
 }
 
-/// A parameter of a function of the C binding.
+/// A parameter of a function of MPI's C binding: its type and its name.
 #[derive(Deserialize)]
 pub struct Param {
     /// The part of the C type that stands before the parameter's name.
@@ -64,7 +64,7 @@ pub struct Param {
     pub array: String,
 }
 
-/// A constant of the C binding.
+/// A constant of MPI's C binding: its name, its type, and its value in each ABI.
 #[derive(Deserialize)]
 pub struct Constant {
     /// The name of the constant, such as `MPI_COMM_WORLD`.

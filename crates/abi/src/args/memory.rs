@@ -90,8 +90,8 @@ impl Address {
         Ok(AttachedBuffer::User(unsafe { Span::claim(self.0, bytes) }))
     }
 
-    /// Stores `address` in the program's pointer variable at this address. MPI declares a few such
-    /// parameters, the address of a pointer, as `void *`.
+    /// Stores `address` in the program's pointer variable at this address. A few MPI functions, such as
+    /// MPI_Win_allocate, declare the address of this variable as `void *`.
     pub(crate) fn store(self, address: usize) -> Result<()> {
         Out::<usize>::new(self.0, "buffer_addr").set(address)
     }

@@ -34,11 +34,11 @@ impl Status {
     /// The status of a receive from MPI_PROC_NULL (MPI 5.0, section 3.10).
     pub const NO_PROCESS: Status =
         Status { source: constants::PROC_NULL, tag: constants::ANY_TAG, error: 0, hidden: [0; 5] };
-    /// Returns how many bytes of data the operation moved that the status describes.
+    /// Returns how many bytes of data the status's operation has moved.
     pub fn bytes(&self) -> u64 {
         u64::from(self.hidden[0] as u32) | u64::from(self.hidden[1] as u32) << 32
     }
-    /// Sets how many bytes of data the operation moved that the status describes.
+    /// Sets how many bytes of data the status's operation has moved.
     pub fn set_bytes(&mut self, bytes: u64) {
         self.hidden[0] = bytes as u32 as i32;
         self.hidden[1] = (bytes >> 32) as u32 as i32;
@@ -53,8 +53,8 @@ impl Status {
     }
 }
 
-/// Exports the pointer variables of mpi.h with the names `$name`. Outboard's Fortran library sets them when
-/// it is loaded.
+/// Exports variables of mpi.h with the names `$name`, such as MPI_F_STATUS_IGNORE: pointers to what Fortran
+/// passes in place of a status. Outboard's Fortran library sets them when it is loaded.
 macro_rules! ignored {
     ($($name:ident)*) => {
         $(
@@ -70,7 +70,7 @@ macro_rules! ignored {
     };
 }
 
-/// The status to which the pointer variables that `ignored!` exports point while no Fortran library is
+/// A status to which MPI_F_STATUS_IGNORE and the like (see `ignored!`) point until a Fortran library is
 /// loaded.
 static NO_STATUS: Status = Status::EMPTY;
 

@@ -9,8 +9,8 @@ use crate::request::{Completion, Work};
 use error::{Class, Error, Result};
 use objects::constants;
 
-/// Returns the error of an operation, if there is one. Makes the error handler of `comm`, the request's comm
-/// or file, receive it. For MPI_COMM_NULL this is the error handler of calls on no object.
+/// Returns the error of an operation, if there is one. Also sets whose error handler gets this error: that of
+/// `comm`, the request's comm or file, or for MPI_COMM_NULL the one of calls on no object.
 pub(super) fn failed_on(guard: &mut Guard, comm: Handle, error: Option<Error>) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
     guard.blame(match comm.kind() {
@@ -39,7 +39,7 @@ impl Completion {
     }
 }
 
-/// How a request ended that a wait or test call has freed, or made inactive.
+/// How a request ended. A wait or test call has freed the request, or made it inactive.
 pub(super) struct Retired {
     /// The comm or file of the request. Its error handler receives the operation's error.
     comm: Handle,

@@ -56,8 +56,8 @@ fn start(guard: &mut Guard, level: i32) -> Result<()> {
 }
 
 /// MPI_Finalize: deletes the attributes of MPI_COMM_SELF first (MPI 5.0, section 11.2.2). If no session is
-/// open, waits until all processes have called. Meanwhile it receives and drops the messages that have no
-/// receive any more, so that no sender waits for this process.
+/// open, waits until all processes have called it, too. Meanwhile it receives and drops the messages that
+/// have no receive any more, so that no sender waits for this process.
 pub fn finalize(guard: &mut Guard) -> Result<()> {
     if guard.phase != Phase::Running {
         fail!(Class::Other, "called without MPI_Init, or a second time");
@@ -164,8 +164,8 @@ pub fn wtick() -> f64 {
 }
 
 /// MPI_Pcontrol: accepts any level, and has no effect. In C it is variadic, but only the named argument is
-/// read. On x86-64 and AArch64 (System V) a caller passes named arguments as to any function, and removes the
-/// others, so a fixed entry point works.
+/// read. On x86-64 and AArch64 (System V) a caller passes the named arguments of a variadic function as to
+/// any function, and removes the other arguments itself. So an entry point that is not variadic works.
 pub fn pcontrol(_: &mut Guard, level: i32) -> Result<()> {
     let _ = level;
     Ok(())
@@ -299,7 +299,8 @@ pub fn abi_get_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> {
     enter_info(guard, facts, info)
 }
 
-/// MPI_Abi_set_fortran_info: the Fortran bindings call it once (MPI 5.0, section 20.4).
+/// MPI_Abi_set_fortran_info: keeps an info that describes Fortran's types (MPI 5.0, section 20.4). The
+/// Fortran bindings call it once.
 pub fn abi_set_fortran_info(guard: &mut Guard, info: Handle) -> Result<()> {
     if guard.fortran_info.is_some() {
         fail!(Class::Abi, "the Fortran info has been set already");
@@ -316,7 +317,8 @@ pub fn abi_get_fortran_info(guard: &mut Guard, info: Out<Handle>) -> Result<()> 
     }
 }
 
-/// MPI_Abi_set_fortran_booleans: may be called once for each size of a Fortran LOGICAL.
+/// MPI_Abi_set_fortran_booleans: keeps the bits of true and false of a Fortran LOGICAL. May be called once
+/// for each size of a LOGICAL.
 pub fn abi_set_fortran_booleans(
     guard: &mut Guard,
     logical_size: i32,

@@ -18,8 +18,8 @@ fn check_assert(assert: i32, allowed: i32) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Win_fence: with MPI_MODE_NOSUCCEED opens no new epoch. The other assertions have no effect, since they
-/// could save less time than the barrier of each fence costs.
+/// MPI_Win_fence: with MPI_MODE_NOSUCCEED opens no new epoch. Ignores the other assertions: each fence makes
+/// a barrier, beside which the time that they could save is short.
 pub fn win_fence(guard: &mut Guard, assert: i32, win: Handle) -> Result<()> {
     let comm = guard.job().windows.get(win)?.comm;
     check_assert(assert, c::MODE_NOSTORE | c::MODE_NOPUT | c::MODE_NOPRECEDE | c::MODE_NOSUCCEED)?;

@@ -11,7 +11,7 @@ use error::{Class, Result, fail};
 use p2p::Mode;
 use sys::Block;
 
-/// Gathers the words of all members, and returns them in the order of ranks, on an intercommunicator in the
+/// Gathers the words of all members. Returns them in the order of ranks, or, on an intercommunicator, in the
 /// order of `Comm::all_peers`. All members pass equally many words. Collective.
 pub(crate) fn gather_words(guard: &mut Guard, comm: Handle, words: &[i64]) -> Result<Vec<i64>> {
     let mine = Block::of(&to_bytes(words));

@@ -76,7 +76,7 @@ pub fn file_open(
 }
 
 /// Opens the window through which ranks of other hosts reach the shared file pointer. Rank 0 passes the
-/// pointer, which lies in its memory, the other ranks None. Collective.
+/// pointer, which lies in its memory. The other ranks pass None. Collective.
 fn open_counter(guard: &mut Guard, comm: Handle, pointer: Option<&SharedPointer>) -> Result<Handle> {
     let (base, bytes) = pointer.map_or((0, 0), |pointer| (pointer.address(), 8));
     let counter = window::make_over(guard, comm, base, bytes)?;
@@ -492,7 +492,7 @@ pub fn file_get_atomicity(guard: &mut Guard, fh: Handle, flag: Out<i32>) -> Resu
     flag.set(i32::from(guard.job().files.get(fh)?.atomic))
 }
 
-/// MPI_File_sync: each rank moves the data that it has written to the storage device.
+/// MPI_File_sync: returns once the data that this rank has written to the file is on the storage device.
 pub fn file_sync(guard: &mut Guard, fh: Handle) -> Result<()> {
     let file = guard.job().files.get(fh)?;
     let storage = file.storage.clone();

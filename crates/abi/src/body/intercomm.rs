@@ -78,8 +78,8 @@ pub(crate) fn disjoint(group: &Group, mut remote: impl Iterator<Item = u32>) -> 
     }
 }
 
-/// MPI_Intercomm_merge: the group that passes `high` comes second. If both groups pass the same value, the
-/// group that comes first in `Comm::all_peers` does so here, too.
+/// MPI_Intercomm_merge: in the new comm the ranks of the group that passes `high` come second. If both groups
+/// pass the same value, the group that is first in `Comm::all_peers` comes first.
 pub fn intercomm_merge(
     guard: &mut Guard,
     intercomm: Handle,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Neighborhood collectives (MPI 5.0, sections 8.6 to 8.8). `coll.rs` has the collectives of all ranks; here
-//! the buffers have a block for each neighbour in place of each rank.
+//! the buffers have a block for each neighbour, not one for each rank.
 
 use super::coll::forms;
 use crate::args::{Address, Counts, Handle, In, Out};

@@ -25,8 +25,8 @@ struct AtTarget(i32, i64, i64, Handle);
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Epoch {
     Any,
-    /// Only epochs that MPI_Win_lock or MPI_Win_lock_all opened, for an operation with a request such as
-    /// MPI_Rput.
+    /// The operation is allowed only in epochs that MPI_Win_lock or MPI_Win_lock_all opened. This holds for
+    /// an operation with a request, such as MPI_Rput.
     Lock,
 }
 

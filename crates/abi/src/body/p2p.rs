@@ -324,8 +324,8 @@ fn exports(job: &mut JobState, mode: Mode, peer: Option<u32>, bytes: usize) -> R
 }
 
 impl Receive {
-    /// Waits for the message. If the message is the next packet from its source, receives it without a
-    /// request.
+    /// Carries out a blocking receive: waits for its message. If this message is the next packet from its
+    /// source, receives it without a request.
     #[inline]
     fn finish(self, guard: &mut Guard) -> Result<Completion> {
         if telemetry::timed() {

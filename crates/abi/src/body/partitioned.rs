@@ -176,8 +176,8 @@ fn make(
     guard.enter_persistent(handle, recipe, request)
 }
 
-/// Returns the recipe of a persistent request, from which each start makes an operation. Leaves out a
-/// `Recipe::Staged` around it, which adds memory in place of the program's buffers.
+/// Returns the recipe of a persistent request, from which each start makes an operation. For a
+/// `Recipe::Staged` returns the recipe inside. Returns None if the request is not persistent.
 fn recipe(job: &mut JobState, request: Handle) -> Result<Option<&Recipe>> {
     Ok(job.requests.get(request)?.recipe.as_deref().map(Recipe::inner))
 }

@@ -357,8 +357,8 @@ fn start_again(guard: &mut Guard, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// MPIX_Request_attach: from each start of the operation to its end, a copy stands in for the program's
-/// memory.
+/// MPIX_Request_attach: adds the functions of a language binding to a request whose buffer is a copy, which
+/// the binding has made of the program's memory. They fill this copy before each start, and copy it back.
 pub(crate) fn attach(
     guard: &mut Guard,
     handle: Handle,

@@ -36,7 +36,7 @@ pub fn session_init(guard: &mut Guard, info: Handle, errhandler: Handle, session
 }
 
 /// MPI_Session_finalize: if this is the last open session, and MPI_COMM_WORLD does not exist, waits until all
-/// messages of this process have left.
+/// sends of this process have ended, and no peer needs anything more for this process's collectives.
 pub fn session_finalize(guard: &mut Guard, session: Out<Handle>) -> Result<()> {
     let handle = session.get()?;
     guard.blame(On::Session(handle));
@@ -113,8 +113,8 @@ pub fn session_get_num_psets(
     npset_names.set(PROCESS_SETS.len() as i32)
 }
 
-/// MPI_Session_get_nth_pset: reads the length of the buffer from `pset_len`, with the final zero, and stores
-/// the length there that the name needs. Stores the name only if the buffer's length is not 0.
+/// MPI_Session_get_nth_pset: stores the name, unless the buffer's length, which the program passes in
+/// `pset_len`, is 0. Then stores in `pset_len` the length that the name needs, with the final zero.
 pub fn session_get_nth_pset(
     guard: &mut Guard,
     session: Handle,
@@ -237,8 +237,9 @@ const LEADER: u64 = u64::MAX - 2;
 /// intracommunicator of the same processes has another id.
 const BETWEEN: u64 = u64::MAX;
 
-/// Returns the context of the next comm that the processes `peers` make with the tag `tag`. A process counts
-/// by its number and its generation: a spawned process may get the number of a process that has ended.
+/// Returns the context of the next comm that the processes `peers` make with the tag `tag`. The context
+/// depends on each process's number and generation, since a spawned process may get the number of a process
+/// that has ended.
 fn group_context(guard: &mut Guard, tag: &[u64], peers: &[u32]) -> Context {
     let segment = guard.job().membership.segment;
     let processes = peers.iter().map(|peer| u64::from(segment.generation(*peer)) << 32 | u64::from(*peer));

@@ -11,7 +11,7 @@ use error::{Class, Error, Result};
 use objects::constants as c;
 use settings::{Setting, SettingKind, TABLE};
 
-/// The number that makes a handle of an index: the handle of entry 0. So no handle equals a null handle or
+/// The number that is added to an index to make a handle, so that no handle of MPI_T equals a null handle or
 /// MPI_T_PVAR_ALL_HANDLES.
 pub(super) const FIRST: usize = 16;
 
@@ -28,8 +28,9 @@ pub(super) fn store_handle(out: Address, value: usize) -> Result<()> {
     store_unless_null(Out::new(out.0, "a handle"), value)
 }
 
-/// Stores a string in `buffer`. Reads the buffer's length from `length`, and stores there the length of what
-/// was stored, or, without a buffer, of the whole string, with the final zero (MPI 5.0, section 15.3.3).
+/// Stores a string in `buffer`, whose length is in `length`. Then stores in `length` how many bytes were
+/// stored, with the final zero. Without a buffer, stores the length of the whole string (MPI 5.0, section
+/// 15.3.3).
 pub(super) fn store_text(text: &str, buffer: TextOut, length: Out<i32>) -> Result<()> {
     if length.is_null() {
         return Ok(());

@@ -37,8 +37,8 @@ pub fn cart_create(
     enter_ordered(guard, comm_old, cart.size(), order, Topology::Cart(cart), comm_cart)
 }
 
-/// MPI_Cart_map: stores the calling process's own rank, or MPI_UNDEFINED if the grid is smaller. The call is
-/// local, so it cannot learn where the processes run.
+/// MPI_Cart_map: stores the calling process's own rank, or MPI_UNDEFINED if the grid has no place with this
+/// number. The call is local, so it cannot learn where the processes run.
 #[rustfmt::skip]
 pub fn cart_map(
     guard: &mut Guard, comm: Handle, ndims: i32, dims: In<i32>, periods: In<i32>, newrank: Out<i32>,
@@ -143,7 +143,8 @@ pub fn graph_create(
     enter_ordered(guard, comm_old, nnodes as u32, order, Topology::Graph(graph), comm_graph)
 }
 
-/// MPI_Graph_map: stores the calling process's own rank, or MPI_UNDEFINED if the graph is smaller.
+/// MPI_Graph_map: stores the calling process's own rank, or MPI_UNDEFINED if the graph has no node with this
+/// number.
 #[rustfmt::skip]
 pub fn graph_map(
     guard: &mut Guard, comm: Handle, nnodes: i32, indx: In<i32>, edges: In<i32>, newrank: Out<i32>,
@@ -337,9 +338,9 @@ fn enter_with(
     enter(guard, parent, new, newcomm)
 }
 
-/// Returns the rank of the process that takes each place of the topology, or None if the ranks keep their
-/// order: reordering is not allowed, some process is not bound to a core, or no order brings neighbours
-/// closer together. Collective if the program allows reordering.
+/// Returns, for each place of the topology, the rank of the process that takes it. Returns None if the ranks
+/// keep their order: reordering is not allowed, some process is not bound to a core, or no order brings
+/// neighbours closer together. Collective if the program allows reordering.
 #[rustfmt::skip]
 fn arranged(
     guard: &mut Guard, comm: Handle, reorder: i32, places: u32,

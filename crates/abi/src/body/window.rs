@@ -182,8 +182,8 @@ fn same_host(guard: &mut Guard, members: &[u32]) -> Result<()> {
     }
 }
 
-/// Makes a window for the members of `comm`, on which its fences will wait. The members tell each other what
-/// memory each exposes, and map the others' memory. Collective.
+/// Makes a window for the members of `comm`. The window's fences will be barriers on `comm`. The members tell
+/// each other what memory each exposes, and map the others' memory. Collective.
 fn build(guard: &mut Guard, comm: Handle, arguments: Result<NewWindow>) -> Result<Win> {
     let (bytes, scattered) = match &arguments {
         Ok(arguments) => (arguments.bytes, arguments.info.get("alloc_shared_noncontig") == Some("true")),
@@ -343,8 +343,8 @@ fn expose(
 }
 
 /// Makes the memory of each member reachable for all members. A member starts a thread that serves its memory
-/// if others cannot attach it (a device's, say). All members start such a thread if any member cannot reach
-/// another one's private memory. Collective.
+/// if others cannot attach it, as with a device's memory. All members start such a thread if any member
+/// cannot reach another one's private memory. Collective.
 fn make_reachable(guard: &mut Guard, comm: Handle, flavor: Flavor, exposures: &[Exposure]) -> Result<()> {
     if flavor != Flavor::Dynamic && !exposures.iter().any(Exposure::is_private) {
         return Ok(());

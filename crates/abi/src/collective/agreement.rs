@@ -47,9 +47,9 @@ impl Guard {
         among.into().gather(self, words)
     }
 
-    /// Exchanges the members' outcomes. Fails if some member's outcome is an error. If all are values,
-    /// returns this member's value, and, in the order of ranks, the words that the function `words` of each
-    /// member makes of that member's value. Collective.
+    /// Exchanges the members' outcomes. If some member's outcome is an error, fails on all members. Otherwise
+    /// returns this member's value and, for each member in the order of ranks, the words that the member's
+    /// function `words` has made of its value. Collective.
     pub(crate) fn all_succeed<'a, const WORDS: usize, T>(
         &mut self,
         among: impl Into<Among<'a>>,

@@ -97,9 +97,9 @@ impl Guard {
         Ok(true)
     }
 
-    /// Carries out a collective with a count for each member by the comm's slots (shared memory of the
-    /// members). A block that is too long for a slot gets a schedule (a plan of steps). Returns false if the
-    /// whole call needs one.
+    /// Carries out, by the comm's slots (shared memory of the members), a collective that has a count for
+    /// each member. A block that is too long for a slot gets a schedule (a plan of steps). Returns false if
+    /// the whole call needs a schedule.
     fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
         let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
         let outcome = self.flat_round(set, &mut vector);

@@ -168,8 +168,8 @@ impl LibraryBuffers {
         self.stand_in_for(buffer, is_read, is_written)
     }
 
-    /// Makes a stand-in for `buffer`, a block of memory that the library accepts, even if it also accepts the
-    /// program's memory. Returns the stand-in's address.
+    /// Makes a stand-in for `buffer`, a block of memory that the library accepts, even if the library also
+    /// accepts the program's memory. Returns the stand-in's address.
     fn stand_in_for(&mut self, buffer: &Buffer, is_read: bool, is_written: bool) -> Result<usize> {
         let user = staging::user_of(buffer);
         if user.bytes() == 0 {
@@ -336,7 +336,8 @@ impl Stepped<'_> {
     }
 }
 
-/// Makes one message, to or from `peer`, of the only buffer of `part`. Makes none if this buffer is empty.
+/// Makes one message, to or from `peer`, of `part`, a buffer of the call that has one block. Makes none if
+/// the block is empty.
 fn single(
     part: &CallBuffer,
     peer: u32,
@@ -348,8 +349,8 @@ fn single(
     }
 }
 
-/// Makes a message of each block of `part`, to or from the rank that has the block's number. Leaves out empty
-/// blocks and the block of the rank `without`.
+/// Makes a message of each block of `part`, a buffer of the call that has a block for each rank. The message
+/// goes to or comes from this rank. Leaves out empty blocks and the block of the rank `without`.
 fn blocks(
     part: &CallBuffer,
     size: u32,

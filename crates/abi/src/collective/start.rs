@@ -334,8 +334,9 @@ impl Planned {
     }
 }
 
-/// Counts one more call. Returns the number of the queue that carries such calls out, or None if there have
-/// been too few calls to open one. All members open it at the same call, by a collective among `members`.
+/// Counts one more call that the queue `queue` could carry out, for a comm, request or file. Returns the
+/// number of this queue, or None if there have been too few calls to open it. All members open it at the same
+/// call, by a collective.
 pub(crate) fn queue_when_due(
     queue: &mut QueueState,
     coll: &mut Coll,

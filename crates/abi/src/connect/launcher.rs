@@ -13,7 +13,8 @@ use sys::process::ProcessHandle;
 use transport::shm::LauncherRequest;
 use transport::shm::launcher::{self, Request};
 
-/// How many bytes more than the request the memory has into which the launcher writes its answer.
+/// The room for the launcher's answer, in bytes. The answer overwrites the request, in memory that is longer
+/// than the request by this much.
 const ANSWER_BYTES: u64 = 8 << 10;
 /// The longest time, in nanoseconds, for which this program waits for a launcher that it has started.
 const PATIENCE_NS: u64 = 20_000_000_000;

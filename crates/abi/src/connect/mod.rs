@@ -25,8 +25,8 @@ use transport::shm::{Segment, State};
 struct Port {
     /// The port's index in its host's table of ports.
     index: usize,
-    /// The value of entry `index` of the table while the port is open: the opener's rank plus 1, and a
-    /// number.
+    /// The value of entry `index` of the host's table of ports while this port is open: the opener's rank
+    /// plus 1 in the upper half, and a number of this port only in the lower half.
     entry: u64,
 }
 

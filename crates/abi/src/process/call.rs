@@ -42,9 +42,9 @@ fn end_on_device(guard: &mut Guard, result: Result<()>) -> Result<()> {
     })
 }
 
-/// Runs an MPI function that has a fast path, `$fast`, which needs no guard, or else its body `$body`. This
-/// is a macro because a function would store the arguments for the body in memory before the fast path
-/// starts.
+/// Runs an MPI function that has a fast path: calls `$fast`, which needs no guard, and then the body `$body`
+/// if `$fast` has returned None. This is a macro because a function would store the arguments for the body in
+/// memory before the fast path starts.
 #[macro_export]
 macro_rules! call_fast {
     ($name:literal, $on:expr, $fast:path, $body:path, ($($argument:ident),* $(,)?)) => {

@@ -3,8 +3,8 @@
 //! requests.
 //!
 //! Invariants: during such a call the lock is free and nothing is borrowed. All numbers that go in and out
-//! are those of the program's ABI. A handle is passed as wide as a pointer, or by a pointer to so many bytes;
-//! narrower handles fit in there, too (`shim.rs`).
+//! are those of the program's ABI. A handle is passed as a value as wide as a pointer, or by a pointer to
+//! such a value; narrower handles fit into it, too (`shim.rs`).
 //!
 //! The program guarantees (MPI 5.0, sections 6.9.5, 7.7, 9.3 and 13.2): an address is that of a function of
 //! the type that the standard names. It stays valid until the object with this function is freed and no

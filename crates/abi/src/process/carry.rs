@@ -21,8 +21,8 @@ use telemetry::{Counter, count};
 /// The messages about windows that this process is sending to other hosts, or receiving from them.
 #[derive(Default)]
 pub struct WindowMail {
-    /// The receives of such messages, in the order in which they are read. Each has its ticket (its number in
-    /// `p2p`), the sender, and the message's memory.
+    /// The receives of messages about windows, in the order in which this process reads these messages. Each
+    /// has its ticket (its number in `p2p`), the sender, and the message's memory.
     arriving: VecDeque<(Ticket, u32, Block)>,
     leaving: Vec<(Ticket, Block)>,
     /// The handle of each window that spans hosts, by the key that messages contain.

@@ -30,15 +30,15 @@ struct UnderWay {
 }
 
 impl Handoffs {
-    /// Makes the value for a process that joins its job. A message that fits in one packet is never
-    /// offloaded.
+    /// Makes the `Handoffs` of a process that joins its job: no messages, and the length from which a message
+    /// may be offloaded. A message that fits in one packet is never offloaded.
     pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
         let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }
 
-    /// Whether no message is under way, or waits, whose bytes an executor (a proxy or the engine for
-    /// collectives) moves.
+    /// Returns true if an executor (a proxy or the engine for collectives) has no bytes of messages left to
+    /// move: no such message is under way or waits to start.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.under_way.is_empty() && self.later.is_empty()
@@ -275,7 +275,7 @@ impl Receive {
 }
 
 impl LongMessage {
-    /// Returns how the message ended, or None while the message is under way.
+    /// Returns how this long send or receive ended, or None while it is under way.
     pub(crate) fn poll(
         &mut self,
         p2p: &mut P2p,

@@ -108,8 +108,8 @@ impl Process {
         Ok(())
     }
 
-    /// Opens the network route to other hosts, if there are other hosts and this process has no route yet.
-    /// This happens if the job has spread to another host since the process joined.
+    /// Opens the network route to other hosts, if there are other hosts and this process has no route yet. It
+    /// has none if the job had one host when the process joined.
     pub fn open_network(&mut self) -> Result<()> {
         let job = self.job();
         let membership = job.membership;

@@ -59,8 +59,8 @@ pub enum On {
     AnyFile,
     /// The session with this handle.
     Session(Handle),
-    /// No object yet. Holds the error handler that is an argument of the call, and the null handle to pass to
-    /// it.
+    /// No object, because the call makes the object. Holds the error handler that is an argument of the call,
+    /// and the null handle that this error handler gets.
     WithHandler(Handle, Handle),
     /// No object. The error handler of the comm `Objects::comm_of_no_object` gets the error.
     Nothing,
@@ -115,8 +115,9 @@ impl Guard {
         value
     }
 
-    /// Decides anew whether calls take the lock. Called after a thread level was granted, or its user has
-    /// finalized. Calls take the lock outside a job, and above MPI_THREAD_SINGLE.
+    /// Decides anew whether calls take the lock. Called after MPI_Init or a session was granted a thread
+    /// level, and after one of them was finalized. Calls take the lock outside a job, and above
+    /// MPI_THREAD_SINGLE.
     pub fn decide_locking(&mut self) {
         let (level, users) = if self.job.is_some() { self.threads() } else { (THREAD_MULTIPLE, 0) };
         if let Some(job) = &self.job {

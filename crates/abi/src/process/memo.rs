@@ -31,14 +31,14 @@ impl<W: Copy + Eq, F: Copy, const PLACES: usize> Memo<W, F, PLACES> {
         Memo([(key, found); PLACES])
     }
 
-    /// Returns the result for a key, or None if the entry at `place` has another key.
+    /// Returns what a fast path has stored for a key, or None if the entry at `place` has another key.
     #[inline(always)]
     pub fn get(&self, place: usize, key: &MemoKey<W>) -> Option<F> {
         let (known, found) = &self.0[place % PLACES];
         (known == key).then_some(*found)
     }
 
-    /// Stores the result `found` for a key in the entry at `place`.
+    /// Stores `found`, what a fast path has looked up for a key, in the entry at `place`.
     #[inline(always)]
     pub fn set(&mut self, place: usize, key: MemoKey<W>, found: F) {
         self.0[place % PLACES] = (key, found);

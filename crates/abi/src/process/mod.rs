@@ -124,7 +124,7 @@ pub struct JobState {
     /// The deferred receives (started, but not yet in the queue of posted receives), by their MPI_Request
     /// handles.
     pub deferred: DeferredReceives,
-    /// The one request that all sends share which were complete when they started. It is never freed. None
+    /// The one request that stands for every send that was complete when it started. It is never freed. None
     /// with OUTBOARD_CHECK=2: each send then has a request of its own, so that a forgotten request is
     /// reported.
     pub sent: Option<Handle>,
@@ -156,7 +156,7 @@ pub struct JobState {
     pub cpus: Cpus,
     /// How many calls have perhaps polled a window since the last `Guard::progress_after_polls`.
     window_polls: u32,
-    /// How many polls in a row have found nothing.
+    /// How many polls (MPI_Test and the like) in a row have found nothing.
     failed_polls: poll::FailedPolls,
     /// The launcher that this program has started because it was started without `mpirun`. None if there is
     /// none.

@@ -7,22 +7,22 @@ use super::{Awaiting, JobState, Process};
 use error::Result;
 use telemetry::Counter;
 
-/// How many polls in a row have found nothing.
+/// How many polls (MPI_Test and the like) in a row have found nothing.
 #[derive(Clone, Copy, Default)]
 pub(super) struct FailedPolls {
     polls: u32,
-    /// The time at which the clock was first read since a poll found something, in nanoseconds. 0 if it has
-    /// not been read.
+    /// The time at which the clock was first read after a poll (MPI_Test or the like) last found something,
+    /// in nanoseconds. 0 if it has not been read.
     since: u64,
-    /// Whether this rank's page shows that polls have found nothing for long.
+    /// Whether this rank's page shows that polls (MPI_Test and the like) have found nothing for long.
     shown: bool,
 }
 
 /// How many calls that may poll a window (10 to 20 ns each) come between two rounds of progress (50 ns).
 const WINDOW_POLLS: u32 = 16;
-/// How many polls without result come between two readings of the clock.
+/// How many polls (MPI_Test and the like) without result come between two readings of the clock.
 const FAILED_UNTIMED: u32 = 1024;
-/// The time in nanoseconds after which polls without result are shown as a wait.
+/// The time in nanoseconds after which polls (MPI_Test and the like) without result are shown as a wait.
 const FAILED_NS: u64 = 100_000_000;
 
 impl JobState {
@@ -58,8 +58,8 @@ impl Guard {
         Ok(found)
     }
 
-    /// Counts a poll that has found nothing. Returns whether `show_failed_polls` must be called, which reads
-    /// the clock.
+    /// Counts a poll (MPI_Test or the like) that has found nothing. Returns whether `show_failed_polls` must
+    /// be called, which reads the clock.
     #[inline(always)]
     fn polled_without_progress(&mut self, counter: Counter, moved: bool) -> bool {
         telemetry::count(counter, 1);
@@ -75,8 +75,8 @@ impl Guard {
         true
     }
 
-    /// Shows polls that have found nothing for `FAILED_NS` as a wait, in this rank's page. Also answers
-    /// `mpirun` if it asked for a report.
+    /// Shows polls (MPI_Test and the like) that have found nothing for `FAILED_NS` as a wait, in this rank's
+    /// page. Also writes a report if `mpirun` has asked for one.
     #[cold]
     fn show_failed_polls(&mut self, counter: Counter) {
         let now = sys::clock::now();
@@ -109,9 +109,9 @@ impl Guard {
         }
     }
 
-    /// Makes progress after some calls by which the program may poll a window, or, where ranks share cores,
-    /// after one flush or unlock. The program may wait for a peer that waits for this rank's operation. Then
-    /// yields a shared core.
+    /// Makes progress, and then yields a shared core, because the program may wait for a peer that waits for
+    /// an operation of this rank. Called after some calls by which the program may poll a window, or, where
+    /// ranks share cores, after each flush or unlock.
     pub(crate) fn progress_after_polls(&mut self) {
         let polls = std::mem::take(&mut self.job().window_polls).max(1);
         telemetry::count(Counter::WindowPolls, polls.into());

@@ -49,8 +49,8 @@ pub fn end(guard: &mut Guard, doing: &str, error: &Error) -> ! {
     fatal(guard, error.code(), &sentence)
 }
 
-/// Whether `leave` has been called. Functions that run at the exit of the process then run inside an MPI
-/// call.
+/// Whether this process is exiting by `leave`, and so inside an MPI call. Functions that run at the exit must
+/// then call no MPI function.
 static IS_LEAVING: AtomicBool = AtomicBool::new(false);
 
 pub fn is_leaving() -> bool {

@@ -41,7 +41,7 @@ impl Silence {
         );
     }
 
-    /// Whether the wait is to be reported now. Returns true only once.
+    /// Whether the call has now waited so long that the wait is to be reported. Returns true only once.
     fn is_over(&mut self, now: u64) -> bool {
         let over = now >= self.ends;
         if over {

@@ -20,9 +20,10 @@ pub(crate) struct Tool {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pvar {
     pub counter: Counter,
-    /// How much the handle had counted when it was last stopped or set.
+    /// How much this handle of a performance variable had counted when it was last stopped or set.
     pub counted: u64,
-    /// The counter's value when the handle was last started or set. None while the handle is stopped.
+    /// The counter's value when this handle of a performance variable was last started or set. None while the
+    /// handle is stopped.
     pub since: Option<u64>,
 }
 

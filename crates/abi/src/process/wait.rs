@@ -18,9 +18,9 @@ use telemetry::Counter;
 pub(crate) enum Awaiting {
     /// The call has not set what it waits for.
     Nothing,
-    /// A message, with its description.
+    /// The call waits for a message, and this is the message's description.
     Operation(p2p::OperationReport),
-    /// The operation of this request.
+    /// The call waits for the operation of the request with this handle.
     Request(Handle),
 }
 
@@ -102,8 +102,8 @@ impl Guard {
     }
 
     /// Calls `ready`, which looks at memory that peers write, many times for a moment, with little progress
-    /// between. A thread that shares its core or the lock yields between the calls. While no awaited peer may
-    /// need its cpu (`needs`), it spins first, since a rank that got this cpu would only wait, too.
+    /// between. A thread that shares its core or the lock yields between the calls. If `needs` says that no
+    /// awaited peer needs this cpu, it spins a little first: other ranks would only wait there, too.
     #[inline]
     pub(crate) fn look_for<T>(
         &mut self,
@@ -129,8 +129,8 @@ impl Guard {
     }
 
     /// The part of `look_for` for a thread that shares its core or the lock: calls `ready` until it has an
-    /// answer or the thread has yielded the cpu `GIVES` times. If threads share the lock, it is free during
-    /// each yield.
+    /// answer or the thread has yielded the cpu `GIVES` times. If threads share the lock, the lock is free
+    /// during each yield.
     fn look_and_give_way<T>(
         &mut self,
         mut ready: impl FnMut(&mut Process) -> Option<T>,
@@ -271,8 +271,8 @@ impl Guard {
         }
     }
 
-    /// Writes into this rank's page what the process waits for, since when, and `remark`. If `mpirun` asked
-    /// for a report, answers it.
+    /// Writes into this rank's page what the process waits for, since when, and `remark`. If `mpirun` has
+    /// asked for a report of this process's operations, writes the report there, too.
     #[cold]
     pub(crate) fn show(&mut self, since: u64, remark: &str) {
         let text = report::sentence(self, self.doing.0, self.doing.1, &self.awaiting) + remark;
@@ -284,9 +284,9 @@ impl Guard {
         }
     }
 
-    /// Prints a warning about collectives if there is one. Ends this process if its world (its
-    /// MPI_COMM_WORLD) is being ended, or if the launcher that it has started has ended. A wait calls this
-    /// before it idles.
+    /// Prints a warning of the crate `coll` if there is one, such as that memory cannot be read. Ends this
+    /// process if its world (its MPI_COMM_WORLD) is being ended, or if the launcher that it has started has
+    /// ended. A wait calls this before it idles.
     fn check_world(&mut self) {
         let job = self.job();
         if let Some(warning) = job.coll.warning() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The requests of deferred receives (`p2p/deferred.rs`), which most receives are: receives that have
-//! started, but are not in the queue of posted receives yet. They have no entry in the table of requests. A
-//! request's handle is the receive's number in `p2p`, and the table here holds the rest.
+//! The requests of deferred receives (`p2p/deferred.rs`): receives that have started, but are not in the
+//! queue of posted receives yet. Most receives are deferred. Their requests have no entry in the table of
+//! requests. The request's handle is the receive's number in `p2p`, and the table here holds the rest.
 //!
 //! Invariant: a receive keeps its entry until its request is completed or freed. Until then `p2p` gives the
 //! entry's number to no other receive.
@@ -22,7 +22,7 @@ const _: () = assert!(objects::handle::NUMBERS as u64 == p2p::NUMBERS);
 #[derive(Clone, Copy)]
 pub struct DeferredReceive {
     handle: Handle,
-    /// The comm whose error handler receives the receive's error.
+    /// The comm whose error handler gets the error of this receive.
     pub comm: Handle,
     peer: u32,
     /// The rank of the receive's source in `comm`.

@@ -25,11 +25,13 @@ pub struct ImageShape {
 /// How the elements in images (copies on which a reduction works) differ from those in the program's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImageForm {
-    /// There are no images, because the datatype has no gaps.
+    /// The reduction needs no images (copies of the elements), because the datatype has no gaps.
     Contiguous,
-    /// Images lack the padding that predefined pairs have, because `datatype::reduce` needs packed pairs.
+    /// Images (copies on which the reduction works) lack the padding that predefined pairs have, because
+    /// `datatype::reduce` needs packed pairs.
     Packed,
-    /// Images have the same gaps as the program's buffers, because the program's operator expects them.
+    /// Images (copies on which the reduction works) have the same gaps as the program's buffers, because the
+    /// program's operator expects them.
     Gaps,
 }
 
@@ -51,7 +53,7 @@ impl ImageShape {
         self.basic
     }
 
-    /// Whether the datatype has no gaps, so that there are no images.
+    /// Whether the datatype has no gaps, so that the reduction needs no images (copies of the elements).
     pub fn is_contiguous(&self) -> bool {
         self.form == ImageForm::Contiguous
     }
@@ -93,8 +95,8 @@ impl ImageShape {
         (if self.form == ImageForm::Gaps { bytes } else { self.layout.size }).max(1) as u64
     }
 
-    /// Returns the offsets in bytes at which blocks begin and end whose images (copies of elements) lie one
-    /// after the other. Block `i` has `counts[i]` elements.
+    /// Returns the offsets in bytes at which the images (copies of elements) of blocks begin and end. The
+    /// images lie one after the other; block `i` has `counts[i]` elements.
     pub fn cuts(&self, counts: &[i64]) -> Arc<[u64]> {
         let mut at = 0;
         let ends = counts.iter().map(|count| {
@@ -146,9 +148,9 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Describes the vector for the next call of the operator, at the begin of `bytes` bytes of memory.
-    /// `block` is the first block there, if there are several blocks. Returns the vector's bytes, the offset
-    /// of its first element, and how many elements it has.
+    /// Describes the vector for the next call of the operator. The vector is at the start of `bytes` bytes of
+    /// memory. `block` is the number of the first block in this memory, or None if there are no blocks.
+    /// Returns the vector's bytes, the offset of its first element, and how many elements it has.
     pub fn vector(&self, block: Option<u64>, bytes: usize) -> (usize, i64, usize) {
         let shape = &self.shape;
         let Some(block) = block.filter(|_| !shape.is_contiguous() && !self.counts.is_empty()) else {
@@ -212,7 +214,7 @@ impl Image {
         Buffer::from(span(&self.output))
     }
 
-    /// Copies the result from its image into the program's buffer.
+    /// Copies a reduction's result from its image (memory with the same elements) into the program's buffer.
     pub fn deliver(&mut self) {
         if let Some((result, user)) = self.result.take() {
             user.copy_from(&result);

@@ -81,9 +81,9 @@ pub(crate) struct Statement {
     /// The allgather by which the members agree on the communicator's id. None before it starts and when it
     /// is over.
     pub ticket: Option<CollTicket>,
-    /// What this rank sends in the allgather: the version of its library, and rank 0's id.
+    /// What this rank sends in the allgather `ticket`: the version of its library, and rank 0's id.
     pub mine: Block,
-    /// What all ranks send, as the allgather receives it.
+    /// What all ranks send in the allgather `ticket`, as this rank receives it.
     pub all: Block,
 }
 

@@ -140,7 +140,8 @@ pub enum Recipe {
     },
     /// A partitioned message: MPI_Psend_init or MPI_Precv_init.
     Partitioned(Arc<Partitioned>),
-    /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
+    /// The operation of another recipe, with the memory that stands in for the program's buffers
+    /// (`staging.rs`).
     Staged(Box<Recipe>, Arc<StandIns>),
 }
 
@@ -184,8 +185,8 @@ pub struct Request {
     pub comm: Handle,
     /// The operation under way. None while a persistent request is inactive.
     pub work: Option<Work>,
-    /// From what each start of a persistent request makes its operation. None if the request is not
-    /// persistent.
+    /// The recipe from which each start of a persistent request makes its operation. None if the request is
+    /// not persistent.
     pub recipe: Option<Box<Recipe>>,
 }
 

@@ -32,9 +32,9 @@ pub(crate) struct DeviceShare {
     /// For each rank, the offset and the length in bytes of the piece of the vector that it reduces.
     pub pieces: Vec<(usize, usize)>,
     pub input: Span,
-    /// The memory into which this rank reduces its piece.
+    /// The memory into which this rank reduces its piece of the vector.
     pub sum: Span,
-    /// The memory for the whole result in an allreduce, with this rank's piece. None in other reductions.
+    /// The memory for the whole result of an allreduce, of which `sum` is a part. None in other reductions.
     pub whole: Option<Span>,
     /// Memory for a copy of this rank's operand, which the sum of lower ranks would overwrite. None unless
     /// the reduction is in place.
@@ -42,16 +42,17 @@ pub(crate) struct DeviceShare {
 }
 
 impl DeviceShare {
-    /// Whether a kernel can reduce this rank's piece. Runs a kernel with no elements to find out.
+    /// Whether a kernel can reduce this rank's piece of the vector. Runs a kernel with no elements to find
+    /// out.
     pub(crate) fn is_ready(&self) -> bool {
         let (offset, bytes) = self.pieces[self.rank];
         let none = KernelReduction { count: 0, ..self.reduction };
         bytes == 0 || device::reduce(none, self.input.address() + offset, self.sum.address()).unwrap_or(false)
     }
 
-    /// Reduces this rank's piece in the order of ranks (`schedule::order`). `inputs` describe the device
-    /// memory of each rank's input. A kernel takes the next operand as its left one, which is right because
-    /// all its operators commute.
+    /// Reduces this rank's piece of the vector in the order of ranks (`schedule::order`). `inputs` describe
+    /// the device memory of each rank's input. A kernel takes the next operand as its left one, which is
+    /// right because all its operators commute.
     fn reduce(&self, inputs: &[MemoryNote]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
@@ -103,23 +104,23 @@ impl DeviceShare {
 pub struct OnDevice {
     comm: Handle,
     share: Option<DeviceShare>,
-    /// The members of the comm, four times. Each time they have the number of one collective: of the three
-    /// exchanges, and of the call through `coll`.
+    /// The comm's members, once for each collective that the reduction may start, each time with that
+    /// collective's number: three exchanges, and the call through `coll`.
     members: [Members; 4],
     /// The call that goes through `coll` if some rank cannot reduce on a device, and the stand-ins (host
     /// memory) of its buffers. None once this call has started.
     usual: Option<(Call, Vec<Staged>)>,
-    /// The ticket (the number in `coll`) of the exchange that is under way, an allgather.
+    /// The ticket (the number in `coll`) of the allgather by which the ranks now exchange words.
     ticket: CollTicket,
-    /// The words that this rank sends in the exchange under way.
+    /// The words that this rank sends in the allgather `ticket`.
     mine: Block,
-    /// The words of all ranks, which the exchange under way receives.
+    /// The words of all ranks, which this rank receives in the allgather `ticket`.
     all: Block,
-    /// The words that this rank sent in the first exchange. The descriptions of the memory that it exports
-    /// lie in them. None while the first exchange is under way.
+    /// The words that this rank sent in the reduction's first exchange. They contain descriptions of the
+    /// device memory that this rank exports. None while the first exchange is under way.
     noted: Option<Block>,
     sums: Vec<MemoryNote>,
-    /// How many of the three exchanges are over.
+    /// How many of the three exchanges of words among the ranks are over.
     over: usize,
     error: Option<Error>,
     /// The record of the reduction for statistics and trace. None unless operations are timed.
@@ -127,7 +128,8 @@ pub struct OnDevice {
 }
 
 /// How many words each rank sends in the first exchange: whether it can take part, a description of its input
-/// (device memory that it lets others read), and a description of the memory for its piece.
+/// (device memory that it lets others read), and a description of the memory into which it reduces its piece
+/// of the vector.
 const WORDS: usize = 1 + 2 * NOTE_WORDS;
 
 impl OnDevice {
@@ -154,9 +156,9 @@ impl OnDevice {
         Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
     }
 
-    /// Does the next step when an exchange is over. Returns None while the reduction goes on,
-    /// `Some(Ok(None))` when it is complete, and the work that goes on in its place if some rank cannot take
-    /// part. Fails if a device failed, here or at another rank.
+    /// Does the next step when an exchange is over. Returns None while the reduction goes on, and
+    /// `Some(Ok(None))` when it is complete. If some rank cannot take part, returns the operation that
+    /// replaces it. Fails if a device failed, here or at another rank.
     pub(crate) fn poll(&mut self, coll: &mut Coll) -> Option<Result<Option<Work>>> {
         let outcome = coll.outcome(self.ticket)?;
         self.over += 1;
@@ -198,7 +200,8 @@ impl OnDevice {
         self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
 
-    /// Starts the next exchange, in which each rank reports whether its latest step succeeded.
+    /// Starts the next exchange, in which each rank reports whether its latest step succeeded; `outcome` is
+    /// this rank's. Returns `Ok(None)`: the reduction goes on.
     fn report(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
         let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
         self.error = outcome.err();
@@ -234,7 +237,7 @@ impl Drop for OnDevice {
 }
 
 /// Returns where, in a rank's words of the first exchange, the descriptions of two blocks of device memory
-/// lie: of its input, and of the memory for its piece.
+/// lie: of its input, and of the memory into which it reduces its piece of the vector.
 fn notes(words: &Block) -> [Span; 2] {
     [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
 }

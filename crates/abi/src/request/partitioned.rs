@@ -77,21 +77,21 @@ pub struct PartitionedStart {
     head: Option<Ticket>,
     /// The partitions that are under way, in order: the partition's number, and what moves it.
     open: Vec<(u32, Transfer)>,
-    /// The number of this start, from 0 on.
+    /// The number of this start of the partitioned request. The first start has the number 0.
     start: u32,
-    /// For each partition of the sender, at the sender whether it is ready, at the receiver whether it has
-    /// arrived. The receiver's list is empty before the heading (the sender's first message) arrives.
+    /// For each partition of the sender, whether it is ready (at the sender) or has arrived (at the
+    /// receiver). The receiver's list is empty before the heading (the sender's first message) arrives.
     pub(crate) done: Vec<bool>,
     /// How many of the sender's partitions are not ready (at the sender), or have not arrived (at the
-    /// receiver). At the receiver 1 before the heading (the sender's first message) arrives.
+    /// receiver). The receiver has 1 here until the heading (the sender's first message) arrives.
     left: usize,
     bytes: u64,
     error: Option<Error>,
     /// For each partition of the sender, whether the trace has its arrival. Empty unless this is a receiver
     /// that traces.
     traced: Vec<bool>,
-    /// What proxies have moved of the message so far. None if they have moved nothing, or operations are not
-    /// timed.
+    /// What proxies have moved of the partitioned message so far. None if they have moved nothing, or
+    /// operations are not timed.
     carried: Option<Carried>,
 }
 
@@ -184,8 +184,8 @@ impl Partitioned {
         Ok(Work::Partitioned(parts))
     }
 
-    /// Returns what is known of the message when it starts, for the statistics and the trace. Returns None if
-    /// the other end is MPI_PROC_NULL.
+    /// Returns what is known of the partitioned message when it starts, for the statistics and the trace.
+    /// Returns None if the other end is MPI_PROC_NULL.
     pub(crate) fn end(&self) -> Option<MessageEnd> {
         let Partitioned { sends, context, tag, .. } = *self;
         let source = ReceiveSource::Peer { peer: self.peer?, rank: 0 };
@@ -212,8 +212,8 @@ impl Partitioned {
 }
 
 impl PartitionedStart {
-    /// Takes the next steps of the message. Returns how it ended once all partitions are over, and None
-    /// before.
+    /// Takes the next steps of the partitioned message. Returns how it ended once all partitions are over,
+    /// and None before.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
         if let Some(head) = self.head
             && let Some(outcome) = p2p.take(head)
@@ -304,7 +304,8 @@ impl PartitionedStart {
         self.made.heading.get().map_or(0, |heading| heading.bytes)
     }
 
-    /// Returns what proxies have moved of the message so far. Returns None if operations are not timed.
+    /// Returns what proxies have moved of the partitioned message so far. Returns None if operations are not
+    /// timed.
     pub(crate) fn carried(&self) -> Option<Carried> {
         self.carried
     }

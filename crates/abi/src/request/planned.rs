@@ -19,7 +19,7 @@ use telemetry::Needs;
 #[derive(Clone, Copy)]
 pub(crate) struct TracedCollective {
     pub(crate) comm: Handle,
-    /// The length in bytes of the longer of the two buffers.
+    /// The length in bytes of the collective's longer buffer, the send or the receive buffer.
     pub(crate) bytes: u64,
     pub(crate) collective: Collective,
     /// The rank of the root in the comm. 0 for collectives without a root.
@@ -118,7 +118,8 @@ impl Planned {
         TracedCollective { comm: self.comm, bytes, collective, root, has_neighbors, started: None }
     }
 
-    /// Returns the name of the MPI function that made the persistent request, or an empty text.
+    /// Returns the name of the MPI function that made the persistent request. Returns an empty text if the
+    /// collective is not persistent.
     pub(crate) fn function(&self) -> &'static str {
         self.function
     }
@@ -208,10 +209,12 @@ pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
 /// A collective whose members first compare their arguments, with OUTBOARD_CHECK=1.
 pub struct Checked {
     pub gather: CollTicket,
-    /// This rank's statement (the call's arguments as words), which the allgather sends.
+    /// This rank's statement (the call's arguments as words), which it sends in an allgather before the
+    /// collective.
     #[allow(dead_code)]
     pub mine: Block,
-    /// The statements of all ranks (their calls' arguments as words), which the allgather receives.
+    /// The statements of all ranks (their calls' arguments as words), which this rank receives in the
+    /// allgather.
     pub all: Block,
     pub members: Members,
     pub call: Call,

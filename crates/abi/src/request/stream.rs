@@ -91,13 +91,13 @@ impl Streams {
         self.all.iter().any(|(_, stream)| stream.thread.is_some())
     }
 
-    /// Returns the number of the stream at `index` in `all`.
+    /// Returns the number by which the program knows the MPIX stream at `index` in the table `Streams::all`.
     pub(crate) fn number(index: usize) -> i32 {
         STREAM_NULL + 1 + index as i32
     }
 
-    /// Returns the index in `all` of the stream `number`. There is no entry at the index if no stream has
-    /// this number.
+    /// Returns the index, in the table `Streams::all`, of the MPIX stream with the number `number`. The table
+    /// has no entry at this index if no stream has this number.
     pub(crate) fn index(number: i32) -> usize {
         number.wrapping_sub(STREAM_NULL + 1) as usize
     }

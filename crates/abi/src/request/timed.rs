@@ -31,7 +31,8 @@ impl MessageEnd {
 pub struct Timed {
     pub(crate) work: Work,
     end: MessageEnd,
-    /// The record for the statistics and the trace. None once the message is over, or if it is not recorded.
+    /// The message's record for the statistics and the trace. None once the message is over, or if it is not
+    /// recorded.
     operation: Option<Box<TimedOperation>>,
 }
 

@@ -46,7 +46,8 @@ pub enum Work {
     /// An operation that is enqueued on a device's stream. The program may not wait for its request by
     /// MPI_Wait.
     Enqueued(Arc<Enqueued>),
-    /// One of the other operations, with the memory that stands in for its buffers (`staging.rs`).
+    /// An operation of another variant, with the memory that stands in for the program's buffers
+    /// (`staging.rs`).
     Staged(Box<Work>, Arc<StandIns>),
     /// A send or a receive with its record for the statistics and the trace, if operations are timed.
     Timed(Box<Timed>),
@@ -67,13 +68,13 @@ pub struct LongMessage {
     pub(crate) ticket: Ticket,
     /// The source of a receive. None for a send.
     pub(crate) source: Option<ReceiveSource>,
-    /// The measurement whether the rank computes while such messages move. None if this message is not
-    /// measured.
+    /// The measurement of this message, which shows whether the rank computes while long messages move. None
+    /// if this message is not measured.
     pub(crate) measured: Option<coll::MeasuredMessage>,
 }
 
-/// A send and a receive with one request. The request gets the receive's status, and the first error of the
-/// two.
+/// A send and a receive with one request. The request gets the receive's status, and the first error of send
+/// and receive.
 pub struct SendReceive {
     /// The send. None once it is over.
     pub(crate) send: Option<Work>,
@@ -81,7 +82,8 @@ pub struct SendReceive {
     pub(crate) recv: Option<Work>,
     /// A copy of the data to send. None unless the receive overwrites the program's buffer.
     pub packed: Option<Box<[u8]>>,
-    /// The outcome so far: the receive's status once the receive is over, and the first error of the two.
+    /// The outcome so far: the receive's status once the receive is over, and the first error of send and
+    /// receive.
     pub(crate) completion: Completion,
 }
 
@@ -195,7 +197,8 @@ impl Work {
         }
     }
 
-    /// Whether no crate's progress advances the operation, so that each round of progress must poll it here.
+    /// Whether each round of progress must poll this operation by `poll`. The progress of the crates below
+    /// advances all other operations.
     pub(crate) fn is_driven(&self) -> bool {
         match self {
             Work::Partitioned(parts) => parts.awaits_heading(),

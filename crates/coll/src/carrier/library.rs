@@ -4,7 +4,8 @@
 use super::{CallFacts, CarrierFacts, Why};
 use schedule::algorithm::Collective::*;
 
-/// The fewest bytes of a call that a library takes if nobody has measured how fast the library is.
+/// The fewest bytes of a call that a collective library takes, where nobody has measured how fast the library
+/// is.
 const BYTES_MIN: u64 = 64 << 10;
 
 /// The facts about a loaded collective library on which the choice of a carrier depends.

@@ -29,9 +29,9 @@ use ::schedule::algorithm::Collective;
 /// How a program makes a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallMode {
-    /// The program waits in the call.
+    /// The program waits inside the call until the collective has ended at this rank.
     Blocking,
-    /// The program waits later.
+    /// The call only starts the collective, and the program waits for its end later.
     Nonblocking,
     /// The call makes a persistent request, which MPI_Start starts any number of times.
     Persistent,
@@ -83,7 +83,7 @@ impl CallFacts {
 /// found out or exchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct CarrierFacts<'a> {
-    /// The settings that restrict the choice.
+    /// The settings that restrict which carriers may take the call.
     pub policy: &'a Policy,
     /// What the loaded collective library (NCCL or its like) can do; None if none is loaded.
     pub library: Option<LibraryFacts>,

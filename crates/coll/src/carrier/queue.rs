@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The comm's queue, which carries nonblocking calls over slots of its own, one after the other (`queue.rs`).
 //!
-//! A call that is made before the slots are attached waits until they are. Even then a schedule may carry the
-//! call out.
+//! A call that is made before the slots are attached waits until they are. If the slots then do not take the
+//! call, a schedule carries it out.
 
 use super::{CallFacts, CallMode, CarrierFacts, Slots, Why, slots};
 

@@ -18,8 +18,8 @@ pub(super) fn takes(_: &CallFacts, _: &CarrierFacts) -> Option<Why> {
 pub(super) const EXCHANGED_BYTES_MIN: u64 = 512 << 10;
 
 /// Returns the fewest bytes of an edge (a send and its receive) between hosts that a proxy fetches. Ranks
-/// send shorter edges as messages. `call` returns the facts, and is called only where some edge leads to
-/// another host.
+/// send shorter edges as messages. `call` returns the facts of the call; it is called only where some edge
+/// leads to another host.
 pub fn fetched_bytes_min(
     policy: &Policy,
     mode: CallMode,

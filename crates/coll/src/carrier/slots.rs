@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Slots in shared memory, which carry blocking calls inside the calls (`flat.rs`).
+//! The carrier of blocking calls over slots in shared memory: the ranks carry a call out while they are in it
+//! (`flat.rs`).
 //!
 //! A comm attaches its slots after some calls, which schedules carry out. Schedules also carry out calls with
 //! counts that turn out to be too long for slots.
@@ -21,7 +22,8 @@ pub enum Slots {
     Attached(Option<Moved>),
 }
 
-/// The lengths for which the slots of a comm or queue have space. All members have exchanged them.
+/// The longest contributions and blocks for which the slots of a comm or queue have space. All members have
+/// exchanged these lengths.
 #[derive(Clone, Copy, Debug)]
 pub struct Space {
     /// The longest contribution of a member, in bytes, that fits its slot.
@@ -32,7 +34,8 @@ pub struct Space {
 }
 
 impl Space {
-    /// The space of slots of full length, where no member can read the others' memory.
+    /// The space of slots of full length where no member can read the others' memory, so that all blocks go
+    /// through the slots.
     pub const FULL: Space = Space { bytes_max: BYTES_MAX, inline_bytes_max: u64::MAX };
 }
 
@@ -41,7 +44,7 @@ impl Space {
 pub enum Moved {
     /// The bytes go through the slots: the sender writes them, and the receiver reads them there.
     Inline,
-    /// Members read each other's memory (`pull.rs`).
+    /// The bytes do not go through the slots: members read each other's memory (`pull.rs`).
     Pulled,
 }
 

@@ -19,7 +19,8 @@ fn call(collective: Collective, bytes: u64, members: u32) -> CallFacts {
     CallFacts { collective, bytes, members, mode: CallMode::Blocking, everybody: true, imaged: false }
 }
 
-/// Returns the carrier that `choose` picks under default settings, once `change` has changed the other facts.
+/// Returns the carrier that `choose` picks for `call`, and why. The other facts have default values, which
+/// `change` may change.
 fn chosen(call: CallFacts, change: impl Fn(&mut CarrierFacts)) -> (Carrier, Why) {
     let policy = policy(&Settings { device: settings::Device::Auto, ..Settings::default() });
     let slots = Slots::Attached(call.moves(Space::FULL));

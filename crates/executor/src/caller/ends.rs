@@ -29,7 +29,7 @@ impl Instance {
     }
 
     /// Whether this rank has driven all its own steps of an operation that it shares with its proxy. True if
-    /// it has none.
+    /// the rank shares no steps of the operation.
     fn has_ended_share(&self) -> bool {
         self.finished || !self.block.run.is_host_share()
     }

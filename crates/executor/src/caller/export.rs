@@ -143,7 +143,8 @@ impl Executor {
         }
     }
 
-    /// Acts on the notes that have come from the proxy on another computer: it welcomes this rank.
+    /// Acts on the notes that have come from the proxy on another computer. Their only kind is `Welcome`:
+    /// this rank has joined.
     pub(super) fn take_proxy_notes(&mut self) {
         while let Some((from, note, _)) = self.far.notes_in.pop_front() {
             match (&mut self.remote_proxy, note.kind) {

@@ -143,8 +143,8 @@ impl Executor {
         None
     }
 
-    /// Whether the executor measures if the rank computes during this operation, since its data to other
-    /// hosts goes in messages. `EdgeMessage::is_overlapped` later tells the result.
+    /// Whether this executor measures if the rank computes during the operation. It does so where some data
+    /// to other hosts goes in messages. `EdgeMessage::is_overlapped` later tells the result.
     pub(super) fn measures_messages(&self, block: &InstanceBlock, start: &Start) -> bool {
         self.config.measures && block.run.has_messages() && start.offload != Offload::Off
     }

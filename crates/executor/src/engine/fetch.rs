@@ -63,7 +63,7 @@ struct Fetch {
     place: Option<ExposedSend>,
     /// The number of bytes, from the send's first byte on, that can be read from the server's memory so far.
     readable: u64,
-    /// The length of the whole send, in bytes.
+    /// The length in bytes of the whole send from which this step receives.
     total: u64,
     /// The reads that have started but whose bytes do not count yet, in order: first byte, end, and whether
     /// the bytes have come.
@@ -118,8 +118,8 @@ impl Execution {
         self.fetches.is_some()
     }
 
-    /// Takes a note that this driver has for another host, or its report that a send has published its first
-    /// bytes, which this process's server may then send unasked. None if there is neither.
+    /// Takes the next note that this driver sends to another host, or the next report that a send has
+    /// published its first bytes (`report_published`). None if there is neither.
     pub(crate) fn next_outgoing(&mut self) -> Option<Outgoing> {
         self.fetches.as_mut()?.outgoing.pop()
     }
@@ -258,7 +258,8 @@ impl Execution {
         Ok(NoteOutcome::Accepted)
     }
 
-    /// Acts on the end of a read. Its bytes count as done once all bytes before them are there.
+    /// Acts on the end of a read. `is_there` says whether the read has brought its bytes. They count as done
+    /// once all bytes before them are there.
     fn read_ended(&mut self, read: &EdgeRead, is_there: bool, reach: &Reach) -> Result<(), Stop> {
         let step = read.note.step;
         let begin = read.offset;

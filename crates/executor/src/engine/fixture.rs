@@ -11,8 +11,8 @@ use schedule::{Algorithm, Params};
 use std::sync::Arc;
 use transport::shm::{Allocator, Segment, Shape};
 
-/// Returns rank `rank`'s part of a broadcast of `bytes` bytes, for which there is no memory. Sends of at
-/// least `fetched_bytes_min` bytes are fetched.
+/// Returns rank `rank`'s part of a broadcast of `bytes` bytes, and the view that it has of the job's memory.
+/// The broadcast's buffers have no memory. Sends of at least `fetched_bytes_min` bytes are fetched.
 pub(super) fn broadcast(rank: u32, bytes: u64, fetched_bytes_min: u64) -> (Execution, Reach) {
     let (segment, _fd) = Segment::create(Shape { ranks: 2, proxies: 0, arena_bytes: 1 << 20 }).unwrap();
     segment.set_nodes(rank, 2, &[0, 1], 1);

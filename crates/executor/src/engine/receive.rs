@@ -190,7 +190,8 @@ impl Execution {
 }
 
 impl SendSource {
-    /// Whether the sender has copied its bytes to its arena, since the receiver could not read them.
+    /// Whether the sender has copied the bytes of its send to its arena, since the receiver could not read
+    /// them elsewhere.
     fn is_staged(&mut self, peer: LocalRank, reach: &Reach) -> Result<bool, Fault> {
         let address = self.record.step(self.step, Field::Address).load(Ordering::Acquire);
         self.asked = address & IN_ARENA == 0;

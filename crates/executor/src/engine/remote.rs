@@ -21,7 +21,7 @@ use sys::{Block, Span};
 pub(super) struct Remote {
     /// The fewest bytes of an edge (a send and its receive) that is fetched. Shorter edges are messages.
     fetched_bytes_min: u64,
-    /// For each step of the schedule, how far its message is.
+    /// For each step of the schedule, how far its message has got.
     messages: Vec<StepMessage>,
     /// The messages that steps need, until `next_wanted` takes them.
     wanted: Vec<WantedMessage>,

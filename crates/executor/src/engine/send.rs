@@ -12,8 +12,9 @@ use telemetry::Counter;
 use transport::shm::LocalRank;
 
 impl Execution {
-    /// Returns whether the steps that follow a send may start once it has published all, and whether the
-    /// user's buffers are then free. A copy by a proxy on another computer (`is_remote`) does not count.
+    /// Returns two facts about a send that has published all its bytes: whether the steps that follow it may
+    /// start, and whether it needs the user's buffers no more. A copy does not count if a proxy on another
+    /// computer makes it (`is_remote`).
     pub(super) fn is_sent(&self, step: u32, is_remote: bool) -> (bool, bool) {
         let Action::Send { from, .. } = self.plan.schedule.steps[step as usize].action else {
             return (false, false);

@@ -54,8 +54,8 @@ pub(super) struct Share {
 }
 
 impl Execution {
-    /// Decides which steps this driver drives (those of `side`), and which the other driver. If one side has
-    /// all steps, they are not divided.
+    /// Decides which steps this driver drives (those of `side`), and which the other driver drives. If one
+    /// side has all steps, the operation is not divided.
     pub fn divide(&mut self, side: Side) {
         let schedule = &self.plan.schedule;
         let sides = schedule.sides(|peer| self.peers[peer as usize].local().is_some());
@@ -209,7 +209,8 @@ impl Execution {
         Ok(if is_whole { StepProgress::Finished } else { StepProgress::Moved })
     }
 
-    /// Withdraws a receive that the rank, on another computer, does not want any more, or ends its send.
+    /// Ends a message that the rank, on another computer, does not want any more: withdraws its receive, or
+    /// marks its send as done.
     pub(crate) fn withdraw(&self, reach: &Reach) {
         match self.plan.schedule.steps.first().map(|step| step.action) {
             Some(Action::Send { .. }) => {

@@ -135,8 +135,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Ends an operation of a rank on another computer. `state` says whether it is complete or goes back to
-    /// the rank. The proxy leaves it alone once the rank can see that.
+    /// Ends an operation of a rank on another computer, and writes `state` to the rank: whether the operation
+    /// is complete, or goes back to the rank. The proxy touches neither record nor buffers after that.
     pub(super) fn end_exported(&mut self, rank: LocalRank, at: u64, key: (u32, u64, u32), state: u64) {
         let Some(imported) = &self.reach.imported else { return };
         let arena = match self.reach.arena(rank) {

@@ -25,16 +25,16 @@ struct Case {
     /// two more.
     elements: usize,
     seed: u32,
-    /// Whether each block of the user's buffer is a buffer of its own.
+    /// Whether the blocks of the user's data are in separate buffers, and not all in one buffer.
     pieces: bool,
     /// The map of members to nodes. None if the algorithm gets no map.
     nodes: Option<Arc<NodeMap>>,
-    /// The fewest bytes of an edge (a send and its receive) between nodes that its receiver fetches. Shorter
-    /// edges are messages.
+    /// The length in bytes from which receivers fetch the bytes of an edge (a send and its receive) between
+    /// nodes. Shorter edges are messages.
     fetched_bytes_min: u64,
 }
 
-/// The blocks of a buffer, each as its elements.
+/// The content of a buffer: for each block, its elements.
 type Data = Vec<Vec<u32>>;
 
 /// What one member's buffers hold before the call, and what they must hold after it.
@@ -72,7 +72,7 @@ impl Case {
         self.algorithm.collective()
     }
 
-    /// Returns how many elements `from` gives to `to`.
+    /// Returns how many elements the member `from` contributes for the member `to`.
     fn count(&self, from: usize, to: usize) -> usize {
         use Collective::*;
         match self.collective() {
@@ -83,14 +83,14 @@ impl Case {
         }
     }
 
-    /// Returns the elements that `from` gives to `to`.
+    /// Returns the elements that the member `from` contributes for the member `to`.
     fn block(&self, from: usize, to: usize) -> Vec<u32> {
         let word =
             |i: usize| self.seed ^ ((from * 97 + to) as u32 * 65_537 + i as u32).wrapping_mul(0x85eb_ca6b);
         (0..self.count(from, to)).map(word).collect()
     }
 
-    /// Returns the element-wise sum of what the ranks below `end` give to `to`.
+    /// Returns the element-wise sum of what the members below `end` contribute for the member `to`.
     fn sum(&self, end: usize, to: usize) -> Vec<u32> {
         (1..end).fold(self.block(0, to), |sum, from| {
             sum.iter().zip(self.block(from, to)).map(|(a, b)| a.wrapping_add(b)).collect()
@@ -168,7 +168,8 @@ fn bytes(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Allocates buffers that hold the blocks `data`, and the binding of a schedule's `blocks` blocks to them.
+/// Allocates buffers that hold the blocks `data`. Returns the buffers, and the `Binding` by which a schedule
+/// finds its `blocks` blocks there.
 fn place(
     job: &mut Job,
     rank: u32,

@@ -48,7 +48,7 @@ impl Export for RankMemory {
     }
 }
 
-/// What a proxy does to a rank's memory, and the rank.
+/// An access of a proxy to a rank's memory. Each variant begins with the rank's number.
 pub enum SimulatedAccess {
     Write(u32, ExportedRange, u64, Vec<u8>),
     Read(u32, Vec<(ExportedRange, u64, usize)>, ReadHandle),
@@ -63,8 +63,8 @@ pub struct ProxyMemory {
     pub lost: HashSet<u32>,
     pub met: HashSet<u32>,
     pub turn: u32,
-    /// How many accesses have started, how many have ended, and how many must have ended for
-    /// `is_settled`.
+    /// Three numbers of accesses: those that have started, those that have ended, and those that must have
+    /// ended before `is_settled` returns true.
     pub counts: [u64; 3],
 }
 
@@ -200,7 +200,8 @@ impl Import for ProxyMemory {
         self.deliver(count);
     }
 
-    /// Delivers something, as time does. The simulation reports deaths in another way.
+    /// Delivers one access that is under way, as time does. A real proxy shows here that it lives; the
+    /// simulation reports deaths in another way.
     fn beat(&mut self) {
         self.deliver(1);
     }

@@ -61,7 +61,7 @@ fn words(values: impl IntoIterator<Item = u32>) -> Vec<u8> {
     values.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// Goal: a rank, which a program has spawned, does not wait for a proxy that another rank has cut off.
+/// Goal: a newly spawned rank does not wait for an answer of a proxy that another rank has already cut off.
 #[test]
 fn a_rank_awaits_no_answer_of_a_proxy_that_has_ended() {
     let config = Config::default();
@@ -73,7 +73,7 @@ fn a_rank_awaits_no_answer_of_a_proxy_that_has_ended() {
 }
 
 /// Goal: while a proxy has many operations of a rank, a round of the rank's progress looks at none of them. A
-/// word of the rank's page says whether the proxy has ended or returned any since the last round.
+/// word in the rank's page says whether the proxy has ended or returned an operation since the last round.
 #[test]
 fn a_round_looks_at_no_operation_that_the_proxy_has() {
     let mut job = Job::new(2, 1, &Config::default());
@@ -466,8 +466,8 @@ fn an_arena_that_is_full_is_an_error_with_facts() {
     assert!(error.message.contains("OUTBOARD_ARENA_BYTES"));
 }
 
-/// Runs a job of three ranks, which broadcast, sum up or exchange (`kind`). `refuse` says first what the
-/// kernel refuses. Returns the job and the outcomes.
+/// Runs a job of three ranks, which start the collective `kind`. Before that, `refuse` sets what the kernel
+/// refuses. Returns the job, and the outcome on each rank.
 fn refused(kind: Plan, offload: Offload, refuse: impl Fn(&Job)) -> (Job, Vec<error::Result<()>>) {
     let config = Config { inline_bytes_max: 0, ..Config::default() };
     let mut job = Job::new(3, 1, &config);

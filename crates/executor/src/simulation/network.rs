@@ -30,7 +30,7 @@ fn key(rank: u32, edge: &EdgeMessage) -> Key {
 }
 
 impl Network {
-    /// Takes over the messages that the rank's executor needs.
+    /// Adds to `wanted` the messages that the rank's executor needs.
     pub fn take(&mut self, rank: u32, executor: &mut Executor) {
         self.wanted.extend(std::iter::from_fn(|| executor.next_edge()).map(|edge| (rank, edge)));
     }
@@ -81,8 +81,8 @@ pub struct Packets {
     pub bytes_max: usize,
     /// The number of packets that have arrived.
     pub carried: u64,
-    /// For each key, memory that a process has exposed for reads: its owner, the memory, and whether the
-    /// owner still keeps the lease.
+    /// The memory that processes have exposed for reads; the index is the key. An entry has the owner, the
+    /// memory, and a reference that ends when the owner gives up its lease of the memory.
     pub exposed: Vec<(u32, Span, Weak<()>)>,
     pub pulls: Vec<UnderWay>,
     /// The number of reads that have brought all their bytes.

@@ -28,7 +28,7 @@ struct Operation {
     /// The number of elements (of 4 bytes) in a block.
     elements: usize,
     in_place: bool,
-    /// Whether each block of the user's buffer is a buffer of its own.
+    /// Whether the blocks of the user's data are in separate buffers, and not all in one buffer.
     pieces: bool,
     seed: u64,
 }
@@ -53,7 +53,8 @@ struct Simulation {
     job: Job,
     comms: Vec<Comm>,
     members: Vec<Member>,
-    /// The schedules, by kind, rank in the comm, size of the comm, and rank in the job. Comms share them.
+    /// The schedules, by kind of collective, rank in the comm, size of the comm, and rank in the job. Comms
+    /// share them.
     schedules: HashMap<(usize, usize, usize, u32), Arc<Schedule>>,
     /// The number of proxies that may still die in this run.
     kills: u32,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! A stand-in for executors in tests. It moves the bytes of a message at some time after both sides have
-//! started.
+//! A stand-in for executors in tests. It moves the bytes of a message some time after the send and the
+//! receive have both started.
 
 use datatype::Buffer;
 use outboard_p2p::{Handoff, HandoffKey, Mode, P2p, Ticket};
 use sys::Block;
 
-/// The messages of which at least one side has started, and whose bytes have not been moved.
+/// A stand-in for executors: the messages of which at least one side has started, and whose bytes have not
+/// been moved.
 #[derive(Default)]
 pub struct Engines {
     sides: Vec<Side>,
@@ -24,7 +25,8 @@ struct Side {
     key: HandoffKey,
     sends: bool,
     buffer: Buffer,
-    /// For a receive that was withdrawn, how many more turns it keeps its key; None for any other.
+    /// The receive was withdrawn, and keeps its key for this many more calls of `carry`. None for a send, and
+    /// for a receive that was not withdrawn.
     lingers: Option<u64>,
     is_over: bool,
     /// Whether the receive took only a part of its message, since its buffer is shorter.
@@ -47,8 +49,8 @@ impl Engines {
         });
     }
 
-    /// Starts a send whose message this stand-in moves. With `fails`, it has no memory for that, and the
-    /// message goes like any other.
+    /// Starts a send whose message this stand-in for executors is to move. With `fails`, the start fails for
+    /// lack of memory, and the message goes in packets like any other.
     pub fn send(
         &mut self,
         (rank, p2p): (usize, &mut P2p),
@@ -68,8 +70,8 @@ impl Engines {
         ticket
     }
 
-    /// Takes what executors are to do for a rank, and reports messages whose side at this rank has ended, as
-    /// a process does whenever it makes progress.
+    /// Starts the sends and receives of a rank that are tasks for executors, and tells the rank which of its
+    /// messages were moved. A process does the same whenever it makes progress.
     pub fn carry(&mut self, rank: usize, p2p: &mut P2p, draw: impl Fn(u64) -> u64) {
         let mut due: Vec<_> = self.later.extract_if(.., |(owner, _)| *owner == rank).collect();
         due.extend(std::iter::from_fn(|| p2p.next_handoff()).map(|handoff| (rank, handoff)));
@@ -136,8 +138,8 @@ impl Engines {
         self.sides[into].is_short = is_short;
     }
 
-    /// Cancels an operation of a rank as a process does: it first withdraws the executors that wait for
-    /// messages.
+    /// Cancels a send or receive of a rank in two steps, as a process does. The first step withdraws the
+    /// executors that wait for messages which the cancellation may give to other receives.
     pub fn cancel(&mut self, rank: usize, p2p: &mut P2p, ticket: Ticket) {
         let mut is_free = true;
         for other in p2p.receives_depending_on(ticket) {

@@ -21,16 +21,16 @@ pub struct Simulate {
     /// The bytes of the vector, or of the block that one rank sends to one other.
     #[arg(short, long, value_name = "BYTES", default_value = "8,64KiB")]
     bytes: String,
-    /// The numbers of nodes, such as 2,100,10000. Prints the time of what is chosen for the ranks of so
-    /// many nodes, and what is chosen without a map of the nodes.
+    /// The numbers of nodes, such as 2,100,10000. Print the time of the algorithm that is chosen for ranks on
+    /// so many nodes, and of the one that is chosen if their nodes are not known.
     #[arg(long, value_name = "LIST", conflicts_with_all = ["ranks", "algorithm"])]
     nodes: Option<String>,
     /// The number of ranks on each of these nodes.
     #[arg(long, value_name = "COUNT", default_value_t = 8, requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     per_node: u32,
-    /// Print how long computation and communication take that are equally long. First ranks communicate
-    /// inside MPI calls only; then this many proxies of each node communicate meanwhile.
+    /// Print the time of a computation with communication of the same length. First ranks communicate inside
+    /// MPI calls only; then this many proxies of each node communicate during the computation.
     #[arg(long, value_name = "COUNT", requires = "nodes")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
     proxies: Option<u32>,

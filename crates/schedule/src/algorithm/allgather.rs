@@ -21,9 +21,9 @@ fn builder(params: &Params) -> Builder {
     plan
 }
 
-/// Allgather by the concatenation of Bruck et al. 1997, without the final rotation: before the round of `hop`
-/// a rank has the blocks of the `hop` ranks from itself on. A range of blocks that wraps around the last rank
-/// takes two messages.
+/// Allgather by the concatenation of Bruck et al. 1997, without the final rotation. In the round of `hop` a
+/// rank sends to the rank `hop` below it; before that it has the blocks of `hop` ranks, its own first. Blocks
+/// that wrap around the last rank take two messages.
 pub fn bruck(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -70,8 +70,9 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Allgather by nodes: blocks go to the leader of each node, to all leaders by `bruck`, and down a binomial
-/// tree in each node. If the ranks of a node are not consecutive, their blocks take several messages.
+/// Allgather by nodes: blocks go to the leader of each node, from there to all leaders by `bruck`, and then
+/// down a binomial tree in each node. If the ranks of a node are not consecutive, their blocks take several
+/// messages.
 pub fn nodes(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let (team, whole) = (nodes.local_team(), Output.blocks(0, params.size));
@@ -103,7 +104,8 @@ pub fn nodes(params: &Params) -> Schedule {
 }
 
 /// Allgather by nodes with several leaders in each: the blocks of a node, dealt out to its leaders, go around
-/// a ring of nodes. Each leader passes what comes on to its node. All leaders use the network at once.
+/// a ring of nodes. Each leader passes the blocks that it receives on to its node. All leaders use the
+/// network at once.
 pub fn nodes_split(params: &Params) -> Schedule {
     let rank = params.rank;
     let mut plan = builder(params);

@@ -61,8 +61,8 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Adds the steps of `doubling` among the members of a team. `mine` and `result` are the vector, as one
-/// block.
+/// Adds the steps of `doubling` among the members of a team. `mine` is this member's vector, and `result` is
+/// where the sum goes, each as one block.
 fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks) {
     let fold = Fold::new(team.size(), 0);
     let active = match fold.role(team.me) {
@@ -135,8 +135,9 @@ fn rabenseifner_among(
     }
 }
 
-/// Allreduce by nodes: vectors go up a binomial tree in each node, by recursive doubling among the nodes'
-/// leaders, and down the trees. It keeps the order of ranks if the ranks of each node are consecutive.
+/// Allreduce by nodes: vectors go up a binomial tree to the leader of each node, the leaders combine them by
+/// recursive doubling, and the sum goes down the trees. It keeps the order of ranks if the ranks of each node
+/// are consecutive.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = builder(params, 1);
     let nodes = Nodes::of(params);
@@ -156,9 +157,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Allreduce by nodes with several leaders in each. Each leader sums a share of its node's vectors, sums that
-/// with its partners on the other nodes (`rabenseifner`), and gives the result to its node. It keeps the
-/// order if the ranks of each node are consecutive.
+/// Allreduce by nodes with several leaders in each. Each leader sums one share of its node's vectors, then
+/// combines this sum with those of the same share on the other nodes (`rabenseifner`), and gives the result
+/// to its node. It keeps the order of ranks if the ranks of each node are consecutive.
 pub fn nodes_split(params: &Params) -> Schedule {
     let nodes = Nodes::of(params);
     let mut plan = builder(params, nodes.split_blocks());
@@ -179,8 +180,8 @@ pub fn nodes_split(params: &Params) -> Schedule {
 }
 
 /// Allreduce by a ring reduce-scatter, then a ring allgather (Patarasuk, Yuan 2009): 2 (n - 1) rounds, and no
-/// algorithm moves fewer bytes. Block b is combined from rank b around the ring, so the operator must be
-/// commutative.
+/// algorithm moves fewer bytes. The sum of block b starts at rank b and goes around the ring, so the operator
+/// must be commutative.
 pub fn ring(params: &Params) -> Schedule {
     let &Params { rank, size, in_place, .. } = params;
     let mut plan = builder(params, size);

@@ -13,8 +13,8 @@ pub fn dissemination(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Adds the steps of `dissemination` among the members of a team, after the receives `received` of this
-/// member. Returns the receives of the last round.
+/// Adds the steps of `dissemination` among the members of a team. This member's first round starts only after
+/// its receives `received`. Returns the receives of the last round.
 fn dissemination_among(plan: &mut Builder, team: &Team, mut received: Vec<Token>) -> Vec<Token> {
     let (me, size) = (team.me, team.size());
     for hop in powers_of_two_below(size) {
@@ -24,8 +24,8 @@ fn dissemination_among(plan: &mut Builder, team: &Team, mut received: Vec<Token>
     received
 }
 
-/// Barrier by nodes: messages go up a binomial tree in each node, by dissemination among the nodes' leaders,
-/// and down the trees.
+/// Barrier by nodes: messages go up a binomial tree to the leader of each node, leaders wait for each other
+/// by dissemination, and messages go down the trees.
 pub fn nodes(params: &Params) -> Schedule {
     let mut plan = Builder::new(params.rank, params.size, 0, 0);
     let nodes = Nodes::of(params);

@@ -78,9 +78,9 @@ pub fn nodes(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Broadcast by nodes with several leaders in each. The root gives each leader of its node a share. Each
-/// leader sends it to its partners on the other nodes (`scatter_ring`). All leaders give their shares to
-/// their nodes.
+/// Broadcast by nodes with several leaders in each. The root gives each leader of its node a share of the
+/// message. Each of these leaders sends its share to its partners on the other nodes (`scatter_ring`). Then
+/// all leaders give their shares to their nodes.
 pub fn nodes_split(params: &Params) -> Schedule {
     let &Params { rank, root, .. } = params;
     let nodes = Nodes::of(params);

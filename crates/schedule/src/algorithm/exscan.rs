@@ -29,8 +29,9 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Exclusive scan by recursive doubling (Hillis, Steele 1986). Before the round of `hop` a rank has two sums:
-/// of the `hop` ranks that end with itself, which it sends, and the same without its own part.
+/// Exclusive scan by recursive doubling (Hillis, Steele 1986). In the round of `hop` a rank sends to the rank
+/// `hop` above it the sum of `hop` ranks, itself the last. It also keeps the same sum without its own part,
+/// which becomes the result.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

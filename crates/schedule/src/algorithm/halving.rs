@@ -14,14 +14,14 @@ use std::ops::Range;
 /// members, one gives its vector to the other, and takes no part in the rounds.
 #[derive(Clone, Copy)]
 pub struct Fold {
-    /// The number of members that stay active, a power of two.
+    /// How many members of the team take part in the rounds (stay active), a power of two.
     pub ranks: u32,
     extra: u32,
-    /// The member that stays active, whatever pair it is in.
+    /// The member that takes part in the rounds (stays active), whatever pair it is in.
     chosen: u32,
 }
 
-/// What a member does after one member of each pair has given its vector to the other.
+/// Whether a member takes part in the rounds, or gives its vector to its partner before them.
 pub enum FoldRole {
     /// The member takes part in the rounds, as the active member with this number.
     Active(u32),
@@ -30,13 +30,14 @@ pub enum FoldRole {
 }
 
 impl Fold {
-    /// Plans which members of a team of `size` members stay active. The member `chosen` does.
+    /// Plans which members of a team of `size` members take part in the rounds (stay active). The member
+    /// `chosen` does.
     pub fn new(size: u32, chosen: u32) -> Fold {
         let ranks = 1 << size.ilog2();
         Fold { ranks, extra: size - ranks, chosen }
     }
 
-    /// Returns the member of the team that is active member number `active`.
+    /// Returns which member of the team takes part in the rounds as active member number `active`.
     pub fn rank(self, active: u32) -> u32 {
         match active {
             pair if pair < self.extra => 2 * pair + u32::from(2 * pair + 1 == self.chosen),

@@ -3,9 +3,9 @@
 //! the local group sends, the remote group receives. The first `Params::first_group` ranks are one group, the
 //! rest the other.
 //!
-//! `Input` and `Output` have a block for each rank of the remote group. Only the `Input` of a scattered
-//! reduction is cut for the local group. In a rooted collective the root has the root's buffers, and the
-//! ranks of the remote group have theirs. The rest of the root's group takes no part. A vector crosses once,
+//! `Input` and `Output` have a block for each rank of the remote group. In a scattered reduction, `Input` has
+//! a block for each rank of the local group instead. In a rooted collective only the root and the ranks of
+//! the remote group take part; the other ranks of the root's group have no buffers. A vector crosses once,
 //! between the groups' first ranks (leaders), and goes up and down binomial trees within the groups.
 use super::reduce::sum_up;
 use super::{Params, Tree};
@@ -58,7 +58,7 @@ impl Groups {
     }
 
     /// Returns the ranks of the remote group, each with the number of its block. Each local rank begins with
-    /// another of them, to spread the load.
+    /// a different remote rank, to spread the load.
     fn peers(&self) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (remote_size, first, me) = (self.remote_size(), self.remote.start, self.rank - self.local.start);
         (0..remote_size).map(move |hop| (me + hop) % remote_size).map(move |block| (first + block, block))
@@ -186,9 +186,9 @@ pub fn allreduce(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Scattered reduction between groups: each group combines its vectors up a tree, the leaders exchange the
-/// sums, and each sends the blocks to its group. A sum crosses whole, since only the receiving group knows
-/// how it is cut.
+/// Scattered reduction between groups: each group combines its vectors up a tree, and the leaders exchange
+/// the sums. Each leader sends the blocks of the sum that it has received to its group. A sum crosses whole,
+/// since only the receiving group knows the lengths of the blocks.
 pub fn reduce_scatter(params: &Params) -> Schedule {
     let groups = Groups::of(params);
     let blocks = groups.local.end - groups.local.start;

@@ -56,8 +56,8 @@ pub struct Params {
 }
 
 impl Params {
-    /// Makes parameters for an intracommunicator without nodes, with root 0, not in place and with a
-    /// commutative operator.
+    /// Makes parameters for an intracommunicator: root 0, not in place, a commutative operator, and no map of
+    /// nodes.
     pub fn new(rank: u32, size: u32) -> Params {
         Params { rank, size, root: 0, in_place: false, commutative: true, first_group: 0, nodes: None }
     }
@@ -100,8 +100,8 @@ fn runs(blocks: &[u32]) -> Vec<Piece> {
     pieces
 }
 
-/// Returns the pieces that make up `count` blocks from `first` on: two if they wrap around block `size`, else
-/// one.
+/// Returns the pieces that make up `count` blocks from `first` on, where block 0 follows block `size - 1`.
+/// There are two pieces if the blocks go past block `size - 1`, else one.
 fn cyclic(first: u32, count: u32, size: u32) -> impl Iterator<Item = Piece> {
     let head = count.min(size - first);
     [Piece { offset: 0, first, count: head }, Piece { offset: head, first: 0, count: count - head }]

@@ -23,8 +23,8 @@ pub struct Neighbors {
     /// For each block of the rank's output, the rank from which it comes.
     pub from: Vec<Option<u32>>,
     /// Whether `to` and `from` are one list of pairs: the two neighbours in each dimension of a Cartesian
-    /// grid. A block that is sent in one direction then arrives from the opposite one. If not, messages
-    /// between two processes match in their order.
+    /// grid. A block that is sent in one direction then arrives from the opposite direction. In other lists,
+    /// messages between two processes match in the order in which they are sent.
     pub paired: bool,
 }
 
@@ -56,8 +56,8 @@ impl Neighbors {
         plan.finish()
     }
 
-    /// Returns the block that the rank receives as number `at`. In a grid the two blocks of each pair are
-    /// swapped, so that messages of one neighbour are taken in the order in which it sends them.
+    /// Returns which block of the output the rank receives as number `at`. In a grid the two blocks of each
+    /// pair are swapped, so that messages of one neighbour are taken in the order in which it sends them.
     fn in_order(&self, at: u32) -> u32 {
         if self.paired { at ^ 1 } else { at }
     }

@@ -74,8 +74,8 @@ pub fn binomial(params: &Params) -> Schedule {
 }
 
 /// Adds steps that combine the vector `mine` with the vectors of this member's children in a tree, in the
-/// members' order. `rank_of` returns a member's rank. Returns where the sum lies: in `result` if there are
-/// children and it is given.
+/// members' order. `rank_of` returns a member's rank. Returns where the sum lies: in `mine` if there are no
+/// children, else in `result` if that is given, else in scratch memory.
 pub(super) fn sum_up(
     plan: &mut Builder,
     tree: &Tree,
@@ -102,8 +102,9 @@ pub(super) fn sum_up(
     sum
 }
 
-/// Adds steps that combine at `rank` the blocks `mine` of the vectors of `ranks`, from left to right
-/// (`order.rs`). Returns where the sum lies: in `result` if it is given and there are several ranks.
+/// Adds steps by which this rank, `rank`, combines the vectors of `ranks` from left to right (`order.rs`). It
+/// receives each vector except its own, `mine`. Returns where the sum lies: in `result`, if that is given and
+/// `ranks` has several ranks.
 pub(super) fn sum_in_order(
     plan: &mut Builder,
     ranks: impl ExactSizeIterator<Item = u32>,

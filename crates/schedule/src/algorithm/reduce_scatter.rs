@@ -16,7 +16,7 @@ use crate::{
 /// The number of rounds of `pairwise` that may be under way at once. With two, the latency of one passes
 /// while the bytes of the other move.
 const ROUNDS_AT_ONCE: usize = 2;
-/// The number of sums in `nodes` that a rank may work on at once.
+/// How many sums a rank may work on at once in the algorithm `nodes`.
 const SUMS_AT_ONCE: u32 = 4;
 
 fn builder(params: &Params) -> Builder {

@@ -26,8 +26,8 @@ pub fn linear(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Scan by recursive doubling (Hillis, Steele 1986): before the round of `hop` a rank has the sum of the
-/// `hop` ranks that end with itself.
+/// Scan by recursive doubling (Hillis, Steele 1986): before the round with distance `hop`, a rank has the sum
+/// of up to `hop` vectors, its own and those of the ranks just below it.
 pub fn doubling(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);
@@ -50,7 +50,8 @@ pub fn doubling(params: &Params) -> Schedule {
     plan.finish()
 }
 
-/// Scan along a chain of ranks, byte by byte.
+/// Scan along a chain: each rank receives the sum of all lower ranks, combines it with its own vector, and
+/// sends the result to the next rank, byte by byte.
 pub fn chain(params: &Params) -> Schedule {
     let &Params { rank, size, .. } = params;
     let mut plan = builder(params);

@@ -112,9 +112,10 @@ pub enum Algorithm {
 /// How the number of steps, in the schedules of all n ranks together, grows with n.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// There are at most about n log n steps, times the ranks of a node. A million ranks can be simulated.
+    /// The schedules of n ranks have at most about n log n steps together, times the ranks of a node. A
+    /// million ranks can be simulated.
     Logarithmic,
-    /// There are about n squared steps, about n for each rank.
+    /// The schedules of n ranks have about n squared steps together, about n for each rank.
     Linear,
 }
 
@@ -122,7 +123,7 @@ pub enum Growth {
 /// the numbers of blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// No numbering makes the schedules equal.
+    /// No numbering of peers makes the schedules of all ranks equal.
     None,
     /// A peer's number is how many ranks after this rank it comes, modulo the number of ranks.
     Cyclic,
@@ -134,7 +135,7 @@ pub enum Symmetry {
 /// What is known of one algorithm: a row of the table `ALGORITHMS`.
 #[derive(Clone, Copy, Debug)]
 pub struct AlgorithmFacts {
-    /// The algorithm that the row describes.
+    /// The algorithm that this row of the table describes.
     pub algorithm: Algorithm,
     /// The collective for which the algorithm makes schedules.
     pub collective: Collective,

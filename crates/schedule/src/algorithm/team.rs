@@ -14,13 +14,13 @@ pub struct Team<'a> {
 }
 
 enum Ranks<'a> {
-    /// All ranks of the comm, which are the numbers below this one.
+    /// All ranks of the comm. The number is how many there are.
     All(u32),
     /// The ranks of one node.
     Node(&'a [u32]),
     /// The leader of each node. The number is the rank `top`, which leads its node (`Nodes::leader`).
     Leaders(&'a Nodes, u32),
-    /// One rank of each node: the rank at this position among its node's ranks.
+    /// One rank of each node. The number is the rank's position among the ranks of its node.
     Column(&'a Nodes, u32),
 }
 
@@ -126,8 +126,8 @@ impl Nodes {
         self.map.members_min()
     }
 
-    /// Returns into how many blocks a vector is cut where several leaders of each node share the traffic: for
-    /// each leader a share, in which each node has a block.
+    /// Returns into how many blocks a vector is cut where several leaders of each node share the traffic.
+    /// Each leader has a share of the vector, and each share has a block for each node.
     pub fn split_blocks(&self) -> u32 {
         self.leaders() * self.count()
     }

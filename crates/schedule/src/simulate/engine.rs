@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The event loop of the simulation. An event is a step all of whose conditions are met, at the time of the
-//! last one. All times of a step are known when it starts, so no other events are needed.
+//! The event loop of the simulation. An event is the start of a step, at the time when the last of the step's
+//! conditions is met. All other times of the step are known then, so no other events are needed.
 use super::network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
 use super::template::{StepKind, Template, TemplateStep, Templates};
 use crate::random::{Mix, Random, mix};
@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::hash::BuildHasherDefault;
 
-/// The parts that the ranks of a node share. Each field is the time in picoseconds until which that part is
-/// busy.
+/// What the ranks of a node share: its port and its memories. Each field is the time in picoseconds until
+/// which one of them is busy.
 #[derive(Clone, Copy, Default)]
 struct NodeState {
     /// The time until which the node's port is busy with what leaves the node.
@@ -40,8 +40,8 @@ pub struct Traffic {
 struct PendingStep {
     /// The number of the step's conditions that are not met yet.
     waits: u32,
-    /// The time at which the last condition was met, apart for conditions met by the host and by the DPU
-    /// (index `Side`); 0 if none was.
+    /// For the host and for the DPU (index `Side`), the time of the last condition that it has met; 0 if it
+    /// has met none.
     ready: [u64; 2],
     /// The time at which the last byte comes from the step that this step follows byte by byte; 0 if it
     /// follows none.
@@ -62,7 +62,7 @@ pub struct Engine<'a> {
     has_left: Vec<bool>,
     /// For each core of each node's DPU, the time until which it is busy.
     cores: Vec<u64>,
-    /// For each node, the parts that its ranks share.
+    /// For each node, until when its port and memories, which its ranks share, are busy.
     shared: Vec<NodeState>,
     pending: HashMap<u64, PendingStep, BuildHasherDefault<Mix>>,
     /// The events to come: time, rank and step. The step `START` is the start of the rank.
@@ -153,8 +153,8 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Makes the DPU handle the note by which the rank gives it the operation, if the DPU has any step.
-    /// Returns the time at which it has.
+    /// Makes the DPU handle the note by which the rank gives it the operation, and returns the time at which
+    /// the DPU has handled the note. Returns `now` if no DPU carries out a step of the rank.
     fn note(&mut self, rank: u32, now: u64) -> u64 {
         let Some(dpu) = self.dpu() else { return now };
         if !self.template(rank).steps.iter().any(|step| self.side(rank, step, false) == Side::Dpu) {
@@ -173,8 +173,8 @@ impl<'a> Engine<'a> {
         step.waits + u32::from(step.kind == StepKind::Recv) + u32::from(start)
     }
 
-    /// Records that `side` has met a condition of a step at the time `ready`. `last_byte` is the end of the
-    /// step that it follows byte by byte, or 0.
+    /// Records that `side` has met a condition of a step at the time `ready`. `last_byte` is the time at
+    /// which the step ends that this step follows byte by byte; 0 if it follows none.
     fn meet(&mut self, rank: u32, number: u32, side: Side, ready: u64, last_byte: u64) {
         self.meet_from(rank, number, (side, ready), last_byte, None);
     }
@@ -322,9 +322,9 @@ impl<'a> Engine<'a> {
         self.meet_from(peer, recv, (Side::Host, first_arrival), last + link.latency_ps, Some(number));
     }
 
-    /// Carries out a send by the DPU. `is_fetched`: the bytes lie in the node's memory. The DPU then fetches
-    /// them first, unless they were few enough to come with the note that submitted the operation. It sends
-    /// each chunk as soon as it has it.
+    /// Carries out a send by the DPU. `is_fetched` says whether the bytes lie in the node's memory. If so,
+    /// the DPU fetches them, unless they are few enough to have come with the note that submitted the
+    /// operation. It sends each chunk as soon as it has fetched the chunk.
     fn send_by_dpu(&mut self, rank: u32, number: u32, step: &TemplateStep, now: u64, is_fetched: bool) {
         let dpu = self.dpu().expect("it carries the step out");
         let (peer, node, at) = (self.peer(rank, step), self.node(rank), self.core(rank, dpu));
@@ -462,8 +462,8 @@ fn dpu_of(network: &Network) -> Option<Dpu> {
     }
 }
 
-/// Returns the number of proxies on each node that carry out the steps of its ranks. None if the ranks do
-/// that themselves, or the DPU.
+/// Returns the number of proxies on each node that carry out the steps of its ranks. None if the ranks
+/// themselves or the DPU carry the steps out.
 fn hosts_proxies(network: &Network) -> Option<u32> {
     match network.proxies {
         Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),

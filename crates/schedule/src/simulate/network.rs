@@ -10,10 +10,11 @@ pub struct LinkCosts {
     pub overhead_ps: u64,
     /// The least time between the starts of two messages at a port.
     pub gap_ps: u64,
-    /// The time for which a port is busy with each byte. Within a node, the receiver's processor is.
+    /// The time for which a port is busy with each byte. A message within a node passes no port: the
+    /// receiver's processor is busy instead.
     pub per_byte_ps: u64,
-    /// Whether bytes pass on before the whole message has come. In the executor they do within a node, and
-    /// not between nodes.
+    /// Whether the receiver can use bytes before the whole message has come. Outboard's executors do so
+    /// within a node, but not between nodes.
     pub streams: bool,
 }
 
@@ -39,8 +40,8 @@ pub struct Network {
     /// The proxies that carry out the steps of ranks. None if each rank carries out its own steps.
     pub proxies: Option<Proxies>,
     /// The time for which each rank computes between the call that starts the operation and the call that
-    /// ends it. It carries out steps only inside these calls, and leaves the first after `LINGER_PS` without
-    /// work.
+    /// ends it. The rank carries out steps only inside these two calls, and leaves the first call after
+    /// `LINGER_PS` without work.
     pub work_ps: u64,
 }
 
@@ -57,11 +58,12 @@ pub enum Proxies {
 /// Who carries out the steps between ranks of one node, if the node has a DPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Within {
-    /// The ranks themselves do, in shared memory, during the calls that start and end the operation.
+    /// The ranks themselves carry out these steps, in shared memory, during the calls that start and end the
+    /// operation.
     Ranks,
-    /// Proxies on the node itself do, in shared memory. The number is how many; not 0.
+    /// Proxies on the node itself carry out these steps, in shared memory. The number is how many; not 0.
     Proxies(u32),
-    /// The DPU does. Bytes that stay within the node then pass its port, too.
+    /// The DPU carries out these steps. Bytes that stay within the node then pass its port, too.
     Dpu,
 }
 
@@ -93,8 +95,8 @@ pub struct Dpu {
 impl Dpu {
     /// NVIDIA BlueField-2, as in the clusters of the published figures: 8 Cortex-A72, one channel of
     /// DDR4-3200 (64 bits: 25.6 GB/s, of which 80 % are taken here), InfiniBand HDR100 (12.5 GB/s): NVIDIA,
-    /// BlueField-2 DPU user guide. Its cores: 2.5 times as slow (they sustain half of what the link
-    /// carries; Liu et al., arXiv 2105.06619).
+    /// BlueField-2 DPU user guide. Its cores take 2.5 times as long as the host's (they sustain half of what
+    /// the link carries; Liu et al., arXiv 2105.06619).
     pub const BLUEFIELD_2: Dpu = Dpu {
         cores: 8,
         slowness_percent: 250,
@@ -104,9 +106,9 @@ impl Dpu {
         note_ps: 500_000,
         inline_bytes: 256,
     };
-    /// NVIDIA BlueField-3: 16 Cortex-A78, 128 bits of DDR5-5600 (89.6 GB/s, of which 80 % are taken here),
-    /// a port of NDR200 (25 GB/s): NVIDIA, BlueField-3 DPU user guide. Its cores: 1.5 times as slow (Chen
-    /// et al., arXiv 2402.03041, find them behind the host's; by how much is our guess).
+    /// NVIDIA BlueField-3: 16 Cortex-A78, 128 bits of DDR5-5600 (89.6 GB/s, of which 80 % are taken here), a
+    /// port of NDR200 (25 GB/s): NVIDIA, BlueField-3 DPU user guide. Its cores take 1.5 times as long as the
+    /// host's (Chen et al., arXiv 2402.03041, find them slower; by how much is our guess).
     pub const BLUEFIELD_3: Dpu = Dpu {
         cores: 16,
         slowness_percent: 150,
@@ -123,8 +125,8 @@ impl Dpu {
         Network { between, memory_per_byte_ps: 5, ..network }
     }
 
-    /// Returns this DPU with one change: it moves bytes directly between the memories of two hosts
-    /// (Cross-GVMI), or its copies never leave its caches.
+    /// Returns this DPU with a memory that takes no time: it moves bytes directly between the memories of two
+    /// hosts (Cross-GVMI), or its copies never leave its caches.
     pub fn direct(self) -> Dpu {
         Dpu { staged_per_byte_ps: 0, ..self }
     }

@@ -67,7 +67,7 @@ pub struct Template {
     /// For each step, the steps that wait for it, in one list. An entry is twice the waiting step's number,
     /// plus 1 if it follows byte by byte.
     waiting: Vec<u32>,
-    /// For each step, the index in `waiting` at which its entries begin.
+    /// For each step, the index in `waiting` at which the list of the steps that wait for it begins.
     waiting_first: Vec<u32>,
     /// The steps that receive, sorted by peer and edge number.
     recvs: Vec<u32>,
@@ -87,7 +87,8 @@ impl Template {
     }
 }
 
-/// The schedules of all ranks, equal ones kept once, with what was counted over all ranks.
+/// The schedules of all ranks, where equal schedules are stored once, and sums and maxima over all ranks
+/// (messages, bytes, steps).
 #[derive(Debug)]
 pub struct Templates {
     pub peers: PeerNumbering,
@@ -103,8 +104,8 @@ pub struct Templates {
 }
 
 impl Templates {
-    /// Makes the schedules of the ranks below `built`. `vector` says whether `bytes` is the length of a
-    /// vector that is cut into blocks, or of one block.
+    /// Makes the schedules of the ranks 0 to `built - 1` by the function `plan`. `vector` says whether
+    /// `bytes` is the length of a vector that is cut into blocks, or of one block.
     pub fn new(
         plan: &dyn Fn(u32) -> Schedule,
         (bytes, vector): (u64, bool),

@@ -24,15 +24,16 @@ pub struct CollectiveCase {
     pub in_ranks: bool,
     /// The number of ranks in the first group of an intercommunicator; 0 on an intracommunicator.
     pub first_group: u32,
-    /// The numbers of elements. `[i]` stands for the entry i modulo the length. Vectors and blocks of equal
-    /// length have `[0]` elements. Rank r's block in v-collectives and reduce_scatter has `[r]`. In alltoallv
-    /// and alltoallw rank r sends `[r * size + s]` elements to s (in place `[min * size + max]` both ways).
-    /// Between groups, the first group sends blocks of `[0]` and the second of `[1]` in allgather and
-    /// alltoall; a scattered reduction lengthens blocks so that both vectors have one length.
+    /// The numbers of elements. Here `[i]` is entry i of this list, modulo the list's length. Vectors, and
+    /// blocks of equal length, have `[0]` elements. Rank r's block in v-collectives and reduce_scatter has
+    /// `[r]`. In alltoallv and alltoallw rank r sends `[r * size + s]` elements to rank s; in place, the two
+    /// ranks exchange `[min * size + max]`. In allgather and alltoall between groups, blocks of the first
+    /// group have `[0]` elements and blocks of the second `[1]`. A scattered reduction between groups
+    /// lengthens blocks until both vectors are equally long.
     pub counts: Vec<u32>,
-    /// For each rank, its neighbours, if this is a neighborhood collective; else empty. `collective` is then
-    /// the form among neighbours. With unequal blocks, rank r sends `counts[7 * r + k]` elements to neighbour
-    /// k.
+    /// For each rank, its neighbours in a neighborhood collective, such as MPI_Neighbor_allgather
+    /// (`collective` is then `Allgather`). Empty in all other collectives. With unequal blocks, rank r sends
+    /// `counts[7 * r + k]` elements to its neighbour k.
     pub neighbors: Vec<Neighbors>,
     /// The map of ranks to nodes. None if all ranks are on one node, or each is on its own.
     pub nodes: Option<Arc<NodeMap>>,

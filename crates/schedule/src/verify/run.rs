@@ -58,7 +58,7 @@ struct Replay<'a> {
     /// For each rank, the index of its first task.
     first: Vec<usize>,
     tasks: Vec<StepTask>,
-    /// For each of `tasks`, the indices of those that wait for it: steps of its rank that depend on its step.
+    /// For each task, the indices of the tasks that wait for it, which are steps of the same rank.
     waiting: Vec<Vec<u32>>,
     memory: Vec<Vec<Symbol>>,
     /// The tasks that may be able to go on. The next one is drawn at random.

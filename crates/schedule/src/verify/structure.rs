@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Checks what can be checked of schedules without lengths of blocks, and without carrying them out.
+//! Checks the steps of schedules alone, without the lengths of blocks and without carrying the steps out:
+//! bounds, waits, and that each send has its receive.
 use super::operation::{CollectiveCase, Messages, accesses, messages};
 use crate::{Action, Blocks, BufferId, Collective, Schedule};
 

@@ -10,9 +10,9 @@ use fabric::Address;
 const PROBE_NS: u64 = 20_000_000;
 
 impl Net {
-    /// Whether a packet from a peer has come. If not, this process probes the peer now and then and sends
-    /// nothing else to it. Otherwise a send could complete while its bytes wait here until the next MPI call,
-    /// since a provider connects only while it is called (MPI 5.0, section 3.5, "Progress").
+    /// Whether a packet from a peer has come. Until then this process sends the peer only probes. A provider
+    /// connects only while it is called, so any other send could complete while its bytes wait here until the
+    /// next MPI call (MPI 5.0, section 3.5, "Progress").
     pub(super) fn is_in_contact(&mut self, number: u32) -> bool {
         let peer = self.peers.at(number);
         if peer.has_sent {
@@ -103,7 +103,7 @@ impl Peers {
     }
 
     /// Handles the provider's report that a packet to address `to` was not delivered. The peer is then lost,
-    /// unless this process still stores copies of its packets: the copy is sent again.
+    /// unless this process still stores copies of the packets to the peer: then the copy is sent again.
     pub(super) fn undelivered(&mut self, to: Address, said: &str) {
         let is_there =
             |peer: &Option<Box<PeerRecord>>| peer.as_ref().is_some_and(|peer| peer.address == Some(to));

@@ -79,14 +79,15 @@ impl Peers {
 }
 
 impl PeerRecord {
-    /// Whether packet `number`, about an edge, must ask the peer for an answer, since `WINDOW / 2` packets or
-    /// more lack one. Mostly, packets from the peer have carried an answer before.
+    /// Whether packet `number`, about an edge, must ask the peer for an answer: one packet in `WINDOW / 4`
+    /// does, while `WINDOW / 2` packets or more lack an answer. Mostly fewer lack one, since packets from the
+    /// peer carry answers.
     pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }
 
-    /// Returns the queue in which a packet with this header waits to be taken: that for edges, or that for
-    /// point-to-point.
+    /// Returns the queue in which a packet with this header waits to be taken: `edges` for a packet about an
+    /// edge of a collective, `inbox` for a point-to-point packet.
     pub(super) fn queue(&mut self, header: &Header) -> &mut VecDeque<(Header, HeldPacket)> {
         if header.is_edge() { &mut self.edges } else { &mut self.inbox }
     }

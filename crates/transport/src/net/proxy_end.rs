@@ -51,8 +51,8 @@ impl ProxyEndReports {
     }
 }
 
-/// Handles a rank's report that its proxy has ended. It counts only if the rank is on another host and that
-/// proxy serves it.
+/// Handles a rank's report that its proxy has ended. Ignores the report unless the rank is on another host
+/// and that proxy serves the rank.
 pub(super) fn receive_report(segment: &Segment, wire: &Wire) {
     let proxy = wire.header.tag as u32;
     let is_theirs = segment.local(wire.source).is_none() && segment.proxy_endpoint_of(wire.source) == proxy;

@@ -92,8 +92,8 @@ impl Port {
         lock(&self.net).acknowledge(from, name);
     }
 
-    /// Returns why a peer has been out of reach for so long that the end of its process would have been
-    /// reported by now. Returns None if there is no such peer.
+    /// Returns the reason why a peer is broken: out of reach for a long time although its process has not
+    /// ended. Returns None if no peer is broken.
     pub fn broken(&self) -> Option<String> {
         lock(&self.net).peers.broken()
     }

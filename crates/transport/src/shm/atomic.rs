@@ -7,19 +7,20 @@ pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The two fences between a store and a later load: `light` for the frequent side, `heavy` for the rare side
-/// (`sys::fence`).
+/// The two fences between a store and a later load: `light` in the thread that does this often, `heavy` in
+/// the thread that does it seldom (`sys::fence`).
 #[cfg(not(loom))]
 pub(crate) use sys::fence::{heavy, light};
 
-/// The fence of the frequent side, in loom's model. Loom has no membarrier, so both sides fence in the same
-/// way.
+/// The fence in the thread that often stores and then loads, for loom's model. Loom has no membarrier, so
+/// this is the same fence as in `heavy`.
 #[cfg(loom)]
 pub(crate) fn light() {
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// The fence of the rare side, in loom's model. Always returns true: the fence has reached the other side.
+/// The fence in the thread that seldom stores and then loads, for loom's model. Always returns true: the
+/// fence has reached the other thread.
 #[cfg(loom)]
 pub(crate) fn heavy() -> bool {
     loom::sync::atomic::fence(Ordering::SeqCst);

@@ -43,8 +43,8 @@ pub enum SleepEnd {
 #[derive(Debug, Default)]
 pub struct Doorbell {
     word: AtomicU32,
-    /// How many rings in a row woke the thread only when its sleep ended, since their signal did not come.
-    /// Used only if rings wake by a signal.
+    /// How many rings in a row the thread noticed only when its sleep timed out, since their signal did not
+    /// come. Used only if rings wake by a signal.
     missed_signals: AtomicU32,
     /// The thread that rings wake by a signal (`sys::ppoll::Thread`); 0 if rings wake by a futex on `word`.
     thread: AtomicU64,

@@ -20,8 +20,8 @@ use sys::memory::Map;
 /// The length of an arena's first extent, in bytes. A rank whose program allocates no memory from MPI needs
 /// no other extent.
 pub const FIRST_BYTES: u64 = 8 << 20;
-/// The most extents that an arena has after the first. Each extends the arena by half of its length, up to
-/// `GROWTH_MAX`, so these suffice for 1 TiB.
+/// The most extents that an arena has after the first. Each is half as long as all extents before it
+/// together, but at most `GROWTH_MAX`, so these suffice for 1 TiB.
 const LATER_MAX: usize = 511;
 /// The longest extent, in bytes. Only an allocation that is longer gets a longer extent.
 const GROWTH_MAX: u64 = 4 << 30;
@@ -74,7 +74,7 @@ pub(super) struct MappedExtents {
 /// The part of a segment that `Extents` uses: it maps parts of an arena. Tests implement it without a
 /// segment.
 pub(super) trait Mapper {
-    /// Maps the part of the arena at these offsets.
+    /// Maps the part of the arena at the offsets `part`.
     fn map(&self, part: Range<u64>) -> Result<Map>;
     /// Returns the name of the arena's rank, for error sentences.
     fn name(&self) -> String;
@@ -99,8 +99,9 @@ impl<M: Mapper> Extents<'_, M> {
         Ok(self.mapped.first.get_or_init(|| map).span())
     }
 
-    /// Returns the memory at the offsets `[offset, offset + bytes)`, and maps its extent, one after the
-    /// first, if need be. Errors: no such extent holds them all, or it cannot be mapped.
+    /// Returns the memory at the offsets `[offset, offset + bytes)`, which lie in an extent after the first,
+    /// and maps that extent if it is not mapped. Errors: no such extent holds all these bytes, or the extent
+    /// cannot be mapped.
     pub fn in_later_extent(&self, offset: u64, bytes: u64) -> Result<Span> {
         let Some((index, extent)) = self.table.find(offset, bytes, self.range) else {
             fail!(
@@ -207,8 +208,9 @@ impl<M: Mapper> Extents<'_, M> {
         (0..LATER_MAX).map_while(|index| Some(self.table.get(index, self.range)?.end)).collect()
     }
 
-    /// Copies the ends of extents that `ends` returned for the same arena in another segment into the table
-    /// of this arena. Returns false if the ends are invalid, or the table already has different ends.
+    /// Copies `ends`, the ends of the extents of the same arena in another segment (from the function `ends`
+    /// there), into the table of this arena. Returns false if the ends are invalid, or the table already has
+    /// different ends.
     pub fn enter(&self, ends: &[u64]) -> bool {
         ends.len() <= LATER_MAX
             && (0..).zip(ends).all(|(index, &end)| {

@@ -151,7 +151,7 @@ impl JobPage {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Agreed {
-    /// The rank that joined first, plus 1; 0 before any rank has joined.
+    /// The first rank that has joined the job, plus 1; 0 before any rank has joined.
     first: AtomicU32,
     published: Gate,
     text: SharedText<512>,
@@ -197,7 +197,8 @@ pub struct World {
     pub statistics: AtomicU32,
     /// 1 once the launcher knows that no process of the world lives any more, on any host.
     pub over: AtomicU32,
-    /// The worlds to which comms of this world's processes on other hosts lead, each by its first rank.
+    /// The worlds with which this world is connected by comms of its processes on other hosts. Each world is
+    /// named by its first rank.
     pub connected_elsewhere: RankSet,
 }
 
@@ -407,11 +408,11 @@ pub struct RankPage {
     pub ask: CacheLine<LauncherRequest>,
     /// The doorbell that others ring when there is news for the rank.
     pub bell: CacheLine<Doorbell>,
-    /// The offset in the rank's arena to which processes write RMA requests if they cannot reach its private
-    /// memory; 0 if no thread of the rank serves such requests.
+    /// The offset in the rank's arena to which processes write RMA requests if they cannot reach the rank's
+    /// private memory; 0 if no thread of the rank serves such requests.
     pub inbox: AtomicU64,
-    /// A count that others increase, and then ring the bell, when a window of the rank has news (lock, post,
-    /// completion).
+    /// A count that other processes increase when a window of the rank has news (lock, post, completion).
+    /// They then ring the rank's bell.
     pub window_news: CacheLine<AtomicU64>,
     /// The ranks of this host that have ever sent to this rank, so that it must poll their rings.
     pub senders: CacheLine<RankSet>,
@@ -420,8 +421,8 @@ pub struct RankPage {
     pub(super) extents: CacheLine<ExtentTable>,
     /// The ranks whose arenas this rank could not map, at its last attempt.
     pub unmapped: CacheLine<RankSet>,
-    /// The ranks whose private memory this rank or its proxy cannot read. For this rank they copy bytes into
-    /// their arenas.
+    /// The ranks whose private memory this rank or its proxy cannot read. Those ranks copy what they send to
+    /// this rank into their arenas.
     pub unread: CacheLine<RankSet>,
     /// The queue by which the rank gives instances (started collectives) to its proxy.
     pub submissions: SubmissionRing,

@@ -27,8 +27,8 @@ const SLOTS: u64 = 256;
 /// The offsets in a ring's area at which its windows (parts that cells fill) begin, then the end of the last
 /// one. Each window's length is a power of two, and the last is at least two cells long.
 const WINDOWS: [u64; 3] = [0, 64 << 10, 320 << 10];
-/// The bit from which on a position has the number of its window. Positions count the bytes of the area that
-/// cells have taken; the first position in window `n` is `n << WINDOW_SHIFT`.
+/// Positions say where a ring's cells lie. From this bit on, a position has the number of a window (a part of
+/// the ring's area); its lower bits count the bytes of that window that cells have taken so far.
 const WINDOW_SHIFT: u32 = 60;
 /// Cells begin at multiples of this, in bytes. A cache line would be too little: the receiver's prefetcher
 /// would take the line after a cell from the sender, which is writing it.
@@ -59,7 +59,8 @@ const RECYCLED_OFFSET: u64 = AREA_OFFSET + WINDOWS[WINDOWS.len() - 1];
 /// The length of a ring in bytes: the state of both ends, the slots, the area, and the recycled buffers.
 pub(super) const BYTES: u64 = RECYCLED_OFFSET + RECYCLED_BUFFERS as u64 * RECYCLED_BYTES as u64;
 
-/// The header of a packet in a ring.
+/// The header of a packet in a ring: the packet's kind, how many data bytes lie in its slot and in its cell,
+/// and the message's context and tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kind of the packet, a number that the `p2p` crate defines.
@@ -101,8 +102,8 @@ pub enum Sent {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How often all slots had been used before this packet, plus 1, by which the receiver knows a new
-    /// packet; 0 if the slot was never written.
+    /// How many packets have been written into this slot so far. The receiver sees by it whether the slot has
+    /// the packet that it waits for.
     turn: AtomicU32,
     /// The fields `kind` (the low 8 bits), `inline_bytes` (8 bits) and `cell_bytes` (the high 16 bits) of
     /// `Header`.
@@ -116,7 +117,8 @@ pub(super) struct Slot {
     inline: std::cell::UnsafeCell<[u8; INLINE_BYTES]>,
 }
 
-/// What a ring's two ends keep in shared memory. A process that takes an end continues from here.
+/// The part of a ring in which its two ends keep how far they have come, and whether a process uses them. The
+/// next process that takes an end continues from there.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct SharedEnds {
@@ -125,8 +127,8 @@ pub(super) struct SharedEnds {
     receiver_claimed: CacheLine<AtomicU32>,
 }
 
-/// How far the sender has come, which it stores when it leaves the sending end, for the next process that
-/// takes this end.
+/// How many packets the sender has sent, and how much of the ring's area it has used. The sender stores both
+/// when it leaves the sending end, for the next process that takes this end.
 #[repr(C)]
 #[derive(Debug)]
 struct SharedSenderEnd {
@@ -135,7 +137,8 @@ struct SharedSenderEnd {
     area_tail: AtomicU64,
 }
 
-/// How far the receiver has read and how much it has consumed, which it publishes for the sender.
+/// How many packets the receiver has read, how much of the ring's area it has read, and how many eager bytes
+/// it has consumed. The receiver publishes these numbers for the sender.
 #[repr(C)]
 #[derive(Debug)]
 struct SharedReceiverEnd {
@@ -147,7 +150,8 @@ struct SharedReceiverEnd {
     recycled: AtomicU32,
 }
 
-/// A recycled buffer that a receiving end holds, and the part of it that the next packet takes as its cell.
+/// A recycled buffer that this rank holds, and the part of it that becomes the cell of the packet that this
+/// rank sends next.
 #[derive(Clone, Copy, Debug)]
 struct Recycled {
     number: u32,
@@ -179,8 +183,8 @@ pub(super) trait RingMemory {
     fn announce(&self);
 }
 
-/// Returns the value of `Slot::turn` for packet number `position`. It wraps after 2^32 rounds, when no slot
-/// has the old value any more.
+/// Returns the value of `Slot::turn` for packet number `position`: how many packets its slot has held, this
+/// one included. The value wraps after 2^32, when no slot has the old value any more.
 #[inline(always)] // So that the number of slots is a constant, and the division by it a shift.
 fn turn(position: u64, slots: u64) -> u32 {
     (position / slots).wrapping_add(1) as u32
@@ -200,14 +204,15 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Returns the position at which the window begins, in the count of bytes that cells have taken.
+    /// Returns the first position in this window: the window's number in the high bits, and 0 bytes that
+    /// cells have taken.
     fn begin(self) -> u64 {
         self.number << WINDOW_SHIFT
     }
 
-    /// Returns the positions at which the next cell of `bytes` bytes starts and ends, if earlier cells end at
-    /// `position`. A cell that does not fit before the window's end starts at the window's beginning. Sender
-    /// and receiver compute this alike.
+    /// Returns the positions (counts of the bytes that cells have taken) at which the next cell of `bytes`
+    /// bytes starts and ends, if the cell before it ends at `position`. A cell that does not fit before the
+    /// window's end starts at the window's beginning. Sender and receiver compute this alike.
     #[inline]
     fn place(self, position: u64, bytes: u64) -> (u64, u64) {
         let offset = position & (self.bytes - 1);
@@ -215,7 +220,8 @@ impl Window {
         (start, (start + bytes).next_multiple_of(CELL_ALIGN))
     }
 
-    /// Returns the offset in the area of the byte at `position`.
+    /// Returns the offset in the ring's area of the byte at `position`. Positions count on beyond the
+    /// window's end, where cells start again at the window's beginning.
     #[inline]
     fn offset(self, position: u64) -> u64 {
         self.offset + (position & (self.bytes - 1))
@@ -228,14 +234,15 @@ pub(super) struct SendingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets that have been sent.
     tail: u64,
-    /// The position up to which cells have taken the area, including the unused ends of windows.
+    /// The position at which the next cell may start. It counts the bytes of the ring's area that cells have
+    /// taken, with the gaps at the ends of windows (`WINDOW_SHIFT`).
     area_tail: u64,
     /// The window (part of the area) in which the next cell is to lie.
     window: Window,
     /// The number of packets that the receiver had received when this end last looked.
     head_seen: u64,
-    /// The position up to which the receiver had read the area when this end last looked; at least the first
-    /// position of `window`.
+    /// The position, in bytes that cells have taken (`WINDOW_SHIFT`), up to which the receiver had read when
+    /// this end last looked. It is at least the first position in `window`.
     area_head_seen: u64,
     introduced: bool,
 }
@@ -299,8 +306,8 @@ impl<M: RingMemory> SendingEnd<M> {
         Sent::Done
     }
 
-    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in packets with cells of
-    /// at most `cell_bytes`.
+    /// Whether there is room now for a packet without a cell and, besides it, for `bytes` bytes in packets
+    /// whose cells have at most `cell_bytes` bytes each.
     fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         if cell_bytes > self.window.cell_bytes_max {
             return false;
@@ -363,7 +370,8 @@ impl<M: RingMemory> SendingEnd<M> {
 }
 
 impl<M: RingMemory> Drop for SendingEnd<M> {
-    /// Stores how far the sender has come, for the next process that takes the sending end.
+    /// Stores how many packets have been sent and how much of the area is used, for the next process that
+    /// takes the sending end.
     fn drop(&mut self) {
         let end = &self.memory.ends().sender;
         end.tail.store(self.tail, Ordering::Relaxed);
@@ -378,7 +386,8 @@ pub(super) struct ReceivingEnd<M: RingMemory> {
     memory: M,
     /// The number of packets that have been received.
     head: u64,
-    /// The position up to which this end has read the area, including the unused ends of windows.
+    /// The position, in bytes that cells have taken (`WINDOW_SHIFT`), up to which this end has read the cells
+    /// of the ring's area.
     area_head: u64,
     /// The window (part of the area) in which the cell that came last lay.
     window: Window,
@@ -518,8 +527,8 @@ impl<M: RingMemory> ReceivingEnd<M> {
         Ok(())
     }
 
-    /// Moves on to window `number`, in which the sender has put a cell. Returns false if that is no later
-    /// window of the ring.
+    /// Moves on to window `number`, in which the sender has put a cell. Returns false if the ring has no such
+    /// window, or if this end is in that window or a later one already.
     #[cold]
     fn follow_to_window(&mut self, number: u64) -> bool {
         match self.memory.window(number) {
@@ -684,14 +693,14 @@ impl Sender {
         sent
     }
 
-    /// Whether there is room now for a packet without a cell, and for `bytes` bytes in packets with cells of
-    /// at most `cell_bytes`. If so, the sends of these packets succeed.
+    /// Whether there is room now for a packet without a cell and, besides it, for `bytes` bytes in packets
+    /// whose cells have at most `cell_bytes` bytes each. If so, the sends of these packets succeed.
     pub fn has_room(&mut self, bytes: u64, cell_bytes: u64) -> bool {
         self.0.has_room(bytes, cell_bytes)
     }
 
-    /// Prefetches the slot of a later packet, so that its stores need not wait for the slot's cache line,
-    /// which the receiver has. For a single packet this costs more time than it saves.
+    /// Prefetches the slot of a later packet. Writing that packet then need not wait for the slot's cache
+    /// line, which the receiver's core has. For a single packet this costs more time than it saves.
     #[inline]
     pub fn expect_more(&self) {
         self.0.expect_more();
@@ -710,8 +719,8 @@ pub struct Receiver(ReceivingEnd<SegmentRing>);
 
 impl Receiver {
     /// Receives the next packet. `read` gets its header, slot data and cell, which the sender may overwrite
-    /// afterwards. Returns None if there is no packet, and then returns all room to the sender. Errors: the
-    /// packet is invalid; every later poll returns the same error.
+    /// afterwards. Returns None if there is no packet; the sender may then use all slots and cells again.
+    /// Errors: the packet is invalid; every later poll returns the same error.
     #[inline]
     pub fn poll<R>(&mut self, read: impl FnOnce(&Header, Span, Span) -> R) -> Result<Option<R>> {
         self.0.poll(read)
@@ -723,8 +732,8 @@ impl Receiver {
         self.0.ready()
     }
 
-    /// Passes packets to `read`, one after the other, until no packet is there or `read` wants no more.
-    /// Returns room to the sender only at every quarter of the ring.
+    /// Passes packets to `read`, one after the other, until no packet is there or `read` wants no more. The
+    /// sender learns only at every quarter of the ring which slots and cells it may use again.
     #[inline(always)]
     pub fn poll_while(&mut self, read: impl FnMut(&Header, Span, Span) -> Taken) -> Result<()> {
         self.0.poll_while(read)

@@ -206,7 +206,8 @@ fn nonsense_is_an_error() {
     }
 }
 
-/// Takes both ends that rank `own` uses: of the ring to the other rank (0 or 1), and of the ring from it.
+/// Takes the two ends that rank `own` (0 or 1) uses: the sending end of the ring to the other rank, and the
+/// receiving end of the ring from the other rank.
 fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     (
         segment.ring_sender(LocalRank(own), LocalRank(1 - own)).unwrap(),
@@ -214,8 +215,8 @@ fn ends(segment: &Segment, own: u32) -> (Sender, Receiver) {
     )
 }
 
-/// Sends a packet with a cell of `bytes` bytes from one rank, and receives it at the other. Returns the
-/// cell's offset in the ring of `to`.
+/// Sends a packet with a cell of `bytes` bytes by `to`, in a recycled buffer of `back` if there is one, and
+/// receives the packet by `from`. Returns the cell's offset in the ring of `to`.
 fn pass((to, back): &mut (Sender, Receiver), from: &mut Receiver, bytes: usize) -> usize {
     let mut sent_at = 0;
     let sent = to.send_back(&header(0, bytes as u16, 7), back, |_, cell| {

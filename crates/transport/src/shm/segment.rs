@@ -516,7 +516,7 @@ impl Segment {
     }
 }
 
-/// The segment and the rank for which `Extents` maps parts of an arena.
+/// What `Extents` needs to map parts of an arena: the segment, and the rank to which the arena belongs.
 pub(super) struct ArenaMapper<'a> {
     segment: &'a Segment,
     rank: LocalRank,

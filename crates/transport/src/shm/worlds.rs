@@ -107,8 +107,8 @@ impl Segment {
         found
     }
 
-    /// Returns the worlds to which comms lead from the processes that the world of `first` has on this host,
-    /// each by its first rank, ascending.
+    /// Looks at the processes on this host that belong to the world of `first`. Returns the first ranks of
+    /// the worlds with which their comms connect them, in ascending order.
     pub fn connected_here(&self, first: u32) -> Vec<u32> {
         let mut all = Vec::new();
         if self.job().worlds.load(Ordering::Acquire) > 0 {

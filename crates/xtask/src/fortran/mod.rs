@@ -50,7 +50,7 @@ pub struct Form {
     pub returns: Option<String>,
 }
 
-/// A dummy argument of a procedure.
+/// A dummy argument of a Fortran procedure: its name, type, INTENT and shape.
 #[derive(Deserialize)]
 pub struct Dummy {
     /// The name of the argument, in lower case.

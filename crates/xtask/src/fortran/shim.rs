@@ -172,7 +172,7 @@ fn c_type(param: &Param) -> String {
 /// The pieces of code that one argument of a Fortran procedure adds to the procedure's function in the shim.
 #[derive(Default)]
 struct Argument {
-    /// The parameter of the Rust function.
+    /// The declaration of the parameter by which the Rust function takes the argument from Fortran.
     declared: String,
     /// The parameter for the hidden length of a CHARACTER, which compilers pass after all others. None for an
     /// argument of another type.
@@ -194,8 +194,8 @@ enum Convention {
     /// The convention of `mpi_f08`. A procedure with choice buffers is `BIND(C)`: it gets descriptors of its
     /// choice buffers and CHARACTERs.
     Described,
-    /// The convention of MPICH's `mpi_f08` for a procedure that has both choice buffers and CHARACTERs. It
-    /// gets descriptors of the buffers, and hidden lengths of the CHARACTERs.
+    /// The convention of MPICH's `mpi_f08` for a procedure that has both choice buffers and CHARACTERs. The
+    /// procedure gets descriptors of the buffers, and hidden lengths of the CHARACTERs.
     Mixed,
 }
 
@@ -288,8 +288,8 @@ fn profiling(symbol: &str) -> String {
     format!("{p}{symbol}")
 }
 
-/// Returns the PMPI name of a procedure in MPICH's library. There the name begins with `pmpir_` in `mpi_f08`,
-/// such as `pmpir_send_f08ts_`.
+/// Returns the PMPI name of a procedure in MPICH's library. A procedure of `mpi_f08` has a name with `pmpir_`
+/// there, such as `pmpir_send_f08ts_`.
 fn profiling_mpich(symbol: &str) -> String {
     let standard = profiling(symbol);
     if symbol.contains("_f08") { standard.replacen("pmpi_", "pmpir_", 1) } else { standard }
@@ -541,8 +541,8 @@ fn described_buffer(binding: &Binding, at: usize, access: &Access) -> Argument {
     }
 }
 
-/// Returns a Rust expression that says whether the call uses a buffer. It does not if the peer or root is
-/// MPI_PROC_NULL.
+/// Returns a Rust expression that says whether the call uses a buffer. A call whose peer or root is
+/// MPI_PROC_NULL does not use it.
 fn significance(binding: &Binding, buffer: &str) -> String {
     let has =
         |name: &str| binding.form.params.iter().any(|dummy| dummy.name == name && dummy.shape.is_empty());

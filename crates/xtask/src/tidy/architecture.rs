@@ -34,8 +34,8 @@ pub fn check(
     Ok(())
 }
 
-/// Checks the number of words (without the bars of tables), and the width of each line that is neither in a
-/// table nor in an example.
+/// Checks that ARCHITECTURE.md has few enough words (the bars of tables do not count), and that its lines are
+/// short enough, except in tables and examples.
 fn check_length(text: &str, findings: &mut Vec<String>) {
     let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).count();
     if words > WORDS_MAX {

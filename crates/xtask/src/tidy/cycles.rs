@@ -32,8 +32,8 @@ pub struct FolderOrder {
 }
 
 impl FolderOrder {
-    /// Adds a finding for each subfolder that uses an earlier one. Adds one for each subfolder that is
-    /// missing in the list, or in the folder.
+    /// Adds a finding for each subfolder that uses one that stands before it in `order`, and for each name
+    /// that is only in `order` or only in `folders`.
     fn check(&self, folders: &BTreeSet<String>, uses: &Uses, findings: &mut Vec<String>) {
         let place = |name: &String| self.order.iter().position(|listed| listed == name);
         let listed: BTreeSet<String> = self.order.iter().cloned().collect();
@@ -226,8 +226,8 @@ impl ModuleFile {
             .filter_map(|(_, line)| Some(leading(line.split("macro_rules! ").nth(1)?).to_owned()))
     }
 
-    /// Returns the names that the file, which is a folder's own, exports again. Each has the name of the
-    /// module that defines it.
+    /// Returns the names that this file, the own file of a folder (such as `mod.rs`), exports again. Each has
+    /// the name of the module that defines it.
     fn exports(&self) -> Vec<(String, String)> {
         let text: String = self.rust.lines().map(|(_, line)| format!("{line}\n")).collect();
         let mut exports = Vec::new();
@@ -305,7 +305,7 @@ fn paths(text: &str) -> Vec<(usize, Vec<&str>)> {
 }
 
 /// Reads the Rust path or the group of paths that begins at `at`, and adds what it has read to `paths`.
-/// Returns the position behind it.
+/// Returns the position behind that path or group.
 fn walk<'a>(
     text: &'a str,
     mut at: usize,

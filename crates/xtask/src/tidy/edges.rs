@@ -79,7 +79,8 @@ impl Edge {
     }
 }
 
-/// Returns the string literals in a text that follow the first of `WAYS`.
+/// Returns the string literals in a text from the first place on at which one of `WAYS` (such as `include!(`)
+/// stands.
 fn literals(text: &str) -> Vec<&str> {
     let at = WAYS.iter().filter_map(|way| text.find(way)).min().unwrap_or(text.len());
     text[at..].split('"').skip(1).step_by(2).collect()

@@ -116,7 +116,8 @@ struct Layers {
     /// The folders whose modules may use each other in a ring.
     #[serde(default)]
     cycle: Vec<cycles::RingExcuse>,
-    /// The folders whose subfolders have an order, so that each uses only later ones.
+    /// The folders whose subfolders have an order: each subfolder may use only subfolders that come later in
+    /// it.
     #[serde(default)]
     order: Vec<cycles::FolderOrder>,
 }
@@ -142,8 +143,8 @@ impl Layers {
         Ok(Layers { workspace, ..layers })
     }
 
-    /// Checks the table itself: each crate uses only crates of lower layers, and includes no files of higher
-    /// layers.
+    /// Checks the rows of `tables/layers.toml` against each other: each crate uses only crates of lower
+    /// layers, and includes no files of higher layers.
     fn check_table(&self, findings: &mut Vec<String>) {
         let place = format!("{}tables/layers.toml", self.workspace);
         for (crate_name, rules) in &self.crates {
@@ -193,8 +194,8 @@ impl Layers {
 }
 
 impl Layers {
-    /// Checks that every file that a crate includes belongs to a crate that the table of layers allows, in
-    /// this workspace.
+    /// Checks that a crate includes only its own files, and files of those crates of this workspace that the
+    /// table of layers allows.
     fn check_sources(
         &self,
         crate_name: &str,
@@ -325,8 +326,8 @@ fn check_counters(sources: &[SourceFile], findings: &mut Vec<String>) {
     }
 }
 
-/// Whether the file belongs to a program that only shows counters. A counter's name in it does not mean that
-/// the counter is counted.
+/// Whether the file belongs to a program that only shows counters. Such a file may name a counter that no
+/// code counts.
 fn is_viewer(source: &SourceFile) -> bool {
     source.path.starts_with("crates/programs/src/outboard")
 }

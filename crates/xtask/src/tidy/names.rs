@@ -9,11 +9,12 @@ use super::source::{SourceFile, leading_name};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The contents of `tables/names.toml`.
+/// The contents of `tables/names.toml`: how many crates may have a type of the same name, and the exceptions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Names {
-    /// The most crates that may have a type of the same name without a reason.
+    /// The number of crates that may have a type of the same name. If more crates have one, the name needs a
+    /// reason.
     crates_max: usize,
     /// The names that types of more than `crates_max` crates may have, each with the reason.
     types: BTreeMap<String, String>,
@@ -23,7 +24,7 @@ pub struct Names {
 type Homes = BTreeMap<String, BTreeSet<String>>;
 
 impl Names {
-    /// Adds findings about the names of types, and about rows of the table itself.
+    /// Adds findings about the names of types in `sources`, and about wrong rows of `tables/names.toml`.
     pub fn check(&self, sources: &[&SourceFile], findings: &mut Vec<String>) {
         let homes = homes(sources);
         self.check_types(&homes, findings);

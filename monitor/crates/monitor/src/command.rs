@@ -15,8 +15,8 @@ pub fn output_of(program: &mut Command, input: &[u8]) -> Option<Result<Vec<u8>, 
     })
 }
 
-/// Runs a program for at most `time`. `read` reads its output; this returns what `read` returns, or None if
-/// the program is not installed. It is an error if the program fails.
+/// Runs a program for at most `time`, and returns what `read` makes of its output. Returns None if the
+/// program is not installed, and an error if the program fails.
 pub fn read_of<T: Send + 'static>(
     program: &mut Command,
     input: &[u8],

@@ -24,7 +24,8 @@ pub struct MonitorConfig {
     /// The files with the page's certificate and key. With None here and in `acme` the page is served in
     /// plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// How the page gets certificates from a certificate authority (ACME), in place of the files in `tls`.
+    /// How the page gets certificates from a certificate authority (ACME). None if the certificate comes from
+    /// the files in `tls`, or if the page is served in plain HTTP.
     pub acme: Option<Acme>,
     /// The addresses of reverse proxies whose headers are trusted (X-Forwarded-For, -Host, -Proto).
     pub proxies: Vec<IpAddr>,
@@ -41,7 +42,7 @@ pub struct MonitorConfig {
     pub ldap: Option<Directory>,
     /// The OpenID issuer through which people may log in. None if there is none.
     pub oidc: Option<Issuer>,
-    /// The channels by which alerts are sent. Criteria name them.
+    /// The channels by which alerts are sent. Each criterion names the channels for its own alerts.
     pub notify: Vec<Notify>,
     pub mail: MailConfig,
 }
@@ -184,9 +185,10 @@ pub struct Slurmrestd {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentConfig {
-    /// The URL of the collector to which this host sends reports, such as `http://head.site:8270`.
+    /// The URL of the collector to which this host sends reports, such as `http://head.site:8270`. None if
+    /// this host sends no reports.
     pub to: Option<String>,
-    /// A file with the key with which this host signs its reports.
+    /// A file with the key with which this host signs its reports. None if this host sends no reports.
     pub key_file: Option<PathBuf>,
     pub interval_s: u64,
     /// Sources and links that this host does not report, such as `gpu` or `eth1`.

@@ -93,9 +93,9 @@ impl Job {
         verdicts
     }
 
-    /// Returns a sentence that names the rank that arrives last in a collective: the others wait for it
-    /// there. Returns None if no rank clearly does so. `name` begins the names of the collective's counters;
-    /// `call` is its MPI name.
+    /// Returns a sentence that names the rank that arrives last in a collective, so that the others wait for
+    /// it. Returns None if no rank is clearly the last. The names of the collective's counters begin with
+    /// `name`; `call` is the collective's MPI name.
     fn late(&self, name: &str, call: &str) -> Option<String> {
         let (calls, waits) = (format!("{name}_calls"), format!("{name}_waits"));
         let time = format!("{name}_wait_ns");

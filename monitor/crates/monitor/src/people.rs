@@ -94,8 +94,8 @@ pub enum Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the text that stands in place of a password's hash in the accounts of this place. It is no
-    /// hash, so no password fits it.
+    /// Returns the text that the accounts from this directory or issuer have in place of a password's hash.
+    /// It is no hash, so no password fits it.
     fn mark(self) -> &'static str {
         match self {
             Elsewhere::Directory => "directory",

@@ -66,7 +66,7 @@ enum MonitorTask {
         /// The collector, as `http://head:8270`; without it the configuration's.
         #[arg(long, value_name = "ADDRESS")]
         to: Option<String>,
-        /// The file with this host's key.
+        /// The file with the key by which this host signs its reports.
         #[arg(long, value_name = "FILE")]
         key_file: Option<PathBuf>,
         /// Print one report and end.
@@ -81,7 +81,7 @@ enum MonitorTask {
     /// List the accounts: name, role, projects, and whether the monitor, a directory or an issuer has the
     /// password.
     Accounts,
-    /// Print what chDB is installed from, as pip reads it: for a machine without a network.
+    /// Print the requirements file from which pip installs chDB, for a machine without a network.
     ChdbRequirements,
     /// Print what a shell needs to complete command lines of outboard-monitor; an installation has it below
     /// share/, where bash, zsh and fish look.

@@ -24,6 +24,8 @@ use watch_page::Call;
 /// behind them returns how many bytes the call moves, and to whom.
 macro_rules! counted {
     ($(fn $mpi:ident as $pmpi:literal, $call:ident ($($word:ident),*) => $about:expr;)*) => { $(
+        /// Calls the MPI library's own function, and counts the call in the page of this process.
+        ///
         /// # Safety
         ///
         /// The contract is MPI's.
@@ -60,8 +62,8 @@ fn collective(count: u64, datatype: usize) -> CallTraffic {
     CallTraffic { bytes: world::bytes(count, datatype), node: None, sends: false }
 }
 
-/// Returns no traffic. It is for calls that move no bytes, and for collectives whose counts are not read:
-/// they are arrays, or not every member must pass them.
+/// Returns no traffic. It is for calls that move no bytes, and for collectives whose counts are not read,
+/// because the counts are arrays or not every member must pass them.
 fn uncounted() -> CallTraffic {
     CallTraffic { bytes: 0, node: None, sends: false }
 }
@@ -126,6 +128,8 @@ counted! {
     fn MPI_Waitsome as c"PMPI_Waitsome", Waitsome (n, r, on, i, s) => uncounted();
 }
 
+/// Calls the MPI library's MPI_Init, and makes the page in which this process counts its calls.
+///
 /// # Safety
 ///
 /// The contract is MPI's.
@@ -137,6 +141,8 @@ pub unsafe extern "C" fn MPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char)
     code
 }
 
+/// Calls the MPI library's MPI_Init_thread, and makes the page in which this process counts its calls.
+///
 /// # Safety
 ///
 /// The contract is MPI's.
@@ -158,6 +164,8 @@ pub unsafe extern "C" fn MPI_Init_thread(
 /// handle.
 macro_rules! ends_comm {
     ($($mpi:ident as $pmpi:literal;)*) => { $(
+        /// Forgets on which nodes the comm's ranks run, and calls the MPI library's own function.
+        ///
         /// # Safety
         ///
         /// The contract is MPI's.
@@ -177,6 +185,8 @@ ends_comm! {
     MPI_Comm_disconnect as c"PMPI_Comm_disconnect";
 }
 
+/// Marks the page of this process as ended, and calls the MPI library's MPI_Finalize.
+///
 /// # Safety
 ///
 /// The contract is MPI's.

@@ -30,8 +30,8 @@ fn now_ms() -> u64 {
     std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Makes the page of this process, and writes these words into its head. If this fails, the process runs on
-/// and is not counted.
+/// Makes the page of this process, and writes the words `head` into the page's head. If this fails, the
+/// process runs on and is not counted.
 pub fn begin(head: &[(Head, u64)], host: &str) {
     let pid = std::process::id();
     let file = Path::new("/dev/shm").join(format!("{FILE_PREFIX}{pid}"));

@@ -117,8 +117,8 @@ pub fn begin(code: c_int) {
     let _ = WORLD.set(KnownWorld { nodes, group });
 }
 
-/// Returns the handle of a comm's group, or None if MPI_Comm_group fails. It writes a handle of 4 or 8 bytes,
-/// depending on the ABI.
+/// Returns the handle of a comm's group, or None if MPI_Comm_group fails. That function stores a handle of 4
+/// or 8 bytes, depending on the ABI.
 fn group_of(comm: usize) -> Option<usize> {
     let mut group = 0usize;
     let to = &raw mut group as usize;

@@ -86,7 +86,7 @@ pub enum Head {
 
 /// The number of bytes of each text in the head of a page.
 pub const TEXT_BYTES: usize = 64;
-/// The value of `Head::Magic`: OBWATCH1.
+/// The value of `Head::Magic`, by which a page is recognized: the bytes OBWATCH1.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"OBWATCH1");
 /// The position in the page of the first word that counts calls.
 const CALLS_AT: usize = 32;

@@ -14,7 +14,8 @@ use transport::shm::{RankPage, State};
 
 use super::job::AgentJob;
 
-/// How long `explain` waits for the ranks' answers: a rank that sleeps in an MPI call must wake up first.
+/// How long `explain` waits until the ranks have said what they wait for. A rank that sleeps in an MPI call
+/// must wake up first.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl AgentJob {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Keeps what a job's long messages have shown on this host for the next job (`tuning::Facts`).
+//! Stores on disk, for the next job, which ways of moving long messages were fast in this job on this host:
+//! the facts (`tuning::Facts`).
 //!
 //! Invariants: only a job that ended well, on a machine that was quiet meanwhile, changes the facts; whatever
 //! prevents that, a full disk for example, is no error of the job.
@@ -9,7 +10,8 @@ use tuning::{Probes, Tuning};
 
 use crate::tables;
 
-/// The facts with which a job began, and the processor time that had been used by then.
+/// What a job knew about long messages at its start (the facts), and the processor time that the machine had
+/// used by then.
 pub struct FactsKeeper {
     before: Tuning,
     ticks: Ticks,
@@ -20,20 +22,21 @@ pub struct FactsKeeper {
 struct Ticks {
     /// The time of all cpus together, idle or not.
     all: u64,
-    /// The part of it in which a cpu worked, also for other virtual machines (steal).
+    /// The part of all cpus' time in which a cpu worked, also for other virtual machines (steal).
     used: u64,
-    /// The part of it in which this process and those of its children that have ended worked.
+    /// The processor time that this process and its children that have ended used.
     ours: u64,
 }
 
 impl FactsKeeper {
-    /// Returns a keeper for a job that begins with these values. None if a table decides, or /proc does not
-    /// show how busy the machine is.
+    /// Returns a keeper for a job that begins with the tuning `before`. None if a table of tuning decides how
+    /// long messages move, or if /proc does not show how busy the machine is.
     pub fn new(before: Tuning) -> Option<FactsKeeper> {
         Some(FactsKeeper { before, ticks: Ticks::now().filter(|_| !before.knows_ways())? })
     }
 
-    /// Keeps what the job's ranks on this host have found, after all its processes have ended well.
+    /// Stores what the job's ranks on this host have found about long messages, for the next job. Called
+    /// after all processes of the job have ended well.
     pub fn keep(&self, segment: &Segment) {
         let probes = Probes(&segment.job().probes);
         let has_found =
@@ -52,7 +55,8 @@ impl Ticks {
         Ticks::of(&read("/proc/stat")?, &read("/proc/self/stat")?)
     }
 
-    /// Reads the times from the texts of /proc/stat and /proc/self/stat (proc(5)).
+    /// Reads the processor times from the texts of /proc/stat (`machine`) and /proc/self/stat (`own`), see
+    /// proc(5). None if a text has another form.
     fn of(machine: &str, own: &str) -> Option<Ticks> {
         let numbers = |text: &str| text.split_whitespace().map(|word| word.parse().unwrap_or(0)).collect();
         let first: Vec<u64> = numbers(machine.lines().next()?.strip_prefix("cpu ")?);

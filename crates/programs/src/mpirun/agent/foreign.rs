@@ -15,11 +15,11 @@ use transport::shm::{Segment, State};
 use super::start::beside_us;
 use crate::mpirun::wire::uplink::Uplink;
 
-/// The pause before the thread reads the memory maps for the first time.
+/// The pause before `watch` reads the memory maps of ranks' processes for the first time.
 const FIRST: Duration = Duration::from_millis(1);
-/// The longest pause between two readings of the memory maps.
+/// The longest pause between two times at which `watch` reads the memory maps of ranks' processes.
 const LONGEST: Duration = Duration::from_millis(500);
-/// The factor by which each pause between two readings is longer than the one before, up to `LONGEST`.
+/// The factor by which `watch` makes each pause longer than the one before, up to `LONGEST`.
 const GROWTH: f64 = 1.3;
 
 /// A rank's process that has not joined the job yet, so that it may use the library of another MPI.

@@ -117,7 +117,8 @@ pub struct AgentJob {
     pub(super) used: u32,
     /// The exit code of this host's first failure, or None if there has been no failure here.
     pub(super) failed: Option<u8>,
-    /// How many processes of our cgroup the kernel's out-of-memory killer had killed before the job.
+    /// How many processes of our cgroup the kernel had killed for lack of memory (out-of-memory killer)
+    /// before the job began.
     pub(super) oom_kills: u64,
 }
 

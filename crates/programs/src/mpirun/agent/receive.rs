@@ -73,8 +73,8 @@ impl AgentJob {
         self.ring_all();
     }
 
-    /// Replaces, in shared memory, the set of worlds with which ranks on other hosts have connected the world
-    /// `first`, by `to`. Wakes all ranks and proxies here. A world is named by its first process number.
+    /// Sets, in shared memory, with which worlds the ranks on other hosts have connected the world `first`:
+    /// with the worlds `to`. Wakes all ranks and proxies here. A world is named by its first process number.
     fn obey_connected(&mut self, first: u32, to: &[u32]) {
         let set = &self.segment.world(first).connected_elsewhere;
         set.each(self.segment.shape().ranks, |world| {

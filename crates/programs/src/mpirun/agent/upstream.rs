@@ -198,9 +198,9 @@ impl Upstream {
     }
 }
 
-/// Reads the standard input of `mpirun`, which comes in pieces from the root. It tells the root how many
-/// bytes were taken, so that the root sends more. This includes bytes that no rank reads any more, because
-/// ranks on other hosts wait for the next piece.
+/// Reads the standard input of `mpirun`, which the root sends in pieces. It reports to the root how many
+/// bytes were taken, so that the root sends more. It reports bytes that no rank here reads any more, too:
+/// otherwise ranks on other hosts would wait for the next piece.
 pub struct InputPieces {
     from: Receiver<Vec<u8>>,
     rest: Cursor<Vec<u8>>,

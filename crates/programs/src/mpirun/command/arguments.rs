@@ -135,7 +135,7 @@ pub struct Global {
 
 impl Global {
     /// Sets the options that MVAPICH's environment variables ask for. Returns a sentence that names the
-    /// variables without effect, or None if all have one.
+    /// variables without effect, or None if all have an effect.
     fn obey_mvapich(&mut self) -> Option<String> {
         let given: Vec<_> = std::env::vars_os().chain(pairs(&self.genv)).collect();
         let (meanings, sentence) = mvapich::meanings(given.iter().cloned());

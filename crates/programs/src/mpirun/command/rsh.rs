@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The command line of MVAPICH's `mpirun_rsh`, in the words of `mpirun`:
+//! Translates the command line of MVAPICH's `mpirun_rsh` into that of `mpirun`. The form that it reads is
 //! `mpirun_rsh [-ssh|-rsh] -np N (-hostfile FILE | HOST...) [-dpufile FILE] [NAME=VALUE...] PROGRAM
 //! [ARGUMENT...]` (MVAPICH2 user guide, section 5.2; `-dpufile` is MVAPICH2-DPU's).
 

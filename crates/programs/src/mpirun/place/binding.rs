@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(into = "String")]
 pub struct Bind {
-    /// The kind of hardware (core, socket, cache, ...) around its cores to which each rank is bound, as a
-    /// name of [`sys::topology::KINDS`]. None if ranks are not bound.
+    /// The kind of hardware (core, socket, cache, ...) to which each rank is bound: to the unit of this kind
+    /// that has the rank's cores. A name of [`sys::topology::KINDS`]. None if ranks are not bound.
     pub to: Option<&'static str>,
     /// How many cores of its own each rank gets.
     pub cores: u32,
@@ -24,7 +24,8 @@ pub struct Map {
     /// The kind of hardware (socket, numa, ...) whose units the ranks take in turns, as a name of
     /// [`sys::topology::KINDS`]. Core, PU and Machine mean no turns.
     pub by: &'static str,
-    /// How many ranks one unit gets before the next unit's turn (`ppr`). None: one.
+    /// How many ranks one unit of hardware (a socket, a cache, ...) gets before the next unit's turn (`ppr`).
+    /// None means one.
     pub each: Option<u32>,
     /// How many cores of its own each rank gets (`PE`).
     pub cores: u32,

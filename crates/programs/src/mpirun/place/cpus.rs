@@ -70,9 +70,9 @@ impl Want<'_> {
     }
 }
 
-/// Distributes ranks and proxies over `cores`. By default binds ranks if all processes fill the cores given
-/// to us and each has a cpu: the kernel places fewer processes better. Proxies take `proxy_cores`, else the
-/// last cores. Ranks keep off these while others are left: a polling proxy takes half of a shared core.
+/// Distributes ranks and proxies over `cores`. Proxies take `proxy_cores`, else the last cores, and ranks
+/// keep off these if others are left. Unless the user says, ranks are bound only if the processes fill all
+/// cores that we may use, because the kernel places fewer processes better by itself.
 pub fn plan(cores: &[Core], want: &Want) -> Result<CorePlan, String> {
     let cpus: Vec<usize> = cores.iter().flatten().copied().collect();
     let bind = want.bind;

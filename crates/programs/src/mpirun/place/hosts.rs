@@ -136,12 +136,13 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deal {
     /// Each host gets as many ranks as it has slots before the next host gets any. When all hosts are full,
-    /// it starts again with the first host.
+    /// the distribution starts again with the first host.
     Slots,
-    /// Each host gets this many ranks before the next host gets any (`-ppn`). After the last host it starts
-    /// again with the first host.
+    /// Each host gets this many ranks before the next host gets any (`-ppn`). After the last host the
+    /// distribution starts again with the first host.
     Each(u32),
-    /// Each host gets one rank in turn. After the last host it starts again with the first host.
+    /// Each host gets one rank in turn. After the last host the distribution starts again with the first
+    /// host.
     Turns,
 }
 

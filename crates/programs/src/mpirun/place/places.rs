@@ -6,8 +6,8 @@
 //! numbers: numbers that were never used, or numbers of a world that ended in order and with which no rank is
 //! connected any more.
 //!
-//! Invariant: a number is used again on the same host only, so that for each process the host of a number
-//! never changes.
+//! Invariant: a process number is used again only on the host where it was used first. So processes may
+//! remember on which host a number is.
 
 use std::collections::HashMap;
 
@@ -28,8 +28,8 @@ pub struct ProcessNumbers {
 }
 
 impl ProcessNumbers {
-    /// Returns the process numbers 0 to `places` - 1. The first of them go to the first world: one for each
-    /// rank, whose node `node_of` says.
+    /// Returns the process numbers 0 to `places` - 1. The ranks of the first world get the first of them;
+    /// `node_of` has the node of each of these ranks.
     pub fn new(places: u32, node_of: impl IntoIterator<Item = u32>) -> ProcessNumbers {
         let mut nodes: Vec<Option<u32>> = node_of.into_iter().map(Some).collect();
         let first = nodes.len() as u32;

@@ -47,8 +47,8 @@ fn refused(refusal: Refusal) -> u8 {
     refusal.code
 }
 
-/// Starts the launcher itself, and does not wait for it. Before that checks the settings and the job's
-/// memory, so that the library learns of such errors.
+/// Starts the launcher for the program with this pid, in a process of its own, and does not wait for it.
+/// First checks the settings and the job's memory, so that the program's library learns of errors in these.
 fn detach(pid: &str) -> Result<(), Refusal> {
     let settings = settings::load().map_err(|error| Refusal::other(error.message.clone()))?;
     let (_, fd) = job_memory(settings)?;
@@ -64,7 +64,8 @@ fn detach(pid: &str) -> Result<(), Refusal> {
     start().map(drop).map_err(again)
 }
 
-/// Opens the memory of the program's job (OUTBOARD_JOB_FD). Returns the segment and its descriptor.
+/// Opens the job's memory of the program for which this launcher runs (OUTBOARD_JOB_FD). Returns the segment
+/// and its descriptor.
 fn job_memory(settings: &Settings) -> Result<(Segment, OwnedFd), Refusal> {
     let Some(fd) = settings.job_fd else { return Err(Refusal::other("OUTBOARD_JOB_FD is not set")) };
     let lost = |error| Refusal::other(format!("the descriptor OUTBOARD_JOB_FD={fd}: {error}"));

@@ -21,7 +21,8 @@ pub(super) struct Agent {
     pub(super) frames: FrameSender,
     /// Frames (messages) for an agent (`mpirun` on a host) that has not started yet. `open` sends them.
     waiting: Vec<ToAgent>,
-    /// Whether the agent has greeted (its first bytes) and is of the same build as this `mpirun`.
+    /// Whether the agent's greeting (its first bytes) has come and names the same build as that of this
+    /// `mpirun`.
     pub(super) has_started: bool,
     /// When `mpirun` started the command that starts the agent.
     pub(super) started: Instant,

@@ -32,8 +32,8 @@ impl Root {
         }
     }
 
-    /// Asks all agents (`mpirun` on each host) for their clocks, if the user wants a trace: its times must
-    /// fit together.
+    /// Asks all agents (`mpirun` on each host) what time their clocks have, if the user wants a trace: the
+    /// times in a trace must fit together.
     pub(super) fn ask_clocks(&mut self) {
         if self.trace.is_some() && self.job_has_started {
             self.agents.iter_mut().for_each(Agent::ask_clock);

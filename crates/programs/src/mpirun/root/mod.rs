@@ -76,7 +76,8 @@ struct Root {
     placement: Placement,
     numbers: ProcessNumbers,
     worlds: Vec<SpreadWorld>,
-    /// The rank that waits for an answer to MPI_Comm_spawn, by process number, and the node that it is on.
+    /// For each rank that waits for an answer to MPI_Comm_spawn, by its process number: the node that it is
+    /// on.
     askers: HashMap<u32, usize>,
     /// The network names of all endpoints, by the endpoint's number. Agents that start later get them.
     names: HashMap<u32, Vec<u8>>,
@@ -379,9 +380,9 @@ impl Root {
         later.into_iter().for_each(|(other, event)| self.take_event(other, event));
     }
 
-    /// Waits for the last lines that an agent's command wrote to standard error, at most [`LAST_LINES`]: they
-    /// may come after the command's end, and a process that it left behind may keep the stream open. Returns
-    /// all other events that came meanwhile.
+    /// Waits for the last lines that an agent's command wrote to standard error, for [`LAST_LINES`] at most:
+    /// lines may come after the command's end, and a process that the command left behind may keep the stream
+    /// open. Returns all other events that came meanwhile.
     fn take_last_lines(&mut self, index: usize) -> Vec<(usize, AgentEvent)> {
         let (until, mut later) = (Instant::now() + LAST_LINES, Vec::new());
         while !self.agents[index].lines_ended

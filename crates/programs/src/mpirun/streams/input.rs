@@ -13,9 +13,9 @@ use crate::mpirun::command::arguments::Readers;
 /// taken by the ranks.
 const INPUT_BYTES_MAX: usize = 256 << 10;
 
-/// Returns the standard input of rank `rank`: an empty file if the rank is not in `readers`; ours if
-/// `is_ours` says that it is the job's, no other rank reads it, and it is no terminal (which would stop a
-/// rank in a process group of its own); else a pipe that [`pump`] fills.
+/// Returns the standard input of rank `rank`: an empty file if the rank is not in `readers`, else a pipe that
+/// [`pump`] fills. A rank that reads alone gets our own standard input if that is the job's (`is_ours`) and
+/// no terminal, which would stop a rank in a process group of its own.
 pub fn for_rank(rank: u32, readers: &Readers, is_ours: bool) -> Stdio {
     match readers {
         readers if !readers.has(rank) => Stdio::null(),
@@ -33,8 +33,8 @@ pub fn terminal() -> std::io::Result<impl FnMut(&mut [u8]) -> std::io::Result<us
     Ok(move |buffer: &mut [u8]| terminal.read(buffer))
 }
 
-/// Starts a thread that writes all that `read` returns to each of `ranks`. The thread ends when `read`
-/// returns 0 or no rank reads any more. No other thread waits for its end.
+/// Starts a thread that gets bytes from `read`, and writes them to each of `ranks`. The thread ends when
+/// `read` returns 0 or no rank reads any more. No other thread waits for its end.
 pub fn pump(
     mut ranks: Vec<ChildStdin>,
     read: impl FnMut(&mut [u8]) -> std::io::Result<usize> + Send + 'static,
@@ -46,8 +46,8 @@ pub fn pump(
     std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
 }
 
-/// Passes all bytes that `read` returns to `each`, until `read` returns 0 or `each` returns false. After an
-/// error it tries again.
+/// Gets bytes from `read`, and passes them to `each`, until `read` returns 0 or `each` returns false. After
+/// an error it reads again.
 pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     loop {

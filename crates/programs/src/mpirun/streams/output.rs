@@ -58,8 +58,8 @@ impl Style {
         }
     }
 
-    /// Returns what each line begins with that rank `rank` of world number `world` prints to the stream `to`,
-    /// without the time.
+    /// Returns the text that begins every line of rank `rank` of world number `world` in the stream `to`. The
+    /// time, which may also stand there, is not part of it.
     pub fn prefix(&self, world: u64, rank: u32, to: OutputStream) -> String {
         let job = world + 1;
         let stream = if to == OutputStream::Output { "stdout" } else { "stderr" };
@@ -127,7 +127,7 @@ struct RankStream {
     label: Option<Arc<str>>,
     stamp: bool,
     sink: Arc<Sink>,
-    /// The bytes that have come after the last newline.
+    /// What the rank has printed after its last newline: an unfinished line.
     unfinished: Vec<u8>,
 }
 
@@ -145,7 +145,7 @@ pub struct Forwarder {
     own: [Arc<Sink>; 2],
     /// The files that were opened for ranks' output, by path. Ranks may share a file.
     files: HashMap<PathBuf, Arc<Sink>>,
-    /// The writing end of the pipe that wakes the thread.
+    /// The writing end of the pipe that wakes the thread which passes output on.
     wake: OwnedFd,
 }
 
@@ -222,13 +222,14 @@ impl Forwarder {
         Ok(sink)
     }
 
-    /// Wakes the thread that passes output on. If the pipe is full, the thread will wake anyway.
+    /// Wakes the thread that passes output on, by a byte in a pipe. If the pipe is full, the thread wakes
+    /// anyway.
     fn wake(&self) {
         let _ = rustix::io::write(&self.wake, &[0]);
     }
 
-    /// Ends the thread once it has passed on everything that ranks wrote. It is called when no rank lives any
-    /// more. It does not wait for output of processes that ranks left behind.
+    /// Ends the thread that passes output on, once everything that ranks wrote has gone. It is called when no
+    /// rank lives any more. It does not wait for output of processes that ranks left behind.
     pub fn finish(self) {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
@@ -241,7 +242,8 @@ struct Pump {
     streams: Vec<RankStream>,
     shared: Arc<ForwarderShared>,
     uplink: Arc<dyn Uplink>,
-    /// The pipe that is readable when `shared` has changed.
+    /// The reading end of the pipe by which the watching thread wakes this one, after it has changed
+    /// `shared`.
     woken: OwnedFd,
 }
 

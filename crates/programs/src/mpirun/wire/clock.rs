@@ -27,9 +27,11 @@ struct Answer {
 pub struct Clock {
     left: u32,
     best: Option<Answer>,
-    /// The best (fastest) answer of the first row of questions. None before that row is complete.
+    /// The best (fastest) answer to the first row of questions about the host's clock. None before that row
+    /// is complete.
     first: Option<Answer>,
-    /// The best (fastest) answer of the latest complete row of questions. None before a row is complete.
+    /// The best (fastest) answer to the latest complete row of questions about the host's clock. None before
+    /// a row is complete.
     last: Option<Answer>,
 }
 

@@ -42,7 +42,7 @@ pub enum AgentEvent {
     Closed(String),
 }
 
-/// The receiver of the events that the threads which read from agents report.
+/// The place to which the threads that read from agents report what has happened.
 #[derive(Clone)]
 pub enum Listener {
     /// The job's root (`mpirun`), in this process: its thread takes the events from a queue, and a pipe wakes
@@ -305,8 +305,8 @@ fn last_line(noise: &[u8]) -> Option<String> {
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// Waits at most a second for the end of a command, and returns its exit status. None if it goes on: a
-/// process that it has started may keep it.
+/// Waits at most a second for the end of a command, and returns its exit status. Returns None if the command
+/// still runs: it may wait for a process that it has started.
 pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     for _ in 0..100 {
         match child.try_wait() {

@@ -24,8 +24,8 @@ pub struct TracePart {
 }
 
 /// Reads and removes the files, beside the trace `file`, in which this host's processes have recorded events.
-/// Process numbers from `used` on have no file. Proxies get numbers after the proxies of all nodes before
-/// this one.
+/// Process numbers from `used` on have no file. The proxies of all hosts are numbered in one row, those of
+/// the first node first.
 pub fn take(file: &Path, segment: &Segment, used: u32) -> impl Iterator<Item = TracePart> {
     let ranks = (0..used).filter(|rank| segment.local(*rank).is_some());
     let whos: Vec<ProcessName> =

@@ -15,8 +15,8 @@ use crate::mpirun::command::say::Refusal;
 /// How often the job's root (`mpirun`) and an agent in another process send each other the frame `Alive`,
 /// which says that the sender lives.
 pub const PULSE: Duration = Duration::from_secs(2);
-/// The time between two readings of the clock from which on a process concludes that it stood still itself in
-/// between, as on a suspended machine.
+/// A process that reads its clock twice and finds more than this time in between concludes that it was
+/// stopped meanwhile, as on a suspended machine.
 pub const STANDSTILL: Duration = Duration::from_secs(2);
 
 /// A connection over which an agent sends frames (messages) to the job's root (`mpirun`).

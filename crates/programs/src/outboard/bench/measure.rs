@@ -68,7 +68,8 @@ impl Measure {
         }
     }
 
-    /// Returns the heading of the first column of this measure's table: "size", or the noun `by`.
+    /// Returns the heading of the first column of this measure's table: "size", or a noun for what differs
+    /// between the rows (`by`).
     pub fn varies(&self) -> &str {
         if self.by.is_empty() { "size" } else { &self.by }
     }

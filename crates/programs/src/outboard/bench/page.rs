@@ -35,7 +35,7 @@ const PLAYERS: [RGBColor; 4] =
     [RGBColor(0, 0, 0xf0), RGBColor(0, 0, 0xf1), RGBColor(0, 0, 0xf2), RGBColor(0, 0, 0xf3)];
 /// The CSS classes in the legend for Outboard's line and the peers' lines, in the order of `PLAYERS`.
 const CLASSES: [&str; 4] = ["ours", "a", "b", "c"];
-/// The placeholder colour of all lines of limits. `STYLE` replaces it.
+/// The placeholder colour of the lines for limits (lower bounds for any MPI). `STYLE` replaces it.
 const LIMIT: RGBColor = RGBColor(0, 0, 0xf4);
 
 /// Returns the page as HTML, with a section for each table of results.
@@ -103,7 +103,8 @@ fn better(rows: &[BenchRow]) -> &'static str {
     if rows[0].measure.higher { "higher" } else { "lower" }
 }
 
-/// Returns the legend of a measure's plot as HTML: the colour and version of each MPI, and the limits.
+/// Returns the legend of a plot as HTML: the colour and version of each MPI, and the names of the limits
+/// (lower bounds for any MPI).
 fn legend(table: &BenchTable, rows: &[BenchRow]) -> String {
     let players = table.players.iter().enumerate().map(|(at, (name, version))| {
         format!("<span class={}>{} {}</span>", CLASSES[at % CLASSES.len()], escaped(name), escaped(version))
@@ -134,8 +135,8 @@ fn bars(rows: &[BenchRow]) -> String {
     }
 }
 
-/// Returns three HTML cells for one row: a bar as long as the speed-up, the speed-up as a number, and the
-/// verdict on the goal. None if no peer has a value.
+/// Returns three HTML cells for one row: a bar as long as the speed-up, the speed-up as a number, and whether
+/// the goal is met. None if no peer has a value.
 fn gain(row: &BenchRow) -> Option<String> {
     let times = row.times()?.median;
     let class = match times {
@@ -198,7 +199,8 @@ fn goals(number: usize, table: &BenchTable) -> String {
 /// A line of a plot: its placeholder colour, and its points (message size, value).
 type PlotLine = (RGBColor, Vec<(f64, f64)>);
 
-/// Returns a plot of the medians over the message size, with a line for each MPI and each limit, as SVG.
+/// Returns a plot of the medians over the message size as SVG. It has a line for each MPI and for each limit
+/// (a lower bound for any MPI).
 fn medians(table: &BenchTable, rows: &[BenchRow]) -> Result<String, String> {
     let points = |values: &dyn Fn(&BenchRow) -> Option<f64>| -> Vec<(f64, f64)> {
         rows.iter().filter_map(|row| Some((row.bytes as f64, values(row)?))).collect()

@@ -18,7 +18,7 @@ pub struct Summary {
     pub spread: Option<f64>,
 }
 
-/// Returns the summary of all rounds. None if a round has no value: an MPI that failed once counts as failed.
+/// Returns median and spread of the values of all rounds. None if one is missing: its MPI counts as failed.
 pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     let mut sorted = values.iter().copied().collect::<Option<Vec<f64>>>()?;
     sorted.sort_by(f64::total_cmp);
@@ -29,15 +29,14 @@ pub fn summary(values: &[Option<f64>]) -> Option<Summary> {
     Some(Summary { median, spread })
 }
 
-/// Returns the summary of the ratios `above` / `below` of each round. On a slow machine both values of a
-/// round are slow.
+/// Returns median and spread, over all rounds, of the ratio `above` / `below`. None if a value is missing.
 pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
     let ratios: Vec<_> = above.iter().zip(below).map(|(a, b)| Some((*a)? / (*b)?)).collect();
     summary(&ratios)
 }
 
 impl BenchRow {
-    /// Returns the index of the best peer (other MPI), and Outboard's value divided by that peer's.
+    /// Returns the best peer's (other MPI's) index, and Outboard's value / that peer's. None without peers.
     fn hardest(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
@@ -77,7 +76,7 @@ impl BenchRow {
         }
     }
 
-    /// Returns what part of the best limit Outboard reaches; 1 is all of it. None without a limit.
+    /// Returns what part of the best limit (a lower bound) Outboard reaches; 1 is all. None without limits.
     pub fn reached(&self) -> Option<f64> {
         let part = |limit: &Vec<Option<f64>>| {
             let (ours, limit) = (&self.values[0][..], &limit[..]);
@@ -95,14 +94,15 @@ impl BenchRow {
         Some(if self.measure.higher { ratio >= goal } else { ratio <= goal })
     }
 
-    /// Whether Outboard meets the goal; a failed run misses it. None if there is no goal, peer or verdict.
+    /// Whether Outboard meets the goal; a failed run of Outboard misses it. None if there is no goal, if no
+    /// peer has values, or if too few rounds ran or the machine was busy.
     pub fn is_met(&self) -> Option<bool> {
         self.values[1..].iter().find_map(|values| summary(values)).filter(|_| self.has_verdict)?;
         self.ratio().map_or(self.goal().map(|_| false), |ratio| self.meets(ratio.median))
     }
 
-    /// Returns the ratio of the best limit to the best peer if even that limit misses the goal, else None. A
-    /// limit that Outboard or the peer beats by a tenth does not count.
+    /// Returns the ratio of the best limit (a lower bound for any MPI) to the best peer if even that limit
+    /// misses the goal, else None. A limit that Outboard or the peer beats by a tenth does not count.
     pub fn limit_in_the_way(&self) -> Option<f64> {
         let peer = &self.values[self.hardest()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
@@ -112,7 +112,7 @@ impl BenchRow {
         (is_limit && self.is_met() == Some(false) && self.meets(best) == Some(false)).then_some(best)
     }
 
-    /// Returns the goal and whether it is met, as text. Empty if there is no goal or no verdict.
+    /// Returns the goal and whether it is met, as text. Empty if there is no goal or this is not known.
     pub fn verdict(&self) -> String {
         let (Some(goal), Some(met)) = (self.goal(), self.is_met()) else {
             return String::new();
@@ -124,7 +124,7 @@ impl BenchRow {
         format!("{word} (goal {}{})", factor(self.as_times(goal)), limit.unwrap_or_default())
     }
 
-    /// Returns `reached` as text; "beaten" if Outboard is better than the limit by more than a tenth.
+    /// Returns as text what part of the best limit (lower bound) Outboard reaches, or "beaten" beyond 110 %.
     pub fn reached_in_words(&self) -> String {
         match self.reached() {
             None => String::new(),
@@ -167,7 +167,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Returns the first cell of a row as text: the message size, or the number and the noun `by`.
+/// Returns the first cell of a row as text: the message size or, if `by` is a noun, `number` and that noun.
 pub fn of(measure: &Measure, number: u64) -> String {
     if measure.by.is_empty() { size(number) } else { format!("{number} {}", measure.by) }
 }
@@ -242,7 +242,7 @@ pub fn text(table: &BenchTable) -> String {
     text
 }
 
-/// Returns a sentence that says how many goals are met. None if no goal has a verdict.
+/// Returns a sentence that says how many goals are met. None if that is known of no goal.
 pub fn sum(table: &BenchTable) -> Option<String> {
     let has_verdict: Vec<&BenchRow> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = has_verdict.iter().filter(|row| row.is_met() == Some(true)).count();

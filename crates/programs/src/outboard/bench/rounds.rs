@@ -63,7 +63,7 @@ pub struct Conditions {
 const CORES_NEEDED: f64 = 1.5;
 /// The load average up to which a machine counts as idle, however few cores it has.
 const LOAD_OF_NOTHING: f64 = 0.3;
-/// How many rounds a verdict on a goal needs.
+/// How many rounds must have run before a goal counts as met or missed.
 const ROUNDS_FOR_VERDICT: u32 = 5;
 
 impl BenchTable {
@@ -132,8 +132,9 @@ fn runners<'a>(players: &'a [Player], measure: &'a Measure) -> Vec<Runner<'a>> {
     mpis.chain(limits).collect()
 }
 
-/// Runs all rounds of all measures. Returns `table`, which comes without rows, with their results as rows.
-/// Calls `look` with the table after each measure, so that an interrupted run keeps its results.
+/// Runs all rounds of all measures (benchmarks). Returns `table`, which comes without rows, with their
+/// results as rows. Calls `look` with the table after each measure, so that an interrupted run keeps its
+/// results.
 pub fn play(
     mut table: BenchTable,
     players: &[Player],

@@ -167,8 +167,9 @@ fn has_own_order(call: &str, algorithm: &str) -> bool {
         && algorithm.is_some_and(|algorithm| algorithm.facts().order != CombineOrder::InRanks)
 }
 
-/// Returns the end of a line: how long the other one (the rank in place of a proxy, or a proxy in place of
-/// the rank) took for calls of the same function, comm and size. Empty if it carried out no such call.
+/// Returns text for the end of a row's line: how long the other one (the rank in place of a proxy, or a proxy
+/// in place of the rank) took for calls of the same function, comm and size. Empty if the other one carried
+/// out no such call.
 fn compared(row: &SiteRow, way: &CarrierCalls, rows: &[SiteRow]) -> String {
     let (other, name) = if way.by == "proxy" { ("rank", "the rank") } else { ("proxy", "a proxy") };
     match rows::took(rows, row, other) {

@@ -48,7 +48,7 @@ pub struct CarrierCalls {
     /// The times from start to completion of all operations that were carried out in this way, added up, in
     /// ns.
     lasted: f64,
-    /// The part of `lasted` in which the operation's thread was in MPI calls, in ns.
+    /// The part of these operations' time (`lasted`) in which their thread was in MPI calls, in ns.
     inside: f64,
 }
 
@@ -72,8 +72,9 @@ impl SiteRow {
     }
 }
 
-/// Returns the mean time in ns of the calls that `by` carried out, and how many they are. It takes all calls
-/// of the row's function, comm and size class, at any call site. None if there is no such call.
+/// Returns the mean time in ns of the calls that `by` ("proxy", "rank", ...) carried out, and how many they
+/// are. It takes all calls of the row's function, comm and size class, at any call site. None if there is no
+/// such call.
 pub fn took(rows: &[SiteRow], row: &SiteRow, by: &str) -> Option<(f64, u64)> {
     let alike = |other: &&SiteRow| (&other.call, class(other.bytes[0])) == (&row.call, class(row.bytes[0]));
     let ways = rows.iter().filter(alike).flat_map(|row| &row.ways).filter(|way| way.by == by);

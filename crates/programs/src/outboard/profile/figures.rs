@@ -74,8 +74,8 @@ pub struct Pair {
     pub us: f64,
 }
 
-/// The waits of one kind (`why`) of a call site of rank `rank` for a call site of the late rank `late`, added
-/// up.
+/// The waits, for one reason (`why`), of rank `rank` in calls at one call site for a call of rank `late` at
+/// another: how many there were, and how long they took together.
 #[derive(Serialize)]
 pub struct Late {
     pub why: Why,
@@ -204,8 +204,8 @@ fn pairs(parts: &TraceParts, waits: &[Wait]) -> Vec<Pair> {
     pairs.into_iter().map(|((rank, late), us)| Pair { rank, late, us }).collect()
 }
 
-/// Returns a row for each two call sites where one waited for the other, sorted by the time: the longest
-/// first.
+/// Returns a row for each pair of call sites where a rank at one waited for a rank at the other. The pair
+/// with the longest waits comes first.
 fn late(parts: &TraceParts, waits: &[Wait]) -> Vec<Late> {
     let mut late: HashMap<(Why, u64, &str, u64, &str, &str), Late> = HashMap::new();
     for wait in waits {

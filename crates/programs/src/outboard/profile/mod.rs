@@ -219,9 +219,9 @@ mod tests {
         events
     }
 
-    /// Goal: each call waits for exactly the ranks that it needs. Method: calls of ranks 1 and 2 wait for
-    /// what rank 0 does late, in ten ways. The second call of each pair needs no other rank, or already has
-    /// what it needs.
+    /// Goal: each call waits for exactly the ranks that it needs. Method: a partitioned message, rooted
+    /// collectives, a scan, and epochs and locks of windows. In each some rank is late, and some calls need
+    /// no other rank or already have what they need.
     #[test]
     fn partitions_windows_and_rooted_collectives_wait_for_whom_they_need() {
         let mut events = Vec::new();

@@ -32,9 +32,10 @@ pub const STYLE: &str = ".l0{fill:var(--ours);background:var(--ours)}.l1{fill:va
 .lanes line{stroke:var(--ink);stroke-width:1;vector-effect:non-scaling-stroke}.axis{grid-column:2;display:flex;justify-content:space-between;color:var(--weak);font-size:12px}\
 .key{display:flex;flex-wrap:wrap;gap:.2em 1.2em;margin:.5em 0}.key i{display:inline-block;width:.9em;height:.9em;margin-right:.4em;vertical-align:-.1em}";
 
-/// The index of the layer for waiting. The layers before it are the kinds of functions.
+/// The index of the timeline's layer (a colour) for the time in which ranks wait. The layers before it are
+/// for the kinds of functions.
 const WAITING: usize = FunctionKind::ALL.len();
-/// The index of the layer for steps that proxies carry out.
+/// The index of the timeline's layer (a colour) for steps that proxies carry out.
 const STEPS: usize = WAITING + 1;
 const LAYERS: usize = STEPS + 1;
 

@@ -69,7 +69,8 @@ pub struct EventArguments<'a> {
     pub peer: Option<u64>,
     /// The root of a collective, by its number in MPI_COMM_WORLD. None if the collective has no root.
     pub root: Option<u64>,
-    /// The rank in its comm of the member of a scan that this event is about. None in any other event.
+    /// For an event of a scan (MPI_Scan, MPI_Exscan): the rank of its process in the comm. None for any other
+    /// event.
     pub place: Option<u64>,
     /// The ranks from which this rank receives in a neighborhood collective, else empty.
     #[serde(default)]

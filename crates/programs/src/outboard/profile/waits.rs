@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Finds which rank waits for which. In an MPI call a rank waits until the last partner that it needs has
 //! started its part. A partner is: the sender of a message that the call completes (of a partitioned message,
-//! its last partition); the receiver of a message that moves only then; a rank of the same collective; the
-//! other side of a window's post or completion; the holder of a lock. Only the last partner of a call counts,
-//! so no time counts twice.
+//! its last partition); the receiver of a message that is sent only once the receive has started; a rank of
+//! the same collective; the other side of a window's post or completion; the holder of a lock. Only the last
+//! partner of a call counts, so no time counts twice.
 //!
 //! Left out, because a trace does not have them: the ranks that an algorithm adds, the needs in a rooted
 //! collective of an intercommunicator, and the lock that MPI_Win_lock_all waits for.
@@ -51,18 +51,18 @@ pub struct Wait<'a> {
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
     All,
-    /// Every other member needs the root. The root needs no member.
+    /// Every other member waits until the root has started. The root waits for no member.
     Root,
-    /// The root needs all other members. The others need no member.
+    /// The root waits until all other members have started. The others wait for no member.
     AllAtRoot,
-    /// A member needs all members of lower ranks.
+    /// A member waits until all members of lower ranks have started.
     Below,
-    /// A member needs the neighbours from which it receives.
+    /// A member waits until the neighbours from which it receives have started.
     Sources,
 }
 
-/// Returns which members a member of this collective needs. `base` is the function's name in small letters.
-/// None if that is not known.
+/// Returns for which members a member of this collective waits. `base` is the function's name in small
+/// letters. None if that is not known.
 fn need(base: &str) -> Option<Need> {
     Some(match base {
         "barrier"
@@ -91,7 +91,7 @@ fn need(base: &str) -> Option<Need> {
 /// What identifies a message in a trace: its context id, its sender, its receiver, its tag and its number.
 type MessageKey<'a> = (&'a str, u64, u64, i64, u64);
 
-/// A rank that another rank needs: its number, when it started its part (in us), and at which call site.
+/// A rank for which another rank waits: its number, when it started its part (in us), and at which call site.
 #[derive(Clone, Copy)]
 struct Partner<'a> {
     rank: u64,
@@ -274,8 +274,8 @@ fn end(span: &Span) -> f64 {
     span.until.unwrap_or(0.0)
 }
 
-/// Returns the rank of an operation as a partner, with the time and the call site at which it started the
-/// operation.
+/// Returns the rank of an operation as a partner (a rank for which another waits), with the time and the call
+/// site at which it started the operation.
 fn partner_of<'a>(span: &Span<'a>) -> Partner<'a> {
     Partner { rank: span.event.pid, began: span.event.ts, site: &span.event.args.site }
 }
@@ -289,8 +289,8 @@ fn key<'a>(event: &'a TraceEvent<'a>, sends: bool) -> Option<MessageKey<'a>> {
     Some((&args.context, from, to, args.tag, args.number))
 }
 
-/// Returns each collective of which [`need`] is known, with its events on all ranks, which have the same
-/// context id and the same name with a number.
+/// Returns each collective of which [`need`] is known, with one operation for each rank. Operations belong to
+/// one collective if they have the same context id and the same name, which ends with a number.
 fn collectives<'s, 'a>(parts: &'s TraceParts<'a>) -> Vec<(Need, Vec<&'s Span<'a>>)> {
     let mut collectives: HashMap<_, (Need, Vec<&Span>)> = HashMap::new();
     for span in parts.spans.iter().filter(|span| span.event.cat == "operation") {

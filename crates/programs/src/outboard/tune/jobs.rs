@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Compares what jobs without a table of tuning choose by themselves (messages through cells, or reads of the
-//! sender's memory) with the faster of both when it is forced. The program of the jobs is bench/choice.c.
+//! Compares jobs that choose by themselves with jobs whose choice is forced. The choice is how messages move:
+//! through cells, or by reads of the sender's memory. No job has a table of tuning. The program of the jobs
+//! is bench/choice.c.
 //!
 //! The best rounds of a comparison would hide a job that chose wrongly; here every job counts.
 
@@ -20,7 +21,7 @@ type JobLines = Vec<((String, u64), JobLine)>;
 /// What a job prints for one pattern and length of messages.
 #[derive(Clone, Copy)]
 struct JobLine {
-    /// What part of the bytes (0 to 1) receivers read from the sender's memory, after 64 messages.
+    /// What part of the bytes (0 to 1) receivers read from the sender's memory, once 64 messages have come.
     read: f64,
     /// The median time of a message, in us.
     us: f64,

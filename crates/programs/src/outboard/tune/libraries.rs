@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! `outboard tune --device` measures for each collective and number of ranks from which length on the
+//! `outboard tune --device` measures, for each collective and number of ranks, the length from which on the
 //! collective library of OUTBOARD_CCL is faster than Outboard without it.
 
 use settings::Device;
@@ -77,9 +77,9 @@ fn chosen(only: &[String]) -> Result<(String, Vec<MeasuredRun>), String> {
     Ok((settings.ccl.clone(), measures.collect()))
 }
 
-/// Returns the length from which on the second player was clearly faster than the first at all lengths. None
-/// if it was not at the longest. The length counts as `Call::bytes` does; bench/ prints the block of one
-/// rank.
+/// Returns the shortest length from which on Outboard with the library was clearly faster, at all longer
+/// lengths too. None if it was not at the longest. The length counts as `Call::bytes` does; bench/ prints the
+/// block of one rank.
 fn bytes_min(times: &Times, name: &str, ranks: u32) -> Option<u64> {
     let lengths = times.iter().rev().filter(|((measure, _), _)| *measure == name);
     let faster = lengths.take_while(|(_, both)| is_faster(thousandths(both[1]), thousandths(both[0])));

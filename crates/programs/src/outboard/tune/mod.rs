@@ -41,7 +41,7 @@ pub struct Tune {
     #[arg(long, value_name = "COUNT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: Option<u32>,
-    /// Measure only from which length on the collective library of OUTBOARD_CCL is faster than Outboard
+    /// Measure only the length from which on the collective library of OUTBOARD_CCL is faster than Outboard
     /// without it, with buffers in the memory of OUTBOARD_DEVICE. Takes minutes.
     #[arg(long)]
     device: bool,
@@ -187,8 +187,8 @@ fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, 
     done
 }
 
-/// Returns the lengths at which the second player was clearly faster than the first one in the measure
-/// `name`.
+/// Returns the message lengths at which, in the measure `name`, the second of two forced choices was clearly
+/// faster than the first.
 fn faster(times: &Times, name: &str) -> Sizes {
     let is_read = |both: &[f64]| is_faster(thousandths(both[1]), thousandths(both[0]));
     let bits = times.iter().filter(|((measure, _), both)| *measure == name && is_read(both));

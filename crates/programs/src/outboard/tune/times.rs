@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::outboard::bench::{Measure, peers, rounds};
 
-/// The environment variables that force a player's choice, as names and values.
+/// The environment variables that force one choice, as names and values.
 pub(super) type Forced = &'static [(&'static str, &'static str)];
 
 /// The environment variables with which all messages go through cells, buffers in shared memory.
@@ -24,15 +24,15 @@ pub(super) const READ: Forced = &[
     ("OUTBOARD_EAGER_BYTES_MAX", "8KiB"),
     ("OUTBOARD_INLINE_BYTES_MAX", "8KiB"),
 ];
-/// For each measure and length in bytes: the least time of each player in any round. The least counts,
-/// because other programs on the machine only add time.
+/// For each measure and length in bytes: the least time in any round of each player (Outboard, with or
+/// without a forced choice). The least counts, because other programs on the machine only add time.
 pub(super) type Times = BTreeMap<(&'static str, u64), Vec<f64>>;
 
 /// How long a run may take. A longer run hangs, even on a machine that is busy.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Measures each of `measures` with each of `players`, which also get the environment variables `more`, with
-/// this number of ranks and of rounds. Returns the least times.
+/// Measures each of `measures` with Outboard under each of the forced choices `players`. All runs also get
+/// the environment variables `more`, and this number of ranks and of rounds. Returns the least times.
 pub(super) fn measured(
     ourselves: &dyn Fn() -> Result<peers::Player, String>,
     players: &[Forced],
@@ -79,8 +79,8 @@ pub(super) fn thousandths(time: f64) -> u64 {
     (time * 1e3) as u64
 }
 
-/// Returns a table of the first player's times, beside the times of two players whose choice is forced. The
-/// last column compares the first player with the better of these two.
+/// Returns a table of three times for each measure: of jobs that choose by themselves, and of jobs with
+/// either choice forced. The last column divides the first time by the better of the other two.
 pub(super) fn beside(times: &Times, forced: [&str; 2]) -> String {
     let mut text = format!(
         "{:<20} {:>8} {:>10} {:>10} {:>10}  auto/best\n",

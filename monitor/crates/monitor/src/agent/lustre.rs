@@ -106,8 +106,9 @@ fn statistic(counters: &mut BTreeMap<String, u64>, prefix: &str, line: &str) {
     }
 }
 
-/// Adds one line of `job_stats`, Lustre's statistics for a job, to the job's counters. It has a name such as
-/// `write_bytes`, and values such as `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
+/// Adds one line of `job_stats`, Lustre's statistics for a job, to the job's counters. The line has a name
+/// such as `write_bytes`, and values such as
+/// `{ samples: 4, unit: bytes, min: 4096, max: 1048576, sum: 2097152 }`.
 fn of_job(counters: &mut BTreeMap<String, u64>, name: &str, values: &str) {
     let value = |key: &str| {
         let pair = |pair: &str| {

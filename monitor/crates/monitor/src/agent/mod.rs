@@ -53,8 +53,8 @@ impl SourceThread {
         SourceThread { name, ask, answers, silent: None }
     }
 
-    /// Asks the thread for new figures, unless it still has to answer an earlier question. Then the late
-    /// answer will serve.
+    /// Asks the thread for new figures, unless its answer to an earlier request is still due. That answer
+    /// then serves for both requests.
     fn ask(&mut self) {
         if self.silent.is_none() {
             self.silent = Some(Instant::now());

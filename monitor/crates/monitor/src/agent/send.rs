@@ -45,8 +45,8 @@ impl Agent {
         Ok(Agent { to, key: key.trim().into(), host, config: config.clone(), http })
     }
 
-    /// Makes a report and sends it, again and again, for as long as the program runs. A failure is printed
-    /// once, and the next report is sent when it is due.
+    /// Makes a report of this host and sends it to the collector, again and again, for as long as the program
+    /// runs. A failure is printed once, and the next report is sent when it is due.
     pub fn run(self) -> ! {
         let mut sources = Sources::start(&self.config.skip);
         let mut said = String::new();

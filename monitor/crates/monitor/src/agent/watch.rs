@@ -27,8 +27,8 @@ struct ProcessPage {
     uid: u32,
 }
 
-/// For each world (MPI_COMM_WORLD), by its number, that has a running process on this host: the last pages of
-/// its processes that have ended.
+/// For each world (MPI_COMM_WORLD) that still has a running process on this host, by the world's number: the
+/// last pages of counters of its processes that have ended.
 #[derive(Default)]
 pub struct Watched(BTreeMap<u64, Vec<ProcessPage>>);
 

@@ -46,8 +46,8 @@ pub struct Deliver {
     pub delivered: Arc<Mutex<Delivered>>,
 }
 
-/// Puts a message to a channel about some alerts (`events`) into the queue. `at` is now, in milliseconds
-/// since 1970.
+/// Puts a message for a channel into the queue, with the alerts `events` (raised or cleared). `at` is now, in
+/// milliseconds since 1970.
 pub fn enqueue(
     db: &rusqlite::Connection,
     channel: &str,

@@ -22,9 +22,9 @@ pub struct Found {
     pub key: String,
     pub subject: String,
     pub text: String,
-    /// The source of the job (such as `slurm`), if this is a job. Otherwise it is empty.
+    /// The source of the job (such as `slurm`), if the criterion holds for a job. Otherwise it is empty.
     pub source: String,
-    /// The id of the job, if this is a job. Otherwise it is empty.
+    /// The id of the job, if the criterion holds for a job. Otherwise it is empty.
     pub job: String,
 }
 
@@ -367,7 +367,8 @@ mod tests {
         found.into_iter().map(|found| (found.subject, found.text)).collect()
     }
 
-    /// Returns the state `now` without the links of `node`, and without the links for which `is_gone` holds.
+    /// Returns the state `now` without the links of `node` (None: of no node), and without the links for
+    /// which `is_gone` holds.
     fn without(now: &Now, node: Option<usize>, is_gone: impl Fn(&topology::TopologyLink) -> bool) -> Now {
         let mut topology = (*now.topology).clone();
         topology.version += 1;

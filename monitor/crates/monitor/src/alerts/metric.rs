@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-/// The kinds of things of which a metric is measured.
+/// The kinds of things for which a metric can be measured, such as ports, hosts or jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Subject {

@@ -84,7 +84,8 @@ impl Watcher {
     }
 
     /// Examines the present state, and stores the alerts that it raises or clears. `last` is the number of
-    /// the sweep that was examined last. Returns the number of the present sweep.
+    /// the sweep (one reading of all port counters) that was examined last. Returns the number of the present
+    /// sweep.
     fn look(&self, watch: &mut Watch, last: u64) -> Result<u64, String> {
         let criteria = criteria(&self.control)?;
         let written = self.writer.written();

@@ -23,28 +23,31 @@ impl Change {
     }
 }
 
-/// A thing for which a criterion holds, or held a short time ago. It has held from `since` to `last`.
+/// A port, link, node, host or job, or the monitor itself, for which a criterion holds, or held a short time
+/// ago. The criterion has held for it from `since` to `last`.
 struct HeldCondition {
     since: Instant,
     last: Instant,
-    /// The number of the alert that was raised for this thing. None if no alert is raised yet.
+    /// The number of the alert that was raised for this port, link, node, host or job. None if no alert is
+    /// raised yet.
     alert: Option<i64>,
 }
 
-/// The things for which criteria hold, by the criterion's number and then by `Found::key`.
+/// The ports, links, nodes, hosts and jobs for which criteria hold, by the criterion's number and then by
+/// `Found::key`.
 #[derive(Default)]
 pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
 
 impl Watch {
-    /// Notes that the alert `id` is open for a criterion and a thing (`key`). It was raised a moment ago, or
-    /// before the monitor was started anew.
+    /// Notes that the alert `id` is open for a criterion and a port, link, node, host or job (`key`). The
+    /// alert was raised a moment ago, or before the monitor was started anew.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
         held.entry(key).or_insert(HeldCondition { since: at, last: at, alert: None }).alert = Some(id);
     }
 
-    /// Takes exactly the alerts of `open` (number, criterion and key) as open. A thing that has no alert yet
-    /// keeps the time since when the criterion holds for it.
+    /// Replaces the alerts that count as open by `open`: for each the alert's number, the criterion's number,
+    /// and the key of the host, job or the like. Keeps the time since which each criterion has held.
     pub fn reopen(&mut self, open: Vec<(i64, i64, String)>, at: Instant) {
         for held in self.0.values_mut().flat_map(HashMap::values_mut) {
             held.alert = None;
@@ -107,7 +110,7 @@ mod tests {
         vec![Found { key: key.into(), ..Found::default() }]
     }
 
-    /// Runs a story through `Watch` and returns the changes at each of its seconds. A letter in the story
+    /// Plays `story` to a `Watch`, one character a second, and returns what changes in each second. A letter
     /// stands for a thing for which the criterion holds in that second; a point stands for none.
     fn changes_in(criterion: &Criterion, story: &str) -> String {
         let (mut watch, start, mut next) = (Watch::default(), Instant::now(), 0);

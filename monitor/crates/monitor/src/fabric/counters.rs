@@ -243,8 +243,8 @@ fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequ
     asks
 }
 
-/// Returns the values of a port's counters, with 64 bits where the node (`has`) counts so far. Returns None
-/// if an answer is missing.
+/// Returns the values of a port's counters, from counters of 64 bits as far as the node has them (`has`),
+/// else from shorter ones. Returns None if an answer is missing.
 fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
     let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
     for (at, counter) in COUNTERS.iter().enumerate() {

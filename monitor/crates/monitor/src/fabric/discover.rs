@@ -70,7 +70,7 @@ impl Fabric {
     }
 }
 
-/// What a request of the discovery asks for.
+/// What a request of the discovery asks for, by which its answer is stored.
 enum Ask {
     /// The node behind the port with this GUID and number. None stands for the node where the walk begins.
     Node(Option<(u64, u8)>),
@@ -103,7 +103,8 @@ pub fn discover<W: Wire>(exchange: &mut Exchange<W>) -> Result<Fabric, String> {
     Ok(walk.fabric)
 }
 
-/// Returns the request that asks which counters a node has, or None if no LID of the node is known.
+/// Returns the request that asks which counters a node has, after the `Ask` that says so. Returns None if no
+/// LID of the node is known.
 fn performance(node: &FabricNode) -> Option<(Ask, MadRequest)> {
     let lid = node.ports.keys().find_map(|port| node.lid(*port))?;
     Some((
@@ -181,8 +182,8 @@ impl Walk {
         Vec::new()
     }
 
-    /// Stores a node that has answered, and the link (`from`) by which it was reached. Returns requests for
-    /// what is not known of the node yet.
+    /// Stores a node that has answered, and the link (`from`) by which it was reached; None stands for the
+    /// first node. Returns requests for what is not known of the node yet.
     fn node(&mut self, from: Option<(u64, u8)>, path: &Path, info: &NodeInfo) -> Vec<(Ask, MadRequest)> {
         let is_new = !self.fabric.nodes.contains_key(&info.guid);
         if is_new && self.fabric.nodes.len() >= NODES_MAX {

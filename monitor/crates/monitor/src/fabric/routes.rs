@@ -13,8 +13,8 @@ use super::topology::{Topology, TopologyNode};
 /// A port that sends, as the GUID of its node and its number there.
 pub type PortId = (u64, u8);
 
-/// Returns the GUIDs of the hosts whose names are in `nodes`, a job's list. A host's description begins with
-/// its name, before the adapter's (`n01 mlx5_0`). Either name may have a domain.
+/// Returns the GUIDs of the hosts that `nodes`, the node list of a job, names. A host's description begins
+/// with the host's name (`n01 mlx5_0`). Domains in the description and in the list are ignored.
 pub fn hosts(topology: &Topology, nodes: &[String]) -> BTreeSet<u64> {
     let short = |name: &str| name.split([' ', '.']).next().unwrap_or_default().to_ascii_lowercase();
     let wanted: HashSet<String> =

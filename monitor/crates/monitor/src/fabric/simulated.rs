@@ -27,8 +27,8 @@ pub struct Simulated {
     /// A MAD that answers no request, put before each answer. It gets the request's transaction number (bytes
     /// 12 to 15), so only its other fields tell it from an answer. None if no such MAD is to come.
     pub strange: Option<Box<Mad>>,
-    /// The port through which each switch sends to all hosts of the other switch. With None each host has the
-    /// port that leads to it.
+    /// The port through which each switch sends to all hosts of the other switch. With None it sends to each
+    /// host through the port that leads to that host.
     pub onward: Option<u8>,
 }
 

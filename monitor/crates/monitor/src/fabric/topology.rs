@@ -155,7 +155,8 @@ fn links(fabric: &Fabric, index: &HashMap<u64, usize>, nodes: &[(u64, TopologyNo
     links
 }
 
-/// Returns a key for sorting names, in which digits count as numbers: leaf-2 comes before leaf-10.
+/// Returns a key for sorting names so that digits count as numbers: leaf-2 comes before leaf-10. Each element
+/// has the number that a part of the name begins with, and the text behind it.
 fn natural(name: &str) -> Vec<(u64, String)> {
     let mut parts = vec![(0u64, String::new())];
     for char in name.chars() {

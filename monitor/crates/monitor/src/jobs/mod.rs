@@ -128,8 +128,8 @@ impl Collector {
         }));
     }
 
-    /// Takes the `running` jobs of a source as its jobs now. Jobs that are no longer among them are kept for
-    /// a while as ended. Writes every job that has changed into the store.
+    /// Notes that `running` are the jobs of a source now. Its other jobs are kept for a while as ended.
+    /// Writes every job that has changed into the store.
     fn keep(&self, source: &'static str, running: Vec<Job>) {
         let at = now_ms();
         let mut now = self.live.now();

@@ -36,7 +36,7 @@ const OVER: [&str; 9] = [
     "TIMEOUT",
 ];
 
-/// How Slurm is asked: through slurmrestd, or with None in `rest` by its commands.
+/// How the monitor asks Slurm: through slurmrestd (`rest`), or by Slurm's commands if `rest` is None.
 pub struct Slurm {
     rest: Option<Rest>,
     has_accounting: bool,

@@ -58,8 +58,8 @@ impl Chdb {
         self.place.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Starts chDB's first process. It tries several times, because the chDB of a monitor that was killed a
-    /// moment ago may still hold the data folder.
+    /// Starts chDB's first process, and returns it with its standard input. Tries several times, because the
+    /// chDB of a monitor that was killed a moment ago may still hold the data folder.
     fn first(&self) -> Result<(Child, ChildStdin), String> {
         let mut found = self.spawn();
         for _ in 0..3 {

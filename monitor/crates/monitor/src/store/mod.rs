@@ -52,8 +52,8 @@ pub struct InsertRefusal {
     pub why: String,
 }
 
-/// ClickHouse's error codes for wrong rows: a value cannot be read as the column's type. Other errors (a full
-/// disk, too little memory, too many parts, no such table) may not occur at the next try.
+/// ClickHouse's error codes for wrong rows: a value cannot be read as the column's type. After any other
+/// error (a full disk, too little memory, too many parts, no such table) another try may succeed.
 const OF_ROWS: [u32; 18] = [6, 26, 27, 33, 38, 41, 53, 69, 70, 72, 117, 128, 130, 131, 321, 349, 563, 676];
 
 impl Store {

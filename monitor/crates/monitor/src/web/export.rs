@@ -29,8 +29,8 @@ pub struct At {
     at: u64,
 }
 
-/// Answers with the use of all links at a past time. The format is that of the live frames, and the links are
-/// those of the present topology.
+/// Answers with the use of all links at a past time, in the binary format in which open pages get the present
+/// use (`live.rs`). The links are those of the present topology.
 pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Result<Response, Refusal> {
     // The longest distance from that time to the sweep that is shown. For older times the store has only
     // minutes or tens of minutes.
@@ -61,8 +61,8 @@ pub async fn picture(State(web): WebState, Query(At { at }): Query<At>) -> Resul
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// Makes a port's sample of a past time from a row of the store. The row has only the sum of all kinds of
-/// errors, which is put into the first kind.
+/// Makes a port's sample of a past time from a row of the store, or None if a value in the row is missing.
+/// The row has only the sum of all kinds of errors, which is put into the first kind.
 fn sample(row: &Value) -> Option<Sample> {
     let mut since = [0; COUNTERS.len()];
     since[COUNTERS.iter().position(|counter| counter.is_error)?] = row[5].as_u64()?;
@@ -154,7 +154,7 @@ impl Trace {
 struct Track {
     name: &'static str,
     is_meant: fn(&str) -> bool,
-    /// The number by which the sum is divided, such as 1e9 to turn nanoseconds into seconds.
+    /// The number by which the track's sum is divided, such as 1e9 to turn nanoseconds into seconds.
     unit: f64,
 }
 

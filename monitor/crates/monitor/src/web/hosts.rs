@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Requests about hosts: receives the reports of agents, and answers pages that ask what hosts do.
+//! Requests about hosts: receives the reports that hosts send, and answers pages that ask what hosts do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::people::{Role, Who};
 use crate::secret;
 use crate::time::{now_ms, seconds};
 
-/// Takes a report of an agent. The report's signature, not a session, says which host sent it. If the
-/// signature is wrong, only the head of the request is read.
+/// Takes a report that a host sends (by `outboard monitor agent`). The report's signature, not a session,
+/// says which host sent it. If the signature is wrong, only the head of the request is read.
 pub async fn report(State(web): WebState, request: Request) -> Result<StatusCode, Refusal> {
     let (head, body) = request.into_parts();
     let text = |name: &str| {

@@ -85,8 +85,8 @@ impl Default for RequestLimits {
 }
 
 impl RequestLimits {
-    /// Waits for the permission to have a password checked, or to ask the issuer. Refuses it after too many
-    /// attempts from this address or to this account.
+    /// Waits for the permission to have a password checked, or to ask the OpenID issuer (`account` is None).
+    /// Refuses it after too many attempts from this address or to this account.
     pub async fn trial(&self, address: IpAddr, account: Option<&str>) -> Result<TrialPermit, Refusal> {
         let often =
             |what: &str| (StatusCode::TOO_MANY_REQUESTS, format!("too many attempts {what}: wait a minute"));

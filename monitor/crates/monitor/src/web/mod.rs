@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! The page and its requests. Every request needs a session, except requests for the page's own files.
-//! `api.rs`, where the data is read, decides what a session may see.
+//! The monitor's web page, and the requests to it. Every request needs a session, except requests for the
+//! page's own files. `api.rs`, where the data is read, decides what a session may see.
 
 mod api;
 mod desk;

@@ -64,9 +64,11 @@ pub struct Pages {
     pub condition: String,
     pub rest: String,
     pub parameters: Parameters,
-    /// The key after which the present page begins, or None for the first page.
+    /// The key of the row after which the present page of rows begins, column by column. None for the first
+    /// page.
     pub after: Option<Vec<String>>,
-    /// The key with which the present page ends, or None before the first page and after the last.
+    /// The key of the row with which the present page of rows ends, column by column. None before the first
+    /// page and after the last.
     pub upto: Option<Vec<String>>,
 }
 
@@ -88,15 +90,16 @@ fn bound(key: &[Column], names: &[&str], is_than: &str, is_last: &str) -> String
 }
 
 impl Pages {
-    /// Returns the SQL condition that rows come after the key `after`, where the page begins. Adds the
-    /// condition's parameters.
+    /// Returns the SQL condition that a row comes after the key `after`, with which the previous page of rows
+    /// ended. Adds the condition's parameters to `parameters`.
     fn begin(&self, parameters: &mut Parameters) -> String {
         let Some(after) = &self.after else { return String::new() };
         parameters.extend(AFTER.into_iter().zip(after.iter().cloned()));
         format!(" AND {}", bound(&self.key, &AFTER, ">", ">"))
     }
 
-    /// Returns the SQL that asks for the key with which the next page ends, and the parameters of this SQL.
+    /// Returns the SQL that asks for the key of the row with which the next page of rows ends, and the
+    /// parameters of this SQL.
     pub fn edge(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
@@ -125,8 +128,8 @@ impl Pages {
         (sql, parameters)
     }
 
-    /// Turns to the next page, by asking the store where that page ends. Returns false if there is no next
-    /// page.
+    /// Turns to the next page of rows, by asking the store where that page ends. Returns false if there is no
+    /// next page.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
         let (sql, parameters) = self.edge();

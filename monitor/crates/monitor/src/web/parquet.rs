@@ -21,7 +21,7 @@ fn read(file: &Bytes) -> Result<ParquetMetaData> {
 }
 
 impl Joined {
-    /// Begins a joined file that has the columns of `file` and no rows yet.
+    /// Begins a Parquet file into which others are joined. It has the columns of `file`, and no rows yet.
     pub fn like(file: &Bytes) -> std::result::Result<Joined, String> {
         Joined::empty(file).map_err(words)
     }
@@ -32,7 +32,7 @@ impl Joined {
         Ok(Joined { writer })
     }
 
-    /// Adds the rows of a file. Returns the next bytes of the joined file.
+    /// Adds the rows of a Parquet file to the joined file, and returns the next bytes of the joined file.
     pub fn add(&mut self, file: &Bytes) -> std::result::Result<Vec<u8>, String> {
         self.add_groups(file).map_err(words)?;
         Ok(std::mem::take(self.writer.inner_mut()))

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use axum::http::{HeaderMap, header};
 
-/// The client's end of a connection to the page.
+/// The other end of a connection to the page: its address, and whether the connection is encrypted.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionPeer {
     pub address: IpAddr,

@@ -171,7 +171,8 @@ impl TableFile {
     }
 }
 
-/// Returns the query of the store for a view (such as `Ports`) of what happened between two times.
+/// Returns the query that asks the store for a view (such as `Ports`) of what happened between the times
+/// `from` and `to`.
 fn pages_of(asked: &TableQuery, who: &Who, from: u64, to: u64) -> Result<Pages, Refusal> {
     let mut pages = match asked.view {
         View::Ports => of_ports(asked, to - from),
