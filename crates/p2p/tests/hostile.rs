@@ -5,8 +5,7 @@
 mod job;
 
 use error::Class;
-use job::seeds::seeds;
-use job::{Bytes, CALM, Job, drawn, element, small};
+use job::{Bytes, CALM, Job, drawn, element, seeds::seeds, small};
 use outboard_p2p::{Config, LargeProtocol, Mode, NeedsRequest};
 use std::sync::Arc;
 use transport::route::Header;

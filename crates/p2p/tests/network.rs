@@ -4,8 +4,7 @@
 
 mod job;
 
-use job::seeds::seeds;
-use job::{Bytes, CALM, Job, drawn, weather};
+use job::{Bytes, CALM, Job, drawn, seeds::seeds, weather};
 use outboard_p2p::Mode;
 use transport::sim::Conditions;
 

@@ -4,8 +4,7 @@
 
 mod job;
 
-use job::seeds::seeds;
-use job::{Bytes, CALM, Job, moods, small};
+use job::{Bytes, CALM, Job, moods, seeds::seeds, small};
 use outboard_p2p::{LargeProtocol, Mode, Outcome};
 use transport::sim::Conditions;
 

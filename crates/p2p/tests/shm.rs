@@ -3,8 +3,7 @@
 
 mod job;
 
-use job::Bytes;
-use job::seeds::seeds;
+use job::{Bytes, seeds::seeds};
 use outboard_p2p::{Config, LargeProtocol, Mode, Outcome, P2p, Ticket};
 use transport::route::Reach;
 use transport::route_fabric;

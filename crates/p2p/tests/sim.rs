@@ -4,8 +4,7 @@
 mod job;
 
 use error::Class;
-use job::seeds::seeds;
-use job::{Bytes, CALM, Job, drawn, moods, small};
+use job::{Bytes, CALM, Job, drawn, moods, seeds::seeds, small};
 use outboard_p2p::{
     AttachedBuffer, BufferOwner, Config, LargeProtocol, Mode, NeedsRequest, Outcome, PendingOperation, Ticket,
 };

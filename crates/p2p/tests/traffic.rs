@@ -4,8 +4,7 @@
 mod job;
 
 use job::engines::Engines;
-use job::seeds::seeds;
-use job::{Bytes, Job, drawn, moods};
+use job::{Bytes, Job, drawn, moods, seeds::seeds};
 use matching::{Envelope, Pattern};
 use outboard_p2p::{AttachedBuffer, BufferOwner, LargeProtocol, Mode, NeedsRequest, Outcome, P2p, Ticket};
 use std::collections::HashMap;

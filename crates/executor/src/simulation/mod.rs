@@ -10,7 +10,7 @@ mod network;
 mod plans;
 mod random;
 
-#[path = "../../../p2p/tests/job/seeds.rs"]
+#[path = "../../../transport/tests/seeds/mod.rs"]
 mod seeds;
 
 use crate::proxy::Proxy;

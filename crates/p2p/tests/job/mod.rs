@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test program uses a part.
 
 pub mod engines;
+#[path = "../../../transport/tests/seeds/mod.rs"]
 pub mod seeds;
 
 use datatype::{Buffer, Layout};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-//! Runs tests for many seeds. The tests of the executor use this file, too.
+//! Runs tests for many seeds. The tests of p2p and executor take in this file.
 
 /// Runs `test` for many seeds (the environment variable SEEDS says how many), or for SEED alone if that is
 /// set. A failure prints its seed. Returns whether these were at least `count` seeds.
