@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Lets operations use device memory of the program. While an operation runs, a *stand-in* takes the place
 //! of the device memory: a block of host memory with the packed bytes. So all crates below see host memory
-//! only. A language binding may pass a copy of that memory, and move the bytes itself (`AttachedCopy`).
+//! only. A language binding may pass host memory of its own instead, and move the bytes (`AttachedCopy`).
 //! Read next: `device/src/lib.rs`.
 //!
 //! | state of a stand-in | who moves it there |

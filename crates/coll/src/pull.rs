@@ -136,7 +136,8 @@ impl Pull {
         }
     }
 
-    /// Takes the pieces for this member, which begin at byte `at` of their blocks, from the others' slots.
+    /// Copies the round's part of each block for this member from the other members' slots to the output. The
+    /// part begins at byte `at` of the block.
     fn take_pieces(&self, set: &FlatSet, at: usize) {
         let (blocks, bytes) = self.pieces(set, at);
         let index = if blocks == 1 { 0 } else { set.rank() };

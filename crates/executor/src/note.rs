@@ -210,8 +210,8 @@ pub(crate) enum NoteOutcome {
 pub(crate) enum Outgoing {
     /// A note for the endpoint `to`, and whether the process there waits for it.
     Note { to: u32, note: Note, is_awaited: bool },
-    /// A send has published its first bytes, which the server may send unasked. The note has the form of a
-    /// receiver's question.
+    /// For this process's own server: a send has published its first bytes. The server may send them before
+    /// the receiver asks, and takes this note in place of the receiver's question.
     Published(Note),
 }
 

@@ -18,7 +18,7 @@ pub struct Parameters {
     pub reduction: Option<Reduction>,
     /// How the schedule's input, and its output, is cut into blocks.
     pub cuts: [Cut; 2],
-    /// For the input and the output buffer, its parts and where each lies.
+    /// For the input and for the output buffer, the pieces of memory of which it consists, in their order.
     pub parts: [Vec<PartParameters>; 2],
     /// For each scratch buffer, its offset in the rank's arena.
     pub scratch: Vec<u64>,

@@ -119,7 +119,8 @@ impl Exporter {
         Some(ExportedRange { address: span.address() as u64, bytes, key, base })
     }
 
-    /// Revokes the export of a range: from now on no importer reads or writes it.
+    /// Revokes the export of a range: reads and writes that start from now on fail. The caller knows that
+    /// none is under way, or closes the exporter.
     pub fn revoke(&self, range: &ExportedRange) {
         if let Some(open) = self.shared.lock().as_mut() {
             open.regions.remove(&range.key);

@@ -102,13 +102,13 @@ const fn facts(name: &'static str) -> ValueRow {
     ValueRow { name, kind: ValueKind::Facts, default: 0, doc }
 }
 
-/// The index of the row with the longest block that a schedule's sender copies into shared memory.
+/// The index of the row that says up to how many bytes a schedule's sender copies a block into shared memory.
 pub const INLINE_BYTES_MAX: usize = 9;
-/// The index of the row with the longest block for which an all-to-all or allgather uses shared slots.
+/// The index of the row that says up to how many bytes a block an all-to-all or allgather uses shared slots.
 pub const FLAT_BYTES_MAX: usize = 10;
 /// The index of the row that says whether copies of some kilobytes are made by vector instructions.
 pub const VECTOR_COPIES: usize = 11;
-/// The index of the row with the most bytes of buffers that stay in a core's cache during a collective.
+/// The index of the row that says how many bytes of buffers stay in a core's cache during a collective.
 pub const NEAR_BYTES_MAX: usize = 12;
 
 /// The index of the row with the length of the longest message that is sent before the receiver asks.

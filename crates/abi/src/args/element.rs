@@ -232,12 +232,12 @@ pub enum Counts {
 }
 
 impl Counts {
-    /// Wraps the array parameter `name` of a function without the suffix `_c`.
+    /// Wraps the parameter `name`, an array of C ints: the function's name does not end in `_c`.
     #[inline]
     pub fn ints(address: usize, name: &'static str) -> Counts {
         Counts::Ints(In::new(address, name))
     }
-    /// Wraps the array parameter `name` of a function with the suffix `_c`.
+    /// Wraps the parameter `name`, an array of 64-bit integers: the function's name ends in `_c`.
     #[inline]
     pub fn longs(address: usize, name: &'static str) -> Counts {
         Counts::Longs(In::new(address, name))

@@ -4,8 +4,8 @@
 //!
 //! A schedule depends on the rank and on arguments that are equal on all ranks. The head of each file says
 //! how the buffers `Input` and `Output` are cut into blocks. A schedule that names no block of a buffer
-//! states 0 blocks for it. Where a vector has a block for each rank, the executor cuts it into near-equal
-//! parts between elements; blocks may be empty.
+//! states 0 blocks for it. A vector to be reduced that has a block for each rank is cut by the executor:
+//! between elements, into blocks of nearly equal length, some of which may be empty.
 //!
 //! Papers cited by several files: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication
 //! Operations in MPICH"; Rabenseifner 2004, "Optimization of Collective Reduction Operations"; Bruck et al.

@@ -163,7 +163,8 @@ struct Recycled {
 pub(super) trait RingMemory {
     /// Returns the number of slots, a power of two.
     fn slots(&self) -> u64;
-    /// Returns window `number` of the ring's area (a part that cells fill); None if there is no such window.
+    /// Returns window `number`, a part of the ring's area that is divided into cells. None if there is no
+    /// such window.
     fn window(&self, number: u64) -> Option<Window>;
     fn ends(&self) -> &SharedEnds;
     /// Returns the slot at `index`, which is less than `slots()`.
