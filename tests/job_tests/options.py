@@ -98,6 +98,13 @@ def input_goes_where_it_is_sent():
 
 
 @test
+def input_that_cannot_be_read_ends():
+    child = start(BIN / "mpirun", "-n", 2, "-s", "all", "cat", stdin=os.open("/", os.O_RDONLY))
+    output, _ = child.communicate(timeout=HANGS)
+    expect(child.returncode == 0 and "cannot read standard input: Is a directory" in output, f"{child.returncode}\n{output}")
+
+
+@test
 def universe_size():
     program = compile_c(PRINTS)
     for words, size in [([], 2), (["-usize", 7], 7), (["--host", "localhost:5"], 5), (["-usize", "SYSTEM"], len(cores()))]:

@@ -446,8 +446,7 @@ impl Executor {
     }
 
     fn run_of(&self, ticket: InstanceTicket) -> Option<&Execution> {
-        let instance = self.outstanding.get(ticket.index as usize)?;
-        (instance.ticket == ticket.generation).then_some(&instance.block.run)
+        Some(&self.instance_of(ticket)?.block.run)
     }
 
     /// Wakes the rank's proxy, because an operation that the proxy may drive has changed.
@@ -461,7 +460,7 @@ impl Executor {
     /// the ticket is not valid.
     #[cold]
     pub fn carried(&self, ticket: InstanceTicket) -> Option<Carried> {
-        let instance = self.outstanding.get(ticket.index as usize)?;
+        let instance = self.instance_of(ticket)?;
         let run = &instance.block.run;
         let word = |which: Head| run.record.head(which).load(Ordering::Relaxed);
         Some(Carried {
@@ -478,7 +477,7 @@ impl Executor {
     /// Returns the schedule of an operation, or None if the operation is not known any more.
     #[cold]
     pub fn schedule(&self, ticket: InstanceTicket) -> Option<&Arc<Schedule>> {
-        let instance = self.outstanding.get(ticket.index as usize)?;
+        let instance = self.instance_of(ticket)?;
         Some(&self.programs[instance.program].schedule)
     }
 

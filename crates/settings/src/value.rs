@@ -152,7 +152,10 @@ impl FromText for String {
     }
 }
 
-/// Reads a list of whole numbers: `0,2-3` is `[0, 2, 3]`. It may have at most 65536 numbers. The argument of
+/// The most numbers of a list.
+const NUMBERS_MAX: u64 = 65536;
+
+/// Reads a list of at most `NUMBERS_MAX` whole numbers: `0,2-3` is `[0, 2, 3]`. The argument of
 /// `mpirun --proxy-cores` is such a list, too.
 pub fn list(text: &str) -> Result<Vec<u64>, String> {
     let one = |word: &str| word.trim().parse::<u64>().map_err(|_| format!("{word:?} is not a whole number"));
@@ -160,8 +163,11 @@ pub fn list(text: &str) -> Result<Vec<u64>, String> {
     for part in text.split(',').filter(|part| !part.trim().is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last) = (one(first)?, one(last)?);
-        if last < first || last - first >= 65536 || all.len() >= 65536 {
-            return Err(format!("{part:?} is not a range of at most 65536 numbers"));
+        if last < first {
+            return Err(format!("{part:?} is not a range"));
+        }
+        if last - first >= NUMBERS_MAX - all.len() as u64 {
+            return Err(format!("{part:?} makes the list longer than {NUMBERS_MAX} numbers"));
         }
         all.extend(first..=last);
     }
@@ -250,6 +256,8 @@ mod tests {
         assert_eq!(list(""), Ok(vec![]));
         assert!(list("3-1").is_err());
         assert!(list("0-99999999999").is_err());
+        assert_eq!(list("0-65535").map(|all| all.len()), Ok(65536));
+        assert!(list("0-65535,1").is_err() && list("1,0-65535").is_err());
         assert!(list("a").is_err());
     }
 

@@ -46,12 +46,15 @@ impl Instance {
 }
 
 impl Executor {
+    /// Returns the instance that has this ticket. None if the instance has ended, and the ticket is spent.
+    pub(super) fn instance_of(&self, ticket: InstanceTicket) -> Option<&Instance> {
+        self.outstanding.get(ticket.index as usize).filter(|instance| instance.ticket == ticket.generation)
+    }
+
     /// Whether an operation has ended for the MPI program, so that `outcome` returns its outcome. The ticket
     /// must still be valid.
     pub fn is_over(&self, ticket: InstanceTicket) -> bool {
-        let instance = self.outstanding.get(ticket.index as usize);
-        let instance = instance.filter(|instance| instance.ticket == ticket.generation);
-        let instance = instance.expect("a ticket is asked for until it is spent");
+        let instance = self.instance_of(ticket).expect("a ticket is asked for until it is spent");
         instance.has_ended() || instance.is_local() && self.may_retire(instance)
     }
 

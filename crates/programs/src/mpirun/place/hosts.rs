@@ -76,8 +76,11 @@ pub fn parts(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The most names of one pattern.
+const NAMES_MAX: usize = 65536;
+
 /// Returns all names that a pattern in Slurm's form means: n1, n2 and n7 for `n[1-2,7]`. None if the pattern
-/// is malformed.
+/// is malformed, or means more than `NAMES_MAX` names.
 pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     let Some((before, rest)) = pattern.split_once('[') else { return Some(vec![pattern.to_owned()]) };
     let (ranges, after) = rest.split_once(']')?;
@@ -86,12 +89,15 @@ pub fn expanded(pattern: &str) -> Option<Vec<String>> {
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (from, to): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
-        let width = first.len();
-        for number in from..=to.min(from.saturating_add(1 << 20)) {
+        let (width, numbers) = (first.len(), to.checked_sub(from)? as usize + 1);
+        if numbers.saturating_mul(ends.len()) > NAMES_MAX - all.len() {
+            return None;
+        }
+        for number in from..=to {
             all.extend(ends.iter().map(|end| format!("{before}{number:0width$}{end}")));
         }
     }
-    (!all.is_empty()).then_some(all)
+    Some(all)
 }
 
 /// Reads a file with one host per line, `HOST[:SLOTS]` or `HOST slots=SLOTS`, and returns its hosts.
@@ -121,7 +127,9 @@ fn entry(host: &str, rest: &str) -> Result<Hosts, String> {
     let allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-:%@".contains(letter);
     let is_name = |name: &String| !name.is_empty() && !name.starts_with('-') && name.chars().all(allowed);
     let names = expanded(name).filter(|names| names.iter().all(is_name));
-    let Some(names) = names else { return Err(format!("{name:?} is no name of a host")) };
+    let Some(names) = names else {
+        return Err(format!("{name:?} is no name of a host, nor a pattern of at most {NAMES_MAX} names"));
+    };
     let slots = match glued.or(rest.split_whitespace().find_map(|word| word.strip_prefix("slots="))) {
         None => 1,
         Some(slots) => match slots.parse() {
@@ -234,7 +242,11 @@ mod tests {
     fn hosts_and_their_slots() {
         assert_eq!(list("h1:2, h2,h1").unwrap(), hosts(&[("h1", 2), ("h2", 1), ("h1", 1)]));
         assert_eq!(list("h1,h1:2:mlx5_0,::1").unwrap(), hosts(&[("h1", 3), ("::1", 1)]));
-        assert_eq!(list("::1,[fe80]").unwrap_err(), "\"[fe80]\" is no name of a host");
+        assert!(list("::1,[fe80]").unwrap_err().starts_with("\"[fe80]\" is no name of a host, nor"));
+        for pattern in ["n[0-65536]", "n[0-255][0-256]", "n[2-1]", "n[0-1,0-4294967295]"] {
+            assert!(list(pattern).unwrap_err().contains("at most 65536"), "{pattern}");
+        }
+        assert_eq!(list("n[0-255][0-255]").map(|hosts| hosts.0.len()), Ok(65536));
         let ranges = hosts(&[("h1", 2), ("h2", 2), ("h7", 2), ("login", 1), ("n09", 1), ("n10", 1)]);
         assert_eq!(list("h[1-2,7]:2,login,n[09-10]"), Ok(ranges));
         for wrong in ["h[1-2", "h[a-b]", "h[2-1]", "h[1-2];x"] {

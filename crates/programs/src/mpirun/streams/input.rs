@@ -2,12 +2,13 @@
 //! Standard input of the job: rank 0 gets it, or the ranks that the user names. All other ranks read an empty
 //! file.
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{ErrorKind, IsTerminal, Read, Write};
 use std::process::{ChildStdin, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::mpirun::command::arguments::Readers;
+use crate::mpirun::command::say::say;
 
 /// How many bytes of standard input may have been sent to the agents (`mpirun` on each host) and not yet
 /// taken by the ranks.
@@ -46,8 +47,8 @@ pub fn pump(
     std::thread::Builder::new().name("input".into()).spawn(|| copy(read, write)).map(|_| ())
 }
 
-/// Gets bytes from `read`, and passes them to `each`, until `read` returns 0 or `each` returns false. After
-/// an error it reads again.
+/// Gets bytes from `read`, and passes them to `each`, until `read` returns 0 or an error that stays, or
+/// `each` returns false.
 pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each: impl FnMut(&[u8]) -> bool) {
     let mut buffer = [0; 16 << 10];
     loop {
@@ -57,7 +58,15 @@ pub fn copy(mut read: impl FnMut(&mut [u8]) -> std::io::Result<usize>, mut each:
             Ok(_) => return,
             // A read fails while we run in the background (SIGTTIN is blocked); later we may be in the
             // foreground again.
-            Err(_) => std::thread::sleep(Duration::from_millis(300)),
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+                    || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) =>
+            {
+                std::thread::sleep(Duration::from_millis(300))
+            }
+            Err(error) => {
+                return say(&format!("cannot read standard input: {error}; ranks read its end here"));
+            }
         }
     }
 }
