@@ -16,6 +16,7 @@ extern "C" {
 
 /* 1 if MPI calls of this process take CUDA memory, else 0. It may be called at any time. */
 int MPIX_Query_cuda_support(void);
+int MPIX_Query_hip_support(void);
 int MPIX_GPU_query_support(int gpu_type, int *is_supported);
 
 /* Memory of the current device; copies between any two of host and device memory. */

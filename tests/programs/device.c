@@ -331,6 +331,7 @@ int main(int argc, char **argv)
     int supported = 1;
     begin(&argc, &argv);
     EQUAL(MPIX_Query_cuda_support(), 0, "MPIX_Query_cuda_support without CUDA");
+    EQUAL(MPIX_Query_hip_support(), 0, "MPIX_Query_hip_support without HIP");
     MPIX_GPU_query_support(MPIX_GPU_SUPPORT_CUDA, &supported);
     EQUAL(supported, 0, "MPIX_GPU_query_support without CUDA");
     for (int count = 1; count <= 1000000; count *= 100) messages(count);

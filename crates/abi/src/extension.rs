@@ -40,6 +40,11 @@ functions! {
         c_int::from(backend() == Some("cuda"))
     }
 
+    /// `MPIX_Query_hip_support` of MPICH: returns 1 if MPI calls of this process accept HIP memory.
+    MPIX_Query_hip_support PMPIX_Query_hip_support() {
+        c_int::from(backend() == Some("hip"))
+    }
+
     /// `MPIX_GPU_query_support` of MPICH: stores whether MPI calls of this process accept the memory of a
     /// kind of GPU.
     MPIX_GPU_query_support PMPIX_GPU_query_support(gpu_type: c_int, is_supported: *mut c_int) {

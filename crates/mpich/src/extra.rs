@@ -245,8 +245,7 @@ functions! {
         // SAFETY: as above.
         unsafe { shim::PMPI_Remove_error_string(errorcode) }
     }
-    // No other devices; abi/src/extension.rs answers for CUDA.
-    MPIX_Query_hip_support PMPIX_Query_hip_support() -> c_int { 0 }
+    // abi/src/extension.rs answers for CUDA and HIP.
     MPIX_Query_ze_support PMPIX_Query_ze_support() -> c_int { 0 }
     MPIX_Comm_test_threadcomm PMPIX_Comm_test_threadcomm(_comm: c_int, flag: usize) -> c_int {
         no("MPIX_Comm_test_threadcomm", flag, "flag")
