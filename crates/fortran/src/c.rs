@@ -5,7 +5,7 @@
 pub use crate::dialect::*;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions with their PMPI forms.
+/// Declares each C function of MPI under its MPI_ and its PMPI_ name.
 macro_rules! functions {
     ($($name:ident $profiled:ident $arguments:tt -> $returns:ty;)*) => {
         $( functions!(@ $name $arguments $returns); functions!(@ $profiled $arguments $returns); )*

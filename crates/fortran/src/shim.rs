@@ -12,7 +12,7 @@ use crate::section::{self, Descriptor};
 use crate::{attribute, c, callback, fault, handles, logical, memory, peers, text};
 use std::ffi::c_void;
 
-/// Returns the value, or ends the call with its error.
+/// Yields the value of a `Result`, or ends the Fortran call with its error.
 macro_rules! or_end {
     ($value:expr, $ierror:ident, $function:literal, $on:expr) => {
         match $value {
@@ -22,7 +22,8 @@ macro_rules! or_end {
     };
 }
 
-/// Exports a procedure under each of its names and of its names for profiling, whose spelling can be another in MPICH.
+/// Exports a procedure under each of its names, and under each name for profiling. Each name is given as in the standard ABI
+/// and as in MPICH's, which may spell it differently.
 macro_rules! export {
     ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:tt)*) => {
         $( export!(@ $body $name false $arguments $returns); export!(@ $body $profiled true $arguments $returns); )*

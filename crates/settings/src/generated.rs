@@ -14,7 +14,7 @@ pub struct Settings {
     pub offload_bytes_min: u64,
     /// How many proxies each host of a job has: under srun and Hydra, where the lowest rank of the host starts them, and under mpirun without --proxies.
     pub proxies: u64,
-    /// The cpus of the proxies, as 3 or 2,6-7; mpirun's --proxy-cores comes first. Without it those that mpirun chooses, or under srun and Hydra those of the lowest rank.
+    /// The cpus on which a host's proxies run, as 3 or 2,6-7. The option --proxy-cores of mpirun takes precedence. Without both, mpirun chooses the cpus; under srun and Hydra they are those of the host's lowest rank.
     pub proxy_cores: Option<Vec<u64>>,
     /// How long the heartbeat of a proxy that has work may stand still before a waiting rank takes its operations back.
     pub proxy_timeout_ms: u64,
@@ -82,7 +82,7 @@ pub struct Settings {
     pub scan: String,
     /// The algorithm of MPI_Exscan; auto chooses by size and number of ranks. `outboard plan --list` lists them. All ranks must agree.
     pub exscan: String,
-    /// What may change the order in which a reduction combines, and so the bits of a rounded sum. run: over several hosts, the placement of the ranks; never the run or who carries the call out. placement: not the placement either. Ranks must agree.
+    /// When a reduction combines in the same order again, so that a rounded sum has the same bits. run: in every run with the same placement of the ranks on hosts, whoever carries the call out. placement: with every placement, too. Ranks must agree.
     pub reproducible: Reproducible,
     /// How many schedules a rank keeps for reuse.
     pub schedule_cache_entries: u64,
@@ -108,7 +108,7 @@ pub struct Settings {
     pub device: Device,
     /// With OUTBOARD_DEVICE: the least bytes of a reduction that ranks of one host make by kernels, if all their buffers are device memory. Ranks must agree.
     pub device_bytes_min: u64,
-    /// For tests: from it the streams of sentinel memory draw delays of up to 2 ms before each piece of work; 0: no delays.
+    /// For tests: the seed of random delays of up to 2 ms before each piece of work on a stream of sentinel memory; 0: no delays.
     pub device_seed: u64,
     /// The collective library that carries out collectives: nccl, oneccl, rccl and mscclpp (which have run nowhere), the path of a library with NCCL's functions, or off (docs/gpu.md). Types and operators that it lacks go the usual way.
     pub ccl: String,
@@ -323,7 +323,7 @@ pub const TABLE: &[Setting] = &[
         default: "",
         scope: Scope::Launch,
         internal: false,
-        doc: "The cpus of the proxies, as 3 or 2,6-7; mpirun's --proxy-cores comes first. Without it those that mpirun chooses, or under srun and Hydra those of the lowest rank.",
+        doc: "The cpus on which a host's proxies run, as 3 or 2,6-7. The option --proxy-cores of mpirun takes precedence. Without both, mpirun chooses the cpus; under srun and Hydra they are those of the host's lowest rank.",
         why: "What binds ranks knows nothing of proxies, and a proxy on the core of a rank takes half of it.",
     },
     Setting {
@@ -663,7 +663,7 @@ pub const TABLE: &[Setting] = &[
         default: "run",
         scope: Scope::Job,
         internal: false,
-        doc: "What may change the order in which a reduction combines, and so the bits of a rounded sum. run: over several hosts, the placement of the ranks; never the run or who carries the call out. placement: not the placement either. Ranks must agree.",
+        doc: "When a reduction combines in the same order again, so that a rounded sum has the same bits. run: in every run with the same placement of the ranks on hosts, whoever carries the call out. placement: with every placement, too. Ranks must agree.",
         why: "Over hosts an order that follows the placement sends less between them (docs/tuning.md, Reproducible sums).",
     },
     Setting {
@@ -793,7 +793,7 @@ pub const TABLE: &[Setting] = &[
         default: "0",
         scope: Scope::Process,
         internal: false,
-        doc: "For tests: from it the streams of sentinel memory draw delays of up to 2 ms before each piece of work; 0: no delays.",
+        doc: "For tests: the seed of random delays of up to 2 ms before each piece of work on a stream of sentinel memory; 0: no delays.",
         why: "An operation that does not wait for its stream, or a stream for its operation, then gives wrong data.",
     },
     Setting {
@@ -941,11 +941,11 @@ pub const TABLE: &[Setting] = &[
 /// Whether proxies carry out collectives and messages: auto gives a proxy those of at least OUTBOARD_OFFLOAD_BYTES_MIN during which the program computes (with other hosts, those where its steps are shorter then), on all, off none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
-    /// `auto`
+    /// The value `auto` of OUTBOARD_OFFLOAD.
     Auto,
-    /// `on`
+    /// The value `on` of OUTBOARD_OFFLOAD.
     On,
-    /// `off`
+    /// The value `off` of OUTBOARD_OFFLOAD.
     Off,
 }
 
@@ -963,11 +963,11 @@ impl FromText for Offload {
 /// How a rendezvous message moves: cma is one copy by cross-memory attach, cells is two overlapping copies through the ring, auto is the faster one as measured (`outboard info --tuning`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LargeProtocol {
-    /// `auto`
+    /// The value `auto` of OUTBOARD_LARGE_PROTOCOL.
     Auto,
-    /// `cma`
+    /// The value `cma` of OUTBOARD_LARGE_PROTOCOL.
     Cma,
-    /// `cells`
+    /// The value `cells` of OUTBOARD_LARGE_PROTOCOL.
     Cells,
 }
 
@@ -985,9 +985,9 @@ impl FromText for LargeProtocol {
 /// Whether cross-memory attach is tried at start (auto) or never used (off).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cma {
-    /// `auto`
+    /// The value `auto` of OUTBOARD_CMA.
     Auto,
-    /// `off`
+    /// The value `off` of OUTBOARD_CMA.
     Off,
 }
 
@@ -1001,12 +1001,12 @@ impl FromText for Cma {
     }
 }
 
-/// What may change the order in which a reduction combines, and so the bits of a rounded sum. run: over several hosts, the placement of the ranks; never the run or who carries the call out. placement: not the placement either. Ranks must agree.
+/// When a reduction combines in the same order again, so that a rounded sum has the same bits. run: in every run with the same placement of the ranks on hosts, whoever carries the call out. placement: with every placement, too. Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reproducible {
-    /// `run`
+    /// The value `run` of OUTBOARD_REPRODUCIBLE.
     Run,
-    /// `placement`
+    /// The value `placement` of OUTBOARD_REPRODUCIBLE.
     Placement,
 }
 
@@ -1023,9 +1023,9 @@ impl FromText for Reproducible {
 /// Where the program's allocations (malloc, new, ALLOCATE, ...) of at least OUTBOARD_MALLOC_BYTES_MIN come from after MPI_Init: libc is the C library, arena the rank's shared memory, by liboutboard_malloc.so, which mpirun preloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malloc {
-    /// `libc`
+    /// The value `libc` of OUTBOARD_MALLOC.
     Libc,
-    /// `arena`
+    /// The value `arena` of OUTBOARD_MALLOC.
     Arena,
 }
 
@@ -1042,15 +1042,15 @@ impl FromText for Malloc {
 /// Which memory MPI calls take in addition to the host's: cuda (NVIDIA's driver, loaded at run time), hip (AMD's; has run nowhere), sentinel (memory that the CPU cannot touch, for tests), auto (cuda or hip if it finds a device), or off (docs/gpu.md). Ranks must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// `off`
+    /// The value `off` of OUTBOARD_DEVICE.
     Off,
-    /// `auto`
+    /// The value `auto` of OUTBOARD_DEVICE.
     Auto,
-    /// `cuda`
+    /// The value `cuda` of OUTBOARD_DEVICE.
     Cuda,
-    /// `hip`
+    /// The value `hip` of OUTBOARD_DEVICE.
     Hip,
-    /// `sentinel`
+    /// The value `sentinel` of OUTBOARD_DEVICE.
     Sentinel,
 }
 
@@ -1070,11 +1070,11 @@ impl FromText for Device {
 /// What a rank does when a signal such as SIGSEGV ends it: report prints where it was, wait also keeps it for a debugger, off does nothing. A handler that the program set before MPI_Init stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// `report`
+    /// The value `report` of OUTBOARD_CRASH.
     Report,
-    /// `wait`
+    /// The value `wait` of OUTBOARD_CRASH.
     Wait,
-    /// `off`
+    /// The value `off` of OUTBOARD_CRASH.
     Off,
 }
 

@@ -116,9 +116,13 @@ fn row(entry: &SettingEntry, name: &str, doc: &str) -> Result<String, String> {
 }
 
 fn choice(name: &str, entry: &SettingEntry) -> String {
+    let variable = format!("OUTBOARD_{}", name.to_uppercase());
     let name = type_name(name);
-    let variants: String =
-        entry.choices.iter().map(|choice| format!("/// `{choice}`\n{},\n", type_name(choice))).collect();
+    let variants: String = entry
+        .choices
+        .iter()
+        .map(|choice| format!("/// The value `{choice}` of {variable}.\n{},\n", type_name(choice)))
+        .collect();
     let arms: String = entry
         .choices
         .iter()

@@ -20,7 +20,7 @@ use crate::section::{self, Descriptor};
 use crate::{attribute, c, callback, fault, handles, logical, memory, peers, text};
 use std::ffi::c_void;
 
-/// Returns the value, or ends the call with its error.
+/// Yields the value of a `Result`, or ends the Fortran call with its error.
 macro_rules! or_end {
     ($value:expr, $ierror:ident, $function:literal, $on:expr) => {
         match $value {
@@ -30,7 +30,8 @@ macro_rules! or_end {
     };
 }
 
-/// Exports a procedure under each of its names and of its names for profiling, whose spelling can be another in MPICH.
+/// Exports a procedure under each of its names, and under each name for profiling. Each name is given as in the standard ABI
+/// and as in MPICH's, which may spell it differently.
 macro_rules! export {
     ($body:ident $arguments:tt $returns:ty; $($name:ident $profiled:tt)*) => {
         $( export!(@ $body $name false $arguments $returns); export!(@ $body $profiled true $arguments $returns); )*
@@ -112,7 +113,7 @@ const DECLARATIONS: &str =
 pub use crate::dialect::*;
 use std::ffi::{c_char, c_int, c_void};
 
-/// Declares functions with their PMPI forms.
+/// Declares each C function of MPI under its MPI_ and its PMPI_ name.
 macro_rules! functions {
     ($($name:ident $profiled:ident $arguments:tt -> $returns:ty;)*) => {
         $( functions!(@ $name $arguments $returns); functions!(@ $profiled $arguments $returns); )*
