@@ -113,7 +113,7 @@ impl Collector {
             errors.iter().for_each(|why| eprintln!("outboard monitor: fabric.map: {why}"));
         }
         now.topology = topology.clone();
-        now.walked = fabric.clone();
+        now.discovered = fabric.clone();
         now.fabric.forwarding = fabric.forwarding.len();
         now.fabric.error.clear();
         now.fabric.map_errors = errors;

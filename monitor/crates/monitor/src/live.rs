@@ -52,7 +52,7 @@ pub struct PortNow {
 pub struct Now {
     pub topology: Arc<Topology>,
     /// The fabric as the discovery found it. `topology` is made from it.
-    pub walked: Arc<Fabric>,
+    pub discovered: Arc<Fabric>,
     pub ports: HashMap<(u64, u8), Sample>,
     /// What the counters of each port have counted since the alerts were last examined. That may be several
     /// sweeps ago.

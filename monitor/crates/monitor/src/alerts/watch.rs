@@ -25,7 +25,7 @@ impl Change {
 
 /// A port, link, node, host or job, or the monitor itself, for which a criterion holds, or held a short time
 /// ago. The criterion has held for it from `since` to `last`.
-struct HeldCondition {
+struct HeldCriterion {
     since: Instant,
     last: Instant,
     /// The number of the alert that was raised for this port, link, node, host or job. None if no alert is
@@ -36,14 +36,14 @@ struct HeldCondition {
 /// The ports, links, nodes, hosts and jobs for which criteria hold, by the criterion's number and then by
 /// `Found::key`.
 #[derive(Default)]
-pub struct Watch(HashMap<i64, HashMap<String, HeldCondition>>);
+pub struct Watch(HashMap<i64, HashMap<String, HeldCriterion>>);
 
 impl Watch {
     /// Notes that the alert `id` is open for a criterion and a port, link, node, host or job (`key`). The
     /// alert was raised a moment ago, or before the monitor was started anew.
     pub fn resume(&mut self, criterion: i64, key: String, id: i64, at: Instant) {
         let held = self.0.entry(criterion).or_default();
-        held.entry(key).or_insert(HeldCondition { since: at, last: at, alert: None }).alert = Some(id);
+        held.entry(key).or_insert(HeldCriterion { since: at, last: at, alert: None }).alert = Some(id);
     }
 
     /// Replaces the alerts that count as open by `open`: for each the alert's number, the criterion's number,
@@ -81,7 +81,7 @@ impl Watch {
         let mut open = held.values().filter(|held| held.alert.is_some()).count();
         for found in found {
             let one =
-                held.entry(found.key.clone()).or_insert(HeldCondition { since: at, last: at, alert: None });
+                held.entry(found.key.clone()).or_insert(HeldCriterion { since: at, last: at, alert: None });
             one.last = at;
             if one.alert.is_none() && at - one.since >= wait && open < OPEN_MAX {
                 open += 1;

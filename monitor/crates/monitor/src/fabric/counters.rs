@@ -134,7 +134,7 @@ pub struct Counters {
 
 /// The answers about the counters of one port that this sweep has received so far.
 #[derive(Default)]
-struct Half {
+struct PortAnswers {
     at: Option<Instant>,
     basic: Option<Box<Data>>,
     extended: Option<Box<Data>>,
@@ -149,18 +149,18 @@ impl Counters {
         fabric: &Fabric,
         skipped: &BTreeSet<u64>,
     ) -> Result<Sweep, String> {
-        let mut halves: BTreeMap<(u64, u8), Half> = BTreeMap::new();
+        let mut answers: BTreeMap<(u64, u8), PortAnswers> = BTreeMap::new();
         let mut sweep = Sweep::default();
         exchange.run(requests(fabric, skipped), |key, request, answer| {
-            let half = halves.entry(key).or_default();
+            let one = answers.entry(key).or_default();
             match (answer, request.attribute) {
                 (Ok(data), Attribute::CountersExtended(_)) => {
-                    half.at = Some(Instant::now());
-                    half.extended = Some(Box::new(*data));
+                    one.at = Some(Instant::now());
+                    one.extended = Some(Box::new(*data));
                 }
                 (Ok(data), _) => {
-                    half.at.get_or_insert_with(Instant::now);
-                    half.basic = Some(Box::new(*data));
+                    one.at.get_or_insert_with(Instant::now);
+                    one.basic = Some(Box::new(*data));
                 }
                 (Err(Failure::Silent), _) => {
                     sweep.unreachable.insert(key.0);
@@ -169,9 +169,9 @@ impl Counters {
             }
             Vec::new()
         })?;
-        for ((guid, port), half) in &halves {
+        for ((guid, port), one) in &answers {
             let Some(node) = fabric.nodes.get(guid) else { continue };
-            if let Some(now) = read(half, &node.counters) {
+            if let Some(now) = read(one, &node.counters) {
                 sweep.samples.push(self.sample(node, *port, now));
             }
         }
@@ -245,18 +245,18 @@ fn requests(fabric: &Fabric, skipped: &BTreeSet<u64>) -> Vec<((u64, u8), MadRequ
 
 /// Returns the values of a port's counters, from counters of 64 bits as far as the node has them (`has`),
 /// else from shorter ones. Returns None if an answer is missing.
-fn read(half: &Half, has: &PerformanceInfo) -> Option<Reading> {
-    let mut reading = Reading { at: half.at?, values: [0; COUNTERS.len()], latched: false };
+fn read(answers: &PortAnswers, has: &PerformanceInfo) -> Option<Reading> {
+    let mut reading = Reading { at: answers.at?, values: [0; COUNTERS.len()], latched: false };
     for (at, counter) in COUNTERS.iter().enumerate() {
         let is_wide = has.extended && (at < ALWAYS_EXTENDED || has.extended_errors);
         if at == XMIT_WAIT && !is_wide && !has.waits {
             continue;
         }
         let (value, highest) = if is_wide {
-            (field(half.extended.as_ref()?, counter.extended, 8), u64::MAX)
+            (field(answers.extended.as_ref()?, counter.extended, 8), u64::MAX)
         } else {
             let (first, width) = counter.basic;
-            let whole = field(half.basic.as_ref()?, first / 8, (width as usize).div_ceil(8));
+            let whole = field(answers.basic.as_ref()?, first / 8, (width as usize).div_ceil(8));
             // A field of 4 bits is the upper or the lower half of a byte.
             let value = if width == 4 && first % 8 == 0 { whole >> 4 } else { whole & ((1 << width) - 1) };
             (value, (1 << width) - 1)

@@ -88,9 +88,9 @@ impl Chdb {
             .map_err(|error| format!("chDB cannot be started: {error}"))?;
         let mut line = String::new();
         let mut input = child.stdin.take().expect("it is a pipe");
-        let told = input.write_all(format!("{key}\n").as_bytes());
+        let sent = input.write_all(format!("{key}\n").as_bytes());
         let heard = BufReader::new(child.stdout.take().expect("it is a pipe")).read_line(&mut line);
-        match (told, heard, line.trim().parse::<u16>()) {
+        match (sent, heard, line.trim().parse::<u16>()) {
             (Ok(()), Ok(_), Ok(port)) => {
                 *self.place.lock().unwrap_or_else(PoisonError::into_inner) =
                     (format!("http://127.0.0.1:{port}"), key);

@@ -210,8 +210,8 @@ pub async fn job(
 /// Slurm's jobs by number.
 fn storage_of(now: &Now, job: &Job) -> BTreeMap<String, u64> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
-    let told = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
-    for (name, value) in told.filter(|_| job.source == "slurm").flatten() {
+    let reported = now.hosts.values().filter_map(|host| host.report.part.storage.get(&job.id));
+    for (name, value) in reported.filter(|_| job.source == "slurm").flatten() {
         let sum = sums.entry(name.clone()).or_default();
         *sum = sum.saturating_add(*value);
     }

@@ -114,7 +114,8 @@ pub async fn trace(
         ..Pages::default()
     };
     let underway = web.exports.begin(&who.name)?;
-    let trace = Trace { web, pages, course: Course::default(), is_whole: false, _underway: underway };
+    let trace =
+        Trace { web, pages, progress: TraceProgress::default(), is_whole: false, _underway: underway };
     let name = "attachment; filename=\"job.json\"";
     let head = [(header::CONTENT_TYPE, "application/json"), (header::CONTENT_DISPOSITION, name)];
     Ok((head, body(trace).await?).into_response())
@@ -124,7 +125,7 @@ pub async fn trace(
 struct Trace {
     web: Arc<Web>,
     pages: Pages,
-    course: Course,
+    progress: TraceProgress,
     is_whole: bool,
     _underway: Underway,
 }
@@ -141,12 +142,12 @@ impl Trace {
     /// file.
     async fn next(&mut self) -> Result<Bytes, Refusal> {
         if !self.pages.turn(&self.web).await? {
-            return Ok(self.course.end().into());
+            return Ok(self.progress.end().into());
         }
         let (sql, parameters) = self.pages.question();
         let rows = asking(&self.web, move |store| store.select(&sql, &parameters)).await?;
         self.is_whole = false;
-        Ok(self.course.text(rows.as_array().map_or(&[], Vec::as_slice)).into())
+        Ok(self.progress.text(rows.as_array().map_or(&[], Vec::as_slice)).into())
     }
 }
 
@@ -180,7 +181,7 @@ fn is_sent(name: &str) -> bool {
 /// What the writing of a trace remembers from one page of samples to the next. In the trace each host is a
 /// process that has counters for each rank.
 #[derive(Default)]
-struct Course {
+struct TraceProgress {
     hosts: BTreeMap<String, usize>,
     /// The rank to which the samples that are read now belong.
     rank: u64,
@@ -190,7 +191,7 @@ struct Course {
     has_started: bool,
 }
 
-impl Course {
+impl TraceProgress {
     /// Returns the next part of the trace's text: the events that `rows` of samples give.
     fn text(&mut self, rows: &[Value]) -> String {
         let mut text = String::new();
@@ -269,9 +270,9 @@ mod tests {
             row(2_000_000, 1, 7, 0),
         ];
         let text = |parts: &[&[Value]]| {
-            let mut course = Course::default();
-            let mut text: String = parts.iter().map(|rows| course.text(rows)).collect();
-            text += &course.end();
+            let mut progress = TraceProgress::default();
+            let mut text: String = parts.iter().map(|rows| progress.text(rows)).collect();
+            text += &progress.end();
             serde_json::from_str::<Value>(&text).unwrap()["traceEvents"].as_array().unwrap().clone()
         };
         let events = text(&[&rows]);

@@ -28,7 +28,7 @@ struct Seen {
 impl Seen {
     fn of(live: &Live) -> Seen {
         let now = live.now();
-        Seen { topology: now.topology.clone(), fabric: now.walked.clone(), ports: now.ports.clone() }
+        Seen { topology: now.topology.clone(), fabric: now.discovered.clone(), ports: now.ports.clone() }
     }
 
     /// Returns the ports through which messages between the nodes of a job are sent.

@@ -200,11 +200,11 @@ pub async fn from_issuer(
     let web_ = web.clone();
     let checked = blocking(move || {
         let _place = place;
-        let told = match back.error.is_empty() {
+        let identity = match back.error.is_empty() {
             true => issuer.end(&back.code, attempt),
             false => Err(format!("the issuer says {:?}: {:?}", back.error, back.error_description)),
         };
-        let checked = told.and_then(|who| web_.people.log_in_checked(Elsewhere::Issuer, who));
+        let checked = identity.and_then(|who| web_.people.log_in_checked(Elsewhere::Issuer, who));
         match &checked {
             Ok((_, who)) => web_.control.audit(&who.name, "logs in by the issuer"),
             Err(why) => web_.control.audit("(issuer)", &format!("refused: {why}")),

@@ -146,13 +146,13 @@ async fn protect(State(web): State<Arc<Web>>, request: Request, next: Next) -> R
     let answered = tokio::time::timeout(ANSWER_TIME, next.run(request)).await;
     let mut response =
         answered.unwrap_or_else(|_| (StatusCode::GATEWAY_TIMEOUT, "it takes too long").into_response());
-    let told = [
+    let added = [
         (header::CONTENT_SECURITY_POLICY, "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::REFERRER_POLICY, "no-referrer"),
         (header::CACHE_CONTROL, "no-store"),
     ];
-    for (name, value) in told {
+    for (name, value) in added {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response

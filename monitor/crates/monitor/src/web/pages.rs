@@ -100,7 +100,7 @@ impl Pages {
 
     /// Returns the SQL that asks for the key of the row with which the next page of rows ends, and the
     /// parameters of this SQL.
-    pub fn edge(&self) -> (String, Parameters) {
+    pub fn end_query(&self) -> (String, Parameters) {
         let mut parameters = self.parameters.clone();
         let begin = self.begin(&mut parameters);
         let Pages { table, condition, stored_max, .. } = self;
@@ -132,10 +132,10 @@ impl Pages {
     /// next page.
     pub async fn turn(&mut self, web: &Arc<Web>) -> Result<bool, Refusal> {
         self.after = self.upto.take().or(self.after.take());
-        let (sql, parameters) = self.edge();
+        let (sql, parameters) = self.end_query();
         let rows = asking(web, move |store| store.select(&sql, &parameters)).await?;
-        let edge = rows[0].as_array();
-        self.upto = edge.map(|key| key.iter().map(|text| text.as_str().unwrap_or_default().into()).collect());
+        let end = rows[0].as_array();
+        self.upto = end.map(|key| key.iter().map(|text| text.as_str().unwrap_or_default().into()).collect());
         Ok(self.upto.is_some())
     }
 

@@ -36,8 +36,9 @@ impl Asker {
         // origin.
         let chain = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok());
         let chain: Vec<&str> = chain.flat_map(|value| value.split(',')).map(str::trim).collect();
-        let told = chain.iter().rev().map_while(|word| word.parse::<IpAddr>().ok());
-        let address = told.map(|address| address.to_canonical()).find(|address| !proxies.contains(address));
+        let forwarded = chain.iter().rev().map_while(|word| word.parse::<IpAddr>().ok());
+        let address =
+            forwarded.map(|address| address.to_canonical()).find(|address| !proxies.contains(address));
         Asker {
             address: address.unwrap_or(own.address),
             host: text("x-forwarded-host").map_or(own.host, String::from),

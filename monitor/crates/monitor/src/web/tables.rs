@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(words(Role::Manager), ["0", "eva", "[\"c'fd\"]"]);
         assert_eq!(words(Role::Support)[0], "1");
         let pages = pages_of(&asked(View::Jobs), &eva(Role::User), 1, 2).unwrap();
-        assert!(pages.question().0.contains(SEEN) && pages.edge().0.contains(SEEN));
+        assert!(pages.question().0.contains(SEEN) && pages.end_query().0.contains(SEEN));
     }
 
     #[test]
@@ -372,7 +372,7 @@ mod tests {
         let odd = TableQuery { host: Some("'; DROP".into()), ..asked(View::Hosts) };
         let mut pages = pages_of(&odd, &eva(Role::User), 1, 2).unwrap();
         pages.upto = Some(vec!["'; DROP".into(), "2026-11-27 10:00:00.000".into()]);
-        for (sql, parameters) in [pages.question(), pages.edge()] {
+        for (sql, parameters) in [pages.question(), pages.end_query()] {
             assert!(!sql.contains("DROP") && parameters.iter().any(|(_, value)| value.contains("DROP")));
         }
     }
