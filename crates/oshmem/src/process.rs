@@ -146,7 +146,7 @@ pub fn start(threads: c_int) {
     let mut near = 0;
     mpi!(MPI_Comm_split_type(comm, n::COMM_TYPE_SHARED, me, handle(n::INFO_NULL), &raw mut near));
     let world = Team::new(comm, (0..n).collect(), me);
-    let members = members(near, me);
+    let members = gather_numbers(near, me);
     let rank = members.iter().position(|&pe| pe == me).unwrap_or(0) as c_int;
     let shared = Team::new(near, members, rank);
     let shared_members = shared.members.len();
@@ -176,7 +176,7 @@ pub fn start(threads: c_int) {
 }
 
 /// Collects the number `me` that each rank of a communicator passes, in the order of the ranks.
-fn members(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
+fn gather_numbers(comm: MPI_Comm, me: c_int) -> Vec<c_int> {
     let mut all = vec![0; comm_size(comm) as usize];
     let mine = me;
     let int = handle(n::INT);

@@ -33,7 +33,7 @@ const SHARED_NS: u64 = 100_000_000;
 const SHARED_SLEEPER_NS: u64 = 1_000_000_000;
 /// A process whose `Pace::awake` is at least this long keeps yielding while its core is shared. Other
 /// processes may sleep then.
-const ALWAYS_AWAKE: Duration = Duration::from_secs(1);
+const AWAKE_IF_SHARED_MIN: Duration = Duration::from_secs(1);
 /// When a yield of this process last took longer than `YIELD_MAX_NS`, in ns of `sys::clock::now`. 0 if no
 /// yield has.
 static SHARED_AT: AtomicU64 = AtomicU64::new(0);
@@ -163,7 +163,7 @@ impl Idle {
             return NextTurn::Sleep;
         }
         if !self.pace.spin {
-            let sleeps_if_shared = self.pace.sleeps_if_shared && self.pace.awake < ALWAYS_AWAKE;
+            let sleeps_if_shared = self.pace.sleeps_if_shared && self.pace.awake < AWAKE_IF_SHARED_MIN;
             return if sleeps_if_shared { NextTurn::Sleep } else { NextTurn::Yield };
         }
         if waited < SPIN_MAX_NS && !self.pace.sleeps_if_shared {
@@ -172,7 +172,7 @@ impl Idle {
         let shared_at = self.shared_at.load(Ordering::Relaxed);
         let lasts = if self.pace.sleeps_if_shared { SHARED_SLEEPER_NS } else { SHARED_NS };
         let shared = shared_at != 0 && now.saturating_sub(shared_at) < lasts;
-        match shared && self.pace.awake < ALWAYS_AWAKE {
+        match shared && self.pace.awake < AWAKE_IF_SHARED_MIN {
             true => NextTurn::Sleep,
             false if waited < SPIN_MAX_NS => NextTurn::Spin,
             false => NextTurn::Yield,
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(next_turn_after(SHARED_NS - 1, true, &SHARED), NextTurn::Sleep);
         assert_eq!(next_turn_after(SHARED_NS, true, &SHARED), NextTurn::Yield, "it tries again");
         assert_eq!(next_turn_after(SPIN_MAX_NS, false, &SHARED), NextTurn::Yield, "peers may want it, too");
-        let mut idle = Idle { shared_at: &SHARED, ..Idle::new(pace(true, ALWAYS_AWAKE)) };
+        let mut idle = Idle { shared_at: &SHARED, ..Idle::new(pace(true, AWAKE_IF_SHARED_MIN)) };
         idle.next_turn(STARTED);
         assert_eq!(idle.next_turn(STARTED + SPIN_MAX_NS), NextTurn::Yield, "it was told to stay awake");
     }
@@ -300,7 +300,7 @@ mod tests {
         let bell = Doorbell::default();
         assert_eq!(turns_until_sleep(&mut Idle::new(pace(AWAKE)), &bell, Turn::Spun), 0);
         assert_eq!(
-            Idle::new(pace(ALWAYS_AWAKE)).next_turn(STARTED),
+            Idle::new(pace(AWAKE_IF_SHARED_MIN)).next_turn(STARTED),
             NextTurn::Yield,
             "it was told to stay awake"
         );

@@ -395,7 +395,7 @@ fn wait_some(role: &mut ProgressRole, over: &mut Vec<EndedOperation>) {
         held.request = *request;
     }
     // The error of the call names what happened, for the first that failed.
-    let mut facts = waited.as_ref().err().map(Fault::facts);
+    let mut facts = waited.as_ref().err().map(Fault::first_failure);
     for (place, status) in places.iter().zip(&mut statuses).take(usize::try_from(ended).unwrap_or(0)) {
         let Some(held) = usize::try_from(*place).ok().and_then(|place| held.get_mut(place)) else { continue };
         // With MPI_ERR_IN_STATUS each status has its own error.

@@ -22,7 +22,7 @@ pub struct Fault {
 impl Fault {
     /// Returns the message of the error. If a call for many operations (MPI_Waitsome) failed, returns only
     /// the part about the first operation that failed.
-    pub fn facts(&self) -> String {
+    pub fn first_failure(&self) -> String {
         let sentence = self.message.split_once(" operations: ").map_or(&*self.message, |(_, rest)| rest);
         sentence.trim_end_matches(')').into()
     }

@@ -117,11 +117,11 @@ fn all_come(comm: MPI_Comm, left: UnfinishedOperations) -> Result<bool> {
         call!(MPI_Wait(&raw mut request, status.as_mut_ptr()))?;
         return Ok(true);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let mut done = 0;
         call!(MPI_Test(&raw mut request, &raw mut done, status.as_mut_ptr()))?;
-        if done != 0 || begun.elapsed() >= left.patience {
+        if done != 0 || started.elapsed() >= left.patience {
             return Ok(done != 0);
         }
         std::thread::sleep(Duration::from_millis(1));

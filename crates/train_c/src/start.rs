@@ -9,7 +9,7 @@ use crate::group::{Group, shared};
 use crate::kind::{Average, ElementKind, ReductionOp};
 use crate::life::Life;
 use crate::numbers as n;
-use crate::work::{Callback, OperationFacts, Work, none, within};
+use crate::work::{Callback, OperationFacts, Work, none, note_start_in_callback};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicI32;
@@ -106,7 +106,7 @@ fn start(frame: Frame, order: OperationStart, mpi_call: MpiCall) -> Result<()> {
         });
         let work = Arc::new(Work {
             task: OperationFacts { name, count, kind, number, is_receive, is_message },
-            within: within(),
+            within: note_start_in_callback(),
             timeout,
             deadline,
             average,

@@ -65,7 +65,7 @@ impl Turns {
 
     /// Notes that the caller's function of operation `number` has started another operation (`is_start`), or
     /// that an operation which the function had started was reported.
-    pub fn inner(&self, number: u64, is_start: bool, now: Instant) {
+    pub fn note_inner(&self, number: u64, is_start: bool, now: Instant) {
         let mut state = self.lock();
         if state.reporting.is_some_and(|(reporting, _)| reporting == number) {
             state.inner = if is_start { state.inner + 1 } else { state.inner.saturating_sub(1) };
@@ -114,9 +114,9 @@ mod tests {
         let (turns, now) = (Turns::default(), Instant::now());
         (1..=2).for_each(|number| turns.enter(number));
         assert!(turns.start(1, now));
-        turns.inner(1, true, now);
+        turns.note_inner(1, true, now);
         assert!(!turns.start(2, now + 9 * PATIENCE));
-        turns.inner(1, false, now + 9 * PATIENCE);
+        turns.note_inner(1, false, now + 9 * PATIENCE);
         assert!(!turns.start(2, now + 9 * PATIENCE), "it has just gone on");
         assert!(turns.start(2, now + 10 * PATIENCE));
     }

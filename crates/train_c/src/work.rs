@@ -66,9 +66,9 @@ thread_local! {
 /// Called when this thread starts an operation. If the thread is in the callback of another operation, counts
 /// the new operation as started by that callback, and returns the operation whose callback it is. Otherwise
 /// returns None.
-pub fn within() -> Option<Reporting> {
+pub fn note_start_in_callback() -> Option<Reporting> {
     let reporting = REPORTING.with_borrow(Clone::clone)?;
-    reporting.group.turns.inner(reporting.number, true, Instant::now());
+    reporting.group.turns.note_inner(reporting.number, true, Instant::now());
     Some(reporting)
 }
 
@@ -112,7 +112,7 @@ impl Work {
         }
         self.life.end(outcome);
         if let Some(Reporting { group, number }) = &self.within {
-            group.turns.inner(*number, false, Instant::now());
+            group.turns.note_inner(*number, false, Instant::now());
         }
     }
 
@@ -200,15 +200,15 @@ impl Work {
     }
 
     fn wait(self: &Arc<Work>, timeout: Option<Duration>) -> Result<()> {
-        let begun = Instant::now();
-        while self.life.is_here() && begun.elapsed() < OWN {
+        let started = Instant::now();
+        while self.life.is_here() && started.elapsed() < OWN {
             if let Some(outcome) = self.test() {
                 return outcome;
             }
         }
         self.request_engine();
         self.yield_turn();
-        if let Some(outcome) = self.life.wait(timeout.and_then(|timeout| begun.checked_add(timeout))) {
+        if let Some(outcome) = self.life.wait(timeout.and_then(|timeout| started.checked_add(timeout))) {
             return outcome;
         }
         let seconds = timeout.unwrap_or_default().as_secs_f64();

@@ -75,7 +75,7 @@ pub fn shim(root: &Path, table: &ApiTable) -> Result<String, String> {
         convert: converted,
         returns,
         code: |call| format!("translate::code_to({call})"),
-        inside,
+        code_without_body,
     };
     Ok(crate::gen_shim::generate(root, table, &dialect)?.0)
 }
@@ -121,7 +121,7 @@ fn returns(name: &str) -> &'static str {
 
 /// Returns the code of a function that converts a handle to an int or back. MPICH's handles are ints already;
 /// only a file is a pointer, which fits into an int. Returns None for other functions.
-fn inside(function: &ApiFunction) -> Option<String> {
+fn code_without_body(function: &ApiFunction) -> Option<String> {
     let param = || identifier(&function.params[0].name);
     match function.name.as_str() {
         "MPI_File_toint" => Some(format!("{} as c_int", param())),

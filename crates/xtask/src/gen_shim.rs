@@ -40,7 +40,7 @@ pub struct Dialect {
     /// that yields the code.
     pub code: fn(&str) -> String,
     /// Returns the code inside a C function that calls no body. Returns None for other functions.
-    pub inside: fn(&ApiFunction) -> Option<String>,
+    pub code_without_body: fn(&ApiFunction) -> Option<String>,
 }
 
 /// The shim of the standard ABI. It translates nothing, because the library itself uses that ABI's numbers.
@@ -52,7 +52,7 @@ const STANDARD: Dialect = Dialect {
     },
     returns: c_return,
     code: str::to_owned,
-    inside: |_| None,
+    code_without_body: |_| None,
 };
 
 /// The code by which a C function of the shim passes one parameter to its body.
@@ -229,7 +229,7 @@ fn entry(
     let counterpart = counterpart(function, table);
     let [mut declared, mut passed, mut arguments, mut before, mut after, mut bind] =
         [const { String::new() }; 6];
-    let whole = (dialect.inside)(function);
+    let whole = (dialect.code_without_body)(function);
     for (at, param) in function.params.iter().enumerate().filter(|(_, param)| param.r#type != "...") {
         let wide = counterpart.is_some_and(|other| other.params[at].r#type != param.r#type);
         let bound = identifier(&param.name);
