@@ -247,7 +247,7 @@ struct TouchedRange {
 impl TouchedRange {
     /// Adds to `waits` the steps that have read or written this range of blocks, if a new step must wait for
     /// them. The new step reads or writes (`write`) the blocks `blocks`, which include this range.
-    fn waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
+    fn add_waits(&self, blocks: Blocks, write: bool, waits: &mut Vec<After>) {
         if write && !self.readers.is_empty() {
             // The readers have waited for the writer.
             waits.extend(self.readers.iter().map(|&step| After { step, streaming: false }));
@@ -273,7 +273,7 @@ impl Touched {
             && range.end == end
         {
             // Nearly always an access covers one known range.
-            range.waits(blocks, write, waits);
+            range.add_waits(blocks, write, waits);
             if write {
                 range.writer = Some((step, blocks));
                 range.readers.clear();
@@ -284,7 +284,7 @@ impl Touched {
         }
         self.split(first);
         self.split(end);
-        self.0.range(first..end).for_each(|(_, range)| range.waits(blocks, write, waits));
+        self.0.range(first..end).for_each(|(_, range)| range.add_waits(blocks, write, waits));
         if write {
             let inside: Vec<u32> = self.0.range(first..end).map(|(&at, _)| at).collect();
             inside.iter().for_each(|at| drop(self.0.remove(at)));

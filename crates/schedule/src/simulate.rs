@@ -17,7 +17,7 @@ mod template;
 use crate::{Algorithm, Neighbors, NodeMap, Params, Symmetry};
 use engine::Engine;
 pub use engine::Traffic;
-pub use network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
+pub use network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, StepsWithinNode};
 use std::sync::Arc;
 use template::{PeerNumbering, Templates, is_vector};
 
@@ -76,10 +76,13 @@ fn simulate_by(
 ) -> SimulationReport {
     assert!(ranks > 0 && network.chunk_bytes > 0, "{ranks} ranks, {network:?}");
     let is_served = match network.proxies {
-        None | Some(Proxies::Dpu(Dpu { cores: 1.., .. }, Within::Ranks | Within::Dpu)) => true,
-        Some(Proxies::Host(per_node) | Proxies::Dpu(Dpu { cores: 1.., .. }, Within::Proxies(per_node))) => {
-            per_node > 0
+        None | Some(Proxies::Dpu(Dpu { cores: 1.., .. }, StepsWithinNode::Ranks | StepsWithinNode::Dpu)) => {
+            true
         }
+        Some(
+            Proxies::Host(per_node)
+            | Proxies::Dpu(Dpu { cores: 1.., .. }, StepsWithinNode::Proxies(per_node)),
+        ) => per_node > 0,
         Some(_) => false,
     };
     assert!(is_served && (network.proxies.is_none() || nodes.is_some()), "{network:?}");
@@ -309,7 +312,7 @@ mod tests {
         // A DPU that does it copies nothing within its host: the port carries all 7 blocks of the 4 ranks.
         let port = 28 * bytes * G;
         let dpu = Dpu::BLUEFIELD_3.direct();
-        let dpu = time(Algorithm::AlltoallLinear, Some(Proxies::Dpu(dpu, Within::Dpu)));
+        let dpu = time(Algorithm::AlltoallLinear, Some(Proxies::Dpu(dpu, StepsWithinNode::Dpu)));
         assert!((port..port + port / 10).contains(&dpu), "{dpu} {port}");
     }
 

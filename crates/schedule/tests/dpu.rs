@@ -3,7 +3,7 @@
 //! measurements lie between the model's bounds.
 
 use outboard_schedule::simulate::{
-    Dpu, LINGER_PS, Network, Proxies, SimulationReport, Within, simulate, simulate_stencil,
+    Dpu, LINGER_PS, Network, Proxies, SimulationReport, StepsWithinNode, simulate, simulate_stencil,
 };
 use outboard_schedule::{ALGORITHMS, Algorithm, NodeMap};
 use std::sync::Arc;
@@ -18,9 +18,10 @@ const INSTANT: Dpu = Dpu {
     note_ps: 0,
     inline_bytes: 0,
 };
-const WITHIN: [Within; 3] = [Within::Ranks, Within::Proxies(2), Within::Dpu];
+const WITHIN: [StepsWithinNode; 3] =
+    [StepsWithinNode::Ranks, StepsWithinNode::Proxies(2), StepsWithinNode::Dpu];
 
-fn with(dpu: Dpu, within: Within) -> Network {
+fn with(dpu: Dpu, within: StepsWithinNode) -> Network {
     Network { proxies: Some(Proxies::Dpu(dpu, within)), ..dpu.network() }
 }
 
@@ -44,13 +45,15 @@ fn each_byte_passes_once() {
                 assert_eq!((traffic.out, traffic.into), (traffic.into, traffic.out), "{algorithm:?}");
                 assert_eq!(traffic.out + traffic.within, report.message_bytes, "{algorithm:?} {within:?}");
                 assert!(traffic.fetched <= traffic.out, "{algorithm:?} {within:?}");
-                let at_ports = if within == Within::Dpu { report.message_bytes } else { ranks.traffic.out };
+                let at_ports =
+                    if within == StepsWithinNode::Dpu { report.message_bytes } else { ranks.traffic.out };
                 assert_eq!(traffic.out, at_ports, "{algorithm:?} {within:?}");
             }
         }
         // All bytes that leave a node lie in its ranks' memory.
         let traffic =
-            run(Algorithm::AlltoallLinear, &map, 9000, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic;
+            run(Algorithm::AlltoallLinear, &map, 9000, &with(Dpu::BLUEFIELD_2, StepsWithinNode::Ranks))
+                .traffic;
         assert_eq!(traffic.fetched, traffic.out);
     }
 }
@@ -59,7 +62,9 @@ fn each_byte_passes_once() {
 fn short_values_travel_in_notes() {
     let map = Arc::new(NodeMap::by_node(8, 8));
     let fetched = |bytes| {
-        run(Algorithm::AllreduceDoubling, &map, bytes, &with(Dpu::BLUEFIELD_2, Within::Ranks)).traffic.fetched
+        run(Algorithm::AllreduceDoubling, &map, bytes, &with(Dpu::BLUEFIELD_2, StepsWithinNode::Ranks))
+            .traffic
+            .fetched
     };
     assert_eq!(fetched(Dpu::BLUEFIELD_2.inline_bytes), 0);
     // A DPU need not fetch the bytes that it has received or reduced.
@@ -71,7 +76,7 @@ fn a_round_trip_is_paid_once_by_short_sums() {
     let map = Arc::new(NodeMap::by_node(32, 32));
     let time = |ns: u64| {
         let dpu = Dpu { round_trip_ps: ns * 1000, ..Dpu::BLUEFIELD_3 };
-        run(Algorithm::AllreduceDoubling, &map, 16, &with(dpu, Within::Ranks)).time_ps
+        run(Algorithm::AllreduceDoubling, &map, 16, &with(dpu, StepsWithinNode::Ranks)).time_ps
     };
     assert_eq!(time(2000) - time(1000), 1_000_000);
 }
@@ -81,7 +86,7 @@ fn an_instant_dpu_is_no_slower_than_ranks() {
     for map in [NodeMap::by_node(16, 16), NodeMap::by_node(24, 4)].map(Arc::new) {
         for algorithm in all() {
             let ranks = run(algorithm, &map, 60_000, &INSTANT.network()).time_ps;
-            let dpu = run(algorithm, &map, 60_000, &with(INSTANT, Within::Ranks)).time_ps;
+            let dpu = run(algorithm, &map, 60_000, &with(INSTANT, StepsWithinNode::Ranks)).time_ps;
             // Processors serve in the order of arrival: now and then one that is free earlier takes the worse
             // order.
             assert!(dpu <= ranks + ranks / 8, "{algorithm:?} on {} nodes: {dpu} {ranks}", map.nodes());
@@ -92,7 +97,7 @@ fn an_instant_dpu_is_no_slower_than_ranks() {
 #[test]
 fn computation_hides_what_the_dpu_carries_and_nothing_else() {
     let map = Arc::new(NodeMap::by_node(16, 16));
-    let network = with(Dpu::BLUEFIELD_3, Within::Ranks);
+    let network = with(Dpu::BLUEFIELD_3, StepsWithinNode::Ranks);
     let time = |work_ps| {
         run(Algorithm::AlltoallLinear, &map, 60_000, &Network { work_ps, ..network.clone() }).time_ps
     };
@@ -122,7 +127,7 @@ fn saved(ranks: u64, both: impl Fn(u64) -> u64) -> f64 {
 fn saved_of_alltoall(dpu: Dpu, bytes: u64) -> f64 {
     let map = Arc::new(NodeMap::by_node(256, 16));
     let ranks = run(Algorithm::AlltoallLinear, &map, bytes, &dpu.network()).time_ps;
-    let network = with(dpu, Within::Ranks);
+    let network = with(dpu, StepsWithinNode::Ranks);
     saved(ranks, |work_ps| {
         run(Algorithm::AlltoallLinear, &map, bytes, &Network { work_ps, ..network.clone() }).time_ps
     })
@@ -149,7 +154,7 @@ fn messages_to_six_neighbours_are_hidden() {
     let map = NodeMap::by_node(64, 8);
     let dpu = Dpu::BLUEFIELD_3;
     let ranks = simulate_stencil(&map, 64 << 10, &dpu.network(), 0);
-    let network = with(dpu, Within::Ranks);
+    let network = with(dpu, StepsWithinNode::Ranks);
     let saved =
         saved(ranks, |work_ps| simulate_stencil(&map, 64 << 10, &Network { work_ps, ..network.clone() }, 0));
     assert!((0.1..0.5).contains(&saved), "{saved}");

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use coll::Placement;
-use schedule::simulate::{Dpu, Network, Proxies, SimulationReport, Within, simulate, simulate_stencil};
+use schedule::simulate::{
+    Dpu, Network, Proxies, SimulationReport, StepsWithinNode, simulate, simulate_stencil,
+};
 use schedule::{Algorithm, Collective, Growth, NodeMap};
 
 /// Simulate collectives, and print time and memory by the number of ranks.
@@ -137,9 +139,9 @@ impl Simulate {
             ..if self.direct { dpu.direct() } else { dpu }
         };
         let within = match self.within {
-            NodeCarrier::Ranks => Within::Ranks,
-            NodeCarrier::Proxy => Within::Proxies(1),
-            NodeCarrier::Dpu => Within::Dpu,
+            NodeCarrier::Ranks => StepsWithinNode::Ranks,
+            NodeCarrier::Proxy => StepsWithinNode::Proxies(1),
+            NodeCarrier::Dpu => StepsWithinNode::Dpu,
         };
         let proxies = match unit {
             Some(dpu) => Some(Proxies::Dpu(given(dpu), within)),
@@ -329,7 +331,7 @@ mod tests {
         let map = Arc::new(NodeMap::by_node(16, 4));
         let choice = coll::AlgorithmChoice::from_settings(&settings::parse(&[]).unwrap()).unwrap();
         let call = SimulatedCall { choice, operation, bytes, map, network, seed: 1 };
-        call.overlap(dpu.map_or(Proxies::Host(2), |dpu| Proxies::Dpu(dpu, Within::Ranks)))
+        call.overlap(dpu.map_or(Proxies::Host(2), |dpu| Proxies::Dpu(dpu, StepsWithinNode::Ranks)))
     }
 
     fn figures(text: &str) -> [f64; 5] {

@@ -75,11 +75,11 @@ fn doubling_among(plan: &mut Builder, team: &Team, mine: Blocks, result: Blocks)
     };
     let mine = VectorPart { buffer: mine.buffer, offset: mine.first, first: 0 };
     let mut sum = halving::fold_in(plan, fold, team, &(0..1), mine).at(&(0..1));
-    let rounds = fold.ranks.ilog2();
+    let rounds = fold.active_members.ilog2();
     let inbox = plan.scratch(Input, 0, rounds);
     let sums = plan.scratch(Input, 0, rounds.min(2));
     for (round, hop) in (0..).zip(fold.hops()) {
-        let partner = team.rank(fold.rank(active ^ hop));
+        let partner = team.rank(fold.member_of(active ^ hop));
         plan.send(partner, sum);
         plan.recv(partner, inbox.block(round));
         let into = if round + 1 == rounds { result } else { sums.block(round % 2) };
@@ -124,7 +124,7 @@ fn rabenseifner_among(
     halving::reduce_scatter(plan, (fold, team, active), &all, vector, result);
     let ranges = fold.ranges(active, all.clone());
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
-        let partner = team.rank(fold.rank(active ^ hop));
+        let partner = team.rank(fold.member_of(active ^ hop));
         let mine = &ranges[round + 1];
         let (low, high) = halving::halves(&ranges[round]);
         plan.send(partner, result.at(mine));

@@ -15,7 +15,7 @@ use std::ops::Range;
 #[derive(Clone, Copy)]
 pub struct Fold {
     /// How many members of the team take part in the rounds (stay active), a power of two.
-    pub ranks: u32,
+    pub active_members: u32,
     extra: u32,
     /// The member that takes part in the rounds (stays active), whatever pair it is in.
     chosen: u32,
@@ -33,31 +33,35 @@ impl Fold {
     /// Plans which members of a team of `size` members take part in the rounds (stay active). The member
     /// `chosen` does.
     pub fn new(size: u32, chosen: u32) -> Fold {
-        let ranks = 1 << size.ilog2();
-        Fold { ranks, extra: size - ranks, chosen }
+        let active_members = 1 << size.ilog2();
+        Fold { active_members, extra: size - active_members, chosen }
     }
 
     /// Returns which member of the team takes part in the rounds as active member number `active`.
-    pub fn rank(self, active: u32) -> u32 {
+    pub fn member_of(self, active: u32) -> u32 {
         match active {
             pair if pair < self.extra => 2 * pair + u32::from(2 * pair + 1 == self.chosen),
             _ => active + self.extra,
         }
     }
 
-    pub fn role(self, rank: u32) -> FoldRole {
-        let active = if rank < 2 * self.extra { rank / 2 } else { rank - self.extra };
-        if self.rank(active) == rank { FoldRole::Active(active) } else { FoldRole::Folded(self.rank(active)) }
+    pub fn role(self, member: u32) -> FoldRole {
+        let active = if member < 2 * self.extra { member / 2 } else { member - self.extra };
+        if self.member_of(active) == member {
+            FoldRole::Active(active)
+        } else {
+            FoldRole::Folded(self.member_of(active))
+        }
     }
 
-    /// Returns the other member of the pair to which the member `rank` belongs. None if it is in no pair.
-    pub fn partner(self, rank: u32) -> Option<u32> {
-        (rank < 2 * self.extra).then_some(rank ^ 1)
+    /// Returns the other member of the pair to which the member `member` belongs. None if it is in no pair.
+    pub fn partner(self, member: u32) -> Option<u32> {
+        (member < 2 * self.extra).then_some(member ^ 1)
     }
 
     /// Returns for each round the distance between partners, in numbers of active members: 1, 2, 4, ...
     pub fn hops(self) -> impl DoubleEndedIterator<Item = u32> {
-        (0..self.ranks.ilog2()).map(|bit| 1 << bit)
+        (0..self.active_members.ilog2()).map(|bit| 1 << bit)
     }
 
     /// Returns the blocks that an active member still reduces: before each round, and after the last one.
@@ -85,7 +89,7 @@ impl Fold {
                 (range, active) = (high, active | hop);
             }
         }
-        self.rank(active)
+        self.member_of(active)
     }
 }
 
@@ -150,7 +154,7 @@ pub fn reduce_scatter(
 ) {
     let ranges = fold.ranges(active, all.clone());
     for (round, hop) in (1..).zip(fold.hops()) {
-        let partner = team.rank(fold.rank(active ^ hop));
+        let partner = team.rank(fold.member_of(active ^ hop));
         let keep = &ranges[round];
         let (low, high) = halves(&ranges[round - 1]);
         let give = if *keep == low { high } else { low };
@@ -162,7 +166,7 @@ pub fn reduce_scatter(
         plan.reduce(left.at(keep), right.at(keep), sum.at(keep));
         vector = sum;
     }
-    if fold.ranks == 1 {
+    if fold.active_members == 1 {
         plan.copy(vector.at(all), result.at(all));
     }
 }

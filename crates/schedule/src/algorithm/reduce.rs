@@ -271,7 +271,7 @@ fn rabenseifner_among(
     let gathered = result.unwrap_or_else(|| VectorPart::scratch(plan, held));
     halving::reduce_scatter(plan, (fold, team, active), &all, vector, gathered);
     for (round, hop) in fold.hops().enumerate().collect::<Vec<_>>().into_iter().rev() {
-        let partner = team.rank(fold.rank(active ^ hop));
+        let partner = team.rank(fold.member_of(active ^ hop));
         if round + 1 == parting && result.is_none() {
             plan.send(partner, gathered.at(held));
             break;

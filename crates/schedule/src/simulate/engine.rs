@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! The event loop of the simulation. An event is the start of a step, at the time when the last of the step's
 //! conditions is met. All other times of the step are known then, so no other events are needed.
-use super::network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, Within};
+use super::network::{Dpu, LINGER_PS, LinkCosts, Network, Proxies, StepsWithinNode};
 use super::template::{StepKind, Template, TemplateStep, Templates};
 use crate::random::{Mix, Random, mix};
 use crate::{NodeMap, Side};
@@ -84,10 +84,10 @@ impl<'a> Engine<'a> {
             0 => 0,
             skew => Random(mix(seed) ^ u64::from(rank) << 32).below(skew),
         };
-        let ranks = templates.of.len();
+        let ranks = templates.template_of_rank.len();
         let count = nodes.map_or(ranks, |nodes| nodes.nodes() as usize);
         let dpu = dpu_of(network);
-        let served = hosts_proxies(network).zip(nodes);
+        let served = host_proxies_per_node(network).zip(nodes);
         let computes = served.is_none() && network.work_ps > 0;
         Engine {
             templates,
@@ -123,7 +123,7 @@ impl<'a> Engine<'a> {
 
     fn template(&self, rank: u32) -> &'a Template {
         let templates = self.templates;
-        &templates.all[templates.of[rank as usize] as usize]
+        &templates.all[templates.template_of_rank[rank as usize] as usize]
     }
 
     /// Starts a rank at the time `now`, and those of its steps that need not wait. A receive always waits for
@@ -131,7 +131,7 @@ impl<'a> Engine<'a> {
     fn start(&mut self, rank: u32, now: u64) {
         self.end = self.end.max(now);
         self.wait_for_start(rank, now);
-        let noted = self.note(rank, now);
+        let noted = self.take_note(rank, now);
         for (number, step) in (0..).zip(&self.template(rank).steps) {
             let ready = if self.side(rank, step, false) == Side::Dpu { noted } else { now };
             match (step.kind, step.waits) {
@@ -155,7 +155,7 @@ impl<'a> Engine<'a> {
 
     /// Makes the DPU handle the note by which the rank gives it the operation, and returns the time at which
     /// the DPU has handled the note. Returns `now` if no DPU carries out a step of the rank.
-    fn note(&mut self, rank: u32, now: u64) -> u64 {
+    fn take_note(&mut self, rank: u32, now: u64) -> u64 {
         let Some(dpu) = self.dpu() else { return now };
         if !self.template(rank).steps.iter().any(|step| self.side(rank, step, false) == Side::Dpu) {
             return now;
@@ -239,7 +239,11 @@ impl<'a> Engine<'a> {
 
     /// Returns the rank at the other end of a step's message. It is rank 0 if one rank stands for all.
     fn peer(&self, rank: u32, step: &TemplateStep) -> u32 {
-        if self.templates.of.len() == 1 { 0 } else { self.templates.peers.absolute(rank, step.peer) }
+        if self.templates.template_of_rank.len() == 1 {
+            0
+        } else {
+            self.templates.peers.absolute(rank, step.peer)
+        }
     }
 
     fn dpu(&self) -> Option<Dpu> {
@@ -252,7 +256,7 @@ impl<'a> Engine<'a> {
     fn side(&self, rank: u32, step: &TemplateStep, is_of_dpu: bool) -> Side {
         let Some(Proxies::Dpu(_, within)) = self.network.proxies else { return Side::Host };
         let is_dpus = match step.kind {
-            _ if within == Within::Dpu => true,
+            _ if within == StepsWithinNode::Dpu => true,
             StepKind::Send | StepKind::Recv => self.is_between(rank, self.peer(rank, step)),
             StepKind::Reduce => is_of_dpu,
             StepKind::Copy => false,
@@ -262,7 +266,7 @@ impl<'a> Engine<'a> {
 
     /// Returns the index of the node's own processor that carries out a rank's steps.
     fn processor(&self, rank: u32) -> usize {
-        match self.nodes.zip(hosts_proxies(self.network)) {
+        match self.nodes.zip(host_proxies_per_node(self.network)) {
             None => rank as usize,
             Some((nodes, per_node)) => (nodes.of(rank) * per_node + nodes.position(rank) % per_node) as usize,
         }
@@ -464,9 +468,9 @@ fn dpu_of(network: &Network) -> Option<Dpu> {
 
 /// Returns the number of proxies on each node that carry out the steps of its ranks. None if the ranks
 /// themselves or the DPU carry the steps out.
-fn hosts_proxies(network: &Network) -> Option<u32> {
+fn host_proxies_per_node(network: &Network) -> Option<u32> {
     match network.proxies {
-        Some(Proxies::Host(per_node) | Proxies::Dpu(_, Within::Proxies(per_node))) => Some(per_node),
+        Some(Proxies::Host(per_node) | Proxies::Dpu(_, StepsWithinNode::Proxies(per_node))) => Some(per_node),
         _ => None,
     }
 }

@@ -50,14 +50,14 @@ pub struct Network {
 pub enum Proxies {
     /// The proxies run on the node itself. The number is how many; not 0.
     Host(u32),
-    /// A proxy runs on each core of a data processing unit, which `Dpu` describes. `Within` says who carries
-    /// out the steps between ranks of one node.
-    Dpu(Dpu, Within),
+    /// A proxy runs on each core of a data processing unit, which `Dpu` describes. `StepsWithinNode`
+    /// says who carries out the steps between ranks of one node.
+    Dpu(Dpu, StepsWithinNode),
 }
 
 /// Who carries out the steps between ranks of one node, if the node has a DPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Within {
+pub enum StepsWithinNode {
     /// The ranks themselves carry out these steps, in shared memory, during the calls that start and end the
     /// operation.
     Ranks,

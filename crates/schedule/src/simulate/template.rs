@@ -94,7 +94,7 @@ pub struct Templates {
     pub peers: PeerNumbering,
     pub all: Vec<Template>,
     /// For each rank, the index of its schedule in `all`.
-    pub of: Vec<u32>,
+    pub template_of_rank: Vec<u32>,
     pub messages: u64,
     pub message_bytes: u64,
     pub steps_max: u64,
@@ -115,7 +115,7 @@ impl Templates {
         let mut templates = Templates {
             peers,
             all: Vec::new(),
-            of: Vec::with_capacity(built as usize),
+            template_of_rank: Vec::with_capacity(built as usize),
             messages: 0,
             message_bytes: 0,
             steps_max: 0,
@@ -134,7 +134,7 @@ impl Templates {
             if number == new {
                 templates.all.push(template(&schedule, steps));
             }
-            templates.of.push(number);
+            templates.template_of_rank.push(number);
         }
         templates
     }
