@@ -44,16 +44,16 @@ pub(crate) struct Chooser {
     /// Whether several messages were fetched in the previous busy period.
     was_many: bool,
     period: Option<BusyPeriod>,
-    /// One trial of both ways for each distance, load and class of lengths; `judge` finds it. Empty unless
+    /// One trial of both ways for each distance, load and class of lengths; `trial` finds it. Empty unless
     /// `is_learning`.
-    judges: Vec<MethodTrial>,
+    trials: Vec<MethodTrial>,
 }
 
 /// A busy period that is being timed. It lasts from the first message that the process fetches until the
 /// process fetches none.
 struct BusyPeriod {
     at: (Distance, Load, usize),
-    way: Method,
+    method: Method,
     started: u64,
     bytes: u64,
     /// The number of messages of this period that have been fetched completely.
@@ -82,7 +82,7 @@ impl Chooser {
             fetched: 0,
             was_many: false,
             period: None,
-            judges: if is_learning { trials(&tuning) } else { Vec::new() },
+            trials: if is_learning { trials(&tuning) } else { Vec::new() },
         }
     }
 
@@ -129,7 +129,7 @@ impl Chooser {
         if let Some(period) = &mut self.period {
             period.mixed |= !readable || (period.at.0, period.at.2) != (distance, class);
             period.bytes += bytes;
-            return if readable { period.way } else { Method::Cells };
+            return if readable { period.method } else { Method::Cells };
         }
         if !readable {
             return Method::Cells;
@@ -144,17 +144,18 @@ impl Chooser {
         let at = (distance, load, class);
         let chosen = probes.choice(at);
         // Senders follow the choice for messages that may be eager, and never measure again.
-        let looks_again = bytes > self.tuning.get(EAGER_BYTES_MAX) && self.judge(at).looks_again();
+        let looks_again = bytes > self.tuning.get(EAGER_BYTES_MAX) && self.trial(at).looks_again();
         if !is_first || chosen.is_some() && !looks_again {
             return chosen.unwrap_or(Method::Cells);
         }
-        let (way, started) = (self.judge(at).way(), sys::clock::now());
-        self.period = Some(BusyPeriod { at, way, started, bytes, ended: 0, settled: started, mixed: false });
-        way
+        let (method, started) = (self.trial(at).method(), sys::clock::now());
+        self.period =
+            Some(BusyPeriod { at, method, started, bytes, ended: 0, settled: started, mixed: false });
+        method
     }
 
-    fn judge(&mut self, (distance, load, class): (Distance, Load, usize)) -> &mut MethodTrial {
-        &mut self.judges[(distance as usize * Load::ALL.len() + load as usize) * CLASSES + class]
+    fn trial(&mut self, (distance, load, class): (Distance, Load, usize)) -> &mut MethodTrial {
+        &mut self.trials[(distance as usize * Load::ALL.len() + load as usize) * CLASSES + class]
     }
 
     fn by_table(&self, distance: Distance, load: Load, bytes: u64) -> Method {
@@ -183,7 +184,13 @@ impl Chooser {
         let messages = u64::from(std::mem::take(&mut self.fetched));
         self.was_many = messages > 1;
         let Some(BusyPeriod {
-            at: (distance, load, class), way, started, bytes, settled, mixed: false, ..
+            at: (distance, load, class),
+            method,
+            started,
+            bytes,
+            settled,
+            mixed: false,
+            ..
         }) = self.period.take()
         else {
             return;
@@ -196,11 +203,11 @@ impl Chooser {
         let at = (distance, load, class);
         let now = sys::clock::now();
         // Pieces of several messages come in turns, so the messages end at the same time.
-        let by_turns = way == Method::Cells || bytes > messages * READ_PIECE_BYTES as u64;
+        let by_turns = method == Method::Cells || bytes > messages * READ_PIECE_BYTES as u64;
         let settled_ns = (!by_turns).then_some(now - settled);
-        let fetched = Fetched { way, messages, bytes, ns: now - started, settled_ns };
+        let fetched = Fetched { method, messages, bytes, ns: now - started, settled_ns };
         let chosen = self.probes().and_then(|probes| probes.choice(at)).unwrap_or(Method::Cells);
-        let verdict = self.judge(at).end(fetched, chosen);
+        let verdict = self.trial(at).end(fetched, chosen);
         if let (Some(verdict), Some(probes)) = (verdict, self.probes()) {
             probes.decide(at, verdict);
         }
@@ -224,11 +231,11 @@ impl Chooser {
         probes.choice(at).is_none().then(|| probes.next(at))
     }
 
-    /// Records how long an eager message of `bytes` bytes has taken if fetched in this way: from `started`,
-    /// in nanoseconds, until now.
-    pub(crate) fn record_eager(&self, distance: Distance, bytes: u64, way: Method, started: u64) {
+    /// Records how long an eager message of `bytes` bytes has taken if fetched by this method: from
+    /// `started`, in nanoseconds, until now.
+    pub(crate) fn record_eager(&self, distance: Distance, bytes: u64, method: Method, started: u64) {
         if let Some(probes) = self.probes() {
-            probes.record((distance, Load::Alone, class_of(bytes)), way, picoseconds(started, bytes));
+            probes.record((distance, Load::Alone, class_of(bytes)), method, picoseconds(started, bytes));
         }
     }
 
@@ -253,17 +260,17 @@ impl Chooser {
             return (most, false);
         }
         let Some(probes) = self.probes() else {
-            return (Sizes::of_bits(self.tuning.get(row)).below(most as u64) as usize, false);
+            return (Sizes::of_bits(self.tuning.get(row)).length_below_run(most as u64) as usize, false);
         };
         // Messages in one packet are not timed; the next longer ones stand for them.
         let [short, long] = [1, 2].map(|class| probes.choice((distance, Load::Alone, class)));
-        let bit = |way: Option<Method>, bits| if way == Some(Method::Read) { bits } else { 0 };
+        let bit = |method: Option<Method>, bits| if method == Some(Method::Read) { bits } else { 0 };
         let sizes = Sizes::of_bits(bit(short, 0b011) | bit(long, 0b100));
-        (sizes.below(most as u64) as usize, short.is_none() || long.is_none())
+        (sizes.length_below_run(most as u64) as usize, short.is_none() || long.is_none())
     }
 }
 
-/// The trials with which a job begins, in the order in which `Chooser::judge` finds them.
+/// The trials with which a job begins, in the order in which `Chooser::trial` finds them.
 fn trials(tuning: &Tuning) -> Vec<MethodTrial> {
     let facts = PATTERNS.map(|(distance, load)| tuning.facts(distance, load));
     let each = facts.iter().flat_map(|facts| (0..CLASSES).map(|class| facts.get(class)));
@@ -311,13 +318,13 @@ mod tests {
     // choice that no longer holds is corrected.
     #[test]
     fn messages_show_the_faster_way() {
-        for (times, way) in [([50_000, 10_000], Method::Read), ([10_000, 50_000], Method::Cells)] {
+        for (times, method) in [([50_000, 10_000], Method::Read), ([10_000, 50_000], Method::Cells)] {
             let reach = reach(1);
             let mut chooser = Chooser::new(&reach, Tuning::default());
             let mut other = Chooser::new(&reach, Tuning::default());
             fetch(&mut chooser, MESSAGES_UNTIL_DECIDED, times);
             for chooser in [&mut chooser, &mut other] {
-                assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, true), way);
+                assert_eq!(chooser.start_fetch(HERE, false, 1 << 20, true), method);
                 assert!(chooser.period.is_none(), "it is known");
                 chooser.end_fetch();
             }
@@ -327,7 +334,7 @@ mod tests {
             );
             chooser.end_fetch();
             let opposite = fetch(&mut chooser, 600, [times[1], times[0]]);
-            assert_ne!(opposite, way);
+            assert_ne!(opposite, method);
         }
     }
 
@@ -350,7 +357,7 @@ mod tests {
             fetch(&mut chooser, MESSAGES_UNTIL_DECIDED, times);
             assert_eq!(fetch(&mut chooser, 1, times), opposite);
             let verdict = chooser.probes().unwrap().verdict((HERE, Load::Alone, 6)).unwrap();
-            assert_eq!((verdict.way, verdict.is_clear), (opposite, true));
+            assert_eq!((verdict.method, verdict.is_clear), (opposite, true));
         }
     }
 
@@ -423,9 +430,9 @@ mod tests {
         let mut chooser = Chooser::new(&reach, Tuning::default());
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (64 << 10, true));
         for bytes in [32 << 10, 64 << 10] {
-            while let Some(way) = chooser.try_eager(HERE, bytes) {
-                let took = if way == Method::Read { 2_000_000 } else { 9_000_000 };
-                chooser.record_eager(HERE, bytes, way, sys::clock::now() - took);
+            while let Some(method) = chooser.try_eager(HERE, bytes) {
+                let took = if method == Method::Read { 2_000_000 } else { 9_000_000 };
+                chooser.record_eager(HERE, bytes, method, sys::clock::now() - took);
             }
         }
         assert_eq!(chooser.eager_bytes_max(HERE, 64 << 10), (8 << 10, false));

@@ -217,7 +217,7 @@ mod tests {
         let first = found(FoundTuning::default());
         let path = first.facts.unwrap();
         let fact = first.tuning.facts(Distance::L3, Load::Many).get(6);
-        assert_eq!(fact, Some(Fact { way: Method::Cells, is_confirmed: false }));
+        assert_eq!(fact, Some(Fact { method: Method::Cells, is_confirmed: false }));
         let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(names.iter().eq([&path]), "nothing else is left");
         // What is the same is not written again.

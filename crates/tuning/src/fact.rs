@@ -27,7 +27,7 @@ pub enum Method {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fact {
     /// The method that took less time.
-    pub way: Method,
+    pub method: Method,
     /// Whether at least two jobs have found that this method is faster.
     pub is_confirmed: bool,
 }
@@ -37,7 +37,7 @@ pub struct Fact {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The method to use from now on.
-    pub way: Method,
+    pub method: Method,
     /// Whether all samples of this method took clearly less time than all samples of the other one.
     pub is_clear: bool,
 }
@@ -47,14 +47,14 @@ impl Fact {
     /// which the job began, `kept` the fact that the machine's file has now, and `verdict` what the job has
     /// found.
     pub fn after(before: Option<Fact>, kept: Option<Fact>, verdict: Verdict) -> Option<Fact> {
-        let Verdict { way, is_clear } = verdict;
-        let agrees = |fact: Fact| fact.way == way;
+        let Verdict { method, is_clear } = verdict;
+        let agrees = |fact: Fact| fact.method == method;
         match kept {
             Some(fact) if !agrees(fact) => None,
             // The ranks of other hosts may have written `kept` at the end of the same job.
             _ if is_clear && (kept.is_some() || before.is_none()) => {
                 let is_confirmed = before.is_some_and(agrees) || kept.is_some_and(|fact| fact.is_confirmed);
-                Some(Fact { way, is_confirmed })
+                Some(Fact { method, is_confirmed })
             }
             _ => kept,
         }
@@ -102,11 +102,11 @@ impl Facts {
 }
 
 fn of_set(set: usize) -> Fact {
-    Fact { way: [Method::Read, Method::Cells][set % 2], is_confirmed: set < 2 }
+    Fact { method: [Method::Read, Method::Cells][set % 2], is_confirmed: set < 2 }
 }
 
 fn set_of(fact: Fact) -> usize {
-    usize::from(fact.way == Method::Cells) + if fact.is_confirmed { 0 } else { 2 }
+    usize::from(fact.method == Method::Cells) + if fact.is_confirmed { 0 } else { 2 }
 }
 
 impl fmt::Display for Facts {
@@ -149,15 +149,15 @@ mod tests {
     use super::*;
     use crate::class_of;
 
-    const READ: Option<Fact> = Some(Fact { way: Method::Read, is_confirmed: false });
-    const CONFIRMED: Option<Fact> = Some(Fact { way: Method::Read, is_confirmed: true });
-    const CELLS: Option<Fact> = Some(Fact { way: Method::Cells, is_confirmed: false });
+    const READ: Option<Fact> = Some(Fact { method: Method::Read, is_confirmed: false });
+    const CONFIRMED: Option<Fact> = Some(Fact { method: Method::Read, is_confirmed: true });
+    const CELLS: Option<Fact> = Some(Fact { method: Method::Cells, is_confirmed: false });
 
     // Goal: a clear result is kept, a second job confirms it, one that disagrees removes it, and the hosts of
     // one job do not confirm each other.
     #[test]
     fn facts_are_found_confirmed_and_removed() {
-        let clear = Verdict { way: Method::Read, is_clear: true };
+        let clear = Verdict { method: Method::Read, is_clear: true };
         let tie = Verdict { is_clear: false, ..clear };
         for (before, kept, verdict, after) in [
             (None, None, clear, READ),
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(facts.to_string(), text);
         assert_eq!(Facts::of_bits(facts.bits()), facts);
         let ways = [128 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20].map(|bytes| facts.get(class_of(bytes)));
-        let cells = Some(Fact { way: Method::Cells, is_confirmed: true });
+        let cells = Some(Fact { method: Method::Cells, is_confirmed: true });
         assert_eq!(ways, [cells, CONFIRMED, READ, None, CELLS]);
         assert_eq!(Facts::default().to_string().parse(), Ok(Facts::default()));
         for wrong in [

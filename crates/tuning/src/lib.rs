@@ -413,12 +413,12 @@ mod tests {
         };
         let kept = with(&[(row, "read, provisional: 128KiB-256KiB"), (other, "cells: 4MiB-")]);
         let verdict = |(distance, load, class)| {
-            let way = match (distance, load, class) {
+            let method = match (distance, load, class) {
                 (Distance::L2, Load::Many, 3 | 5) => Method::Read,
                 (Distance::L2, Load::Many, 2 | 4) => Method::Cells,
                 _ => return None,
             };
-            Some(Verdict { way, is_clear: true })
+            Some(Verdict { method, is_clear: true })
         };
         let after = kept.facts_after(&kept, verdict);
         let expected = "read: 128KiB-128KiB; read, provisional: 512KiB-512KiB";

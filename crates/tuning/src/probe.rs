@@ -35,33 +35,33 @@ fn is_less(time: u64, other: u64, percent: u64) -> bool {
 pub struct Probes<'a>(pub &'a [AtomicU64; PROBE_WORDS]);
 
 impl Probes<'_> {
-    fn word(&self, at: (Distance, Load, usize), way: Method) -> &AtomicU64 {
+    fn word(&self, at: (Distance, Load, usize), method: Method) -> &AtomicU64 {
         let (distance, load, class) = at;
-        &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + way as usize]
+        &self.0[((distance as usize * 3 + load as usize) * CLASSES + class) * 2 + method as usize]
     }
 
     /// Notes that messages of the distance, load and class `at` took `time` picoseconds per byte by method
-    /// `way`.
-    pub fn record(&self, at: (Distance, Load, usize), way: Method, time: u64) {
+    /// `method`.
+    pub fn record(&self, at: (Distance, Load, usize), method: Method, time: u64) {
         let add = |word: u64| {
             let least = if word == 0 { TIME_MAX } else { word & TIME_MAX };
             let count = ((word >> COUNT_SHIFT) + 1).min(SAMPLES);
             Some(count << COUNT_SHIFT | time.min(least))
         };
         // The function always returns a value.
-        let _ = self.word(at, way).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        let _ = self.word(at, method).fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
     }
 
-    /// Notes that the kernel refuses the method `way` for messages of the distance, load and class `at`, so
+    /// Notes that the kernel refuses `method` for messages of the distance, load and class `at`, so
     /// that it is never chosen.
-    pub fn refuse(&self, at: (Distance, Load, usize), way: Method) {
-        self.word(at, way).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
+    pub fn refuse(&self, at: (Distance, Load, usize), method: Method) {
+        self.word(at, method).store(SAMPLES << COUNT_SHIFT | TIME_MAX, Ordering::Relaxed);
     }
 
     /// Chooses the method that a trial of this job has found for messages of the distance, load and class
     /// `at`.
     pub fn decide(&self, at: (Distance, Load, usize), verdict: Verdict) {
-        self.store(at, verdict.way, JUDGED | if verdict.is_clear { CLEAR } else { 0 });
+        self.store(at, verdict.method, JUDGED | if verdict.is_clear { CLEAR } else { 0 });
     }
 
     /// Chooses the methods that earlier jobs have found. `mpirun` calls it before the first process starts.
@@ -69,13 +69,13 @@ impl Probes<'_> {
         for (distance, load) in PATTERNS {
             let facts = tuning.facts(distance, load);
             for (class, fact) in (0..CLASSES).filter_map(|class| Some((class, facts.get(class)?))) {
-                self.store((distance, load, class), fact.way, 0);
+                self.store((distance, load, class), fact.method, 0);
             }
         }
     }
 
-    fn store(&self, at: (Distance, Load, usize), way: Method, bits: u64) {
-        let [cells, read] = if way == Method::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
+    fn store(&self, at: (Distance, Load, usize), method: Method, bits: u64) {
+        let [cells, read] = if method == Method::Read { [TIME_MAX - 1, 1] } else { [1, TIME_MAX - 1] };
         self.word(at, Method::Cells).store(SAMPLES << COUNT_SHIFT | cells | bits, Ordering::Relaxed);
         self.word(at, Method::Read).store(SAMPLES << COUNT_SHIFT | read | bits, Ordering::Relaxed);
     }
@@ -83,10 +83,10 @@ impl Probes<'_> {
     /// What the last trial of this job has found for messages of the distance, load and class `at`. None if
     /// no trial has ended.
     pub fn verdict(&self, at: (Distance, Load, usize)) -> Option<Verdict> {
-        let words = [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
+        let words = [Method::Cells, Method::Read].map(|method| self.word(at, method).load(Ordering::Relaxed));
         let all = words[0] & words[1];
-        let way = self.choice(at).filter(|_| all & JUDGED != 0)?;
-        Some(Verdict { way, is_clear: all & CLEAR != 0 })
+        let method = self.choice(at).filter(|_| all & JUDGED != 0)?;
+        Some(Verdict { method, is_clear: all & CLEAR != 0 })
     }
 
     /// Whether some trial of this job has ended.
@@ -98,7 +98,7 @@ impl Probes<'_> {
     /// messages have been timed.
     pub fn choice(&self, at: (Distance, Load, usize)) -> Option<Method> {
         let [cells, read] =
-            [Method::Cells, Method::Read].map(|way| self.word(at, way).load(Ordering::Relaxed));
+            [Method::Cells, Method::Read].map(|method| self.word(at, method).load(Ordering::Relaxed));
         let is_refused = read == SAMPLES << COUNT_SHIFT | TIME_MAX;
         if is_refused {
             return Some(Method::Cells);
@@ -110,7 +110,7 @@ impl Probes<'_> {
 
     /// Returns the method to try with the next message: the method by which fewer messages have been moved.
     pub fn next(&self, at: (Distance, Load, usize)) -> Method {
-        let count = |way| self.word(at, way).load(Ordering::Relaxed) >> COUNT_SHIFT;
+        let count = |method| self.word(at, method).load(Ordering::Relaxed) >> COUNT_SHIFT;
         if count(Method::Read) < count(Method::Cells) { Method::Read } else { Method::Cells }
     }
 }
@@ -153,14 +153,14 @@ const PAUSE: u64 = 512;
 #[derive(Clone, Debug)]
 pub struct MethodTrial {
     messages: u64,
-    way: Method,
+    method: Method,
     /// The number of messages since the method last changed.
     run: u64,
     /// How many messages of this run count: the messages after the first `SETTLING`.
     counted: u64,
     times: [Times; 2],
     /// The number of messages until both methods are compared again.
-    rest: u64,
+    until_comparison: u64,
     /// The number of messages of the next pause between comparisons.
     pause: u64,
 }
@@ -186,7 +186,7 @@ struct Times {
 #[derive(Clone, Copy, Debug)]
 pub struct Fetched {
     /// The method by which the messages were fetched.
-    pub way: Method,
+    pub method: Method,
     /// The number of messages that were fetched.
     pub messages: u64,
     /// The bytes of all the messages together.
@@ -210,8 +210,8 @@ impl Fetched {
 
 impl Default for MethodTrial {
     fn default() -> MethodTrial {
-        let (way, times) = (Method::Cells, Default::default());
-        MethodTrial { messages: 0, way, run: 0, counted: 0, times, rest: PAUSE, pause: PAUSE }
+        let (method, times) = (Method::Cells, Default::default());
+        MethodTrial { messages: 0, method, run: 0, counted: 0, times, until_comparison: PAUSE, pause: PAUSE }
     }
 }
 
@@ -219,26 +219,27 @@ impl MethodTrial {
     /// Makes the trial with which a job starts if earlier jobs have found `fact` (None: no fact). The job
     /// tests a provisional fact after `DECIDED` messages, and a confirmed one after `PAUSE` messages.
     pub fn of(fact: Option<Fact>) -> MethodTrial {
-        let rest = if fact.is_some_and(|fact| !fact.is_confirmed) { DECIDED } else { PAUSE };
-        MethodTrial { rest, ..MethodTrial::default() }
+        let until_comparison = if fact.is_some_and(|fact| !fact.is_confirmed) { DECIDED } else { PAUSE };
+        MethodTrial { until_comparison, ..MethodTrial::default() }
     }
 
     /// Whether it is time to compare the methods again, although one is chosen. Counts one message of the
     /// pause.
     pub fn looks_again(&mut self) -> bool {
-        self.rest = self.rest.saturating_sub(1);
-        self.rest == 0
+        self.until_comparison = self.until_comparison.saturating_sub(1);
+        self.until_comparison == 0
     }
 
     /// Returns the method by which the rank must fetch the next messages, whose times are compared.
-    pub fn way(&self) -> Method {
-        self.way
+    pub fn method(&self) -> Method {
+        self.method
     }
 
-    /// Notes the time of messages that were fetched by the method `way()`. Returns the method to choose from
-    /// now on, once enough messages were timed; None until then. `chosen` is the method that is chosen now.
+    /// Notes the time of messages that were fetched by the method `method()`. Returns the method to choose
+    /// from now on, once enough messages were timed; None until then. `chosen` is the method that is chosen
+    /// now.
     pub fn end(&mut self, fetched: Fetched, chosen: Method) -> Option<Verdict> {
-        if fetched.way != self.way {
+        if fetched.method != self.method {
             return None;
         }
         // A stream settles while it lasts.
@@ -250,12 +251,12 @@ impl MethodTrial {
             return None;
         }
         self.counted += fetched.messages;
-        let times = &mut self.times[self.way as usize];
+        let times = &mut self.times[self.method as usize];
         times.add(if is_stream { fetched.settled() } else { fetched });
         if self.run >= RUN && self.counted >= SAMPLE {
             times.drop_sample();
-            let other = if self.way == Method::Cells { Method::Read } else { Method::Cells };
-            (self.way, self.run, self.counted) = (other, 0, 0);
+            let other = if self.method == Method::Cells { Method::Read } else { Method::Cells };
+            (self.method, self.run, self.counted) = (other, 0, 0);
         }
         self.verdict(chosen)
     }
@@ -268,14 +269,15 @@ impl MethodTrial {
         let percent = if samples == 1 { CLEARER_PERCENT } else { CLEAR_PERCENT };
         let [cells, read] = self.times;
         let pause = self.pause;
-        *self = MethodTrial { rest: pause, pause: pause.saturating_mul(4), ..MethodTrial::default() };
-        let way = match chosen {
+        *self =
+            MethodTrial { until_comparison: pause, pause: pause.saturating_mul(4), ..MethodTrial::default() };
+        let method = match chosen {
             Method::Cells if is_less(read.least, cells.least, percent) => Method::Read,
             Method::Read if is_less(cells.least, read.least, percent) => Method::Cells,
             _ => chosen,
         };
-        let (ours, other) = if way == Method::Read { (read, cells) } else { (cells, read) };
-        Some(Verdict { way, is_clear: samples >= 2 && is_less(ours.most, other.least, KEPT_PERCENT) })
+        let (ours, other) = if method == Method::Read { (read, cells) } else { (cells, read) };
+        Some(Verdict { method, is_clear: samples >= 2 && is_less(ours.most, other.least, KEPT_PERCENT) })
     }
 }
 
@@ -313,12 +315,12 @@ mod tests {
     fn tried(probes: &Probes, cells: [u64; 4], read: [u64; 4]) -> (Method, usize) {
         let (mut cells, mut read) = (cells.into_iter().cycle(), read.into_iter().cycle());
         for messages in 0.. {
-            if let Some(way) = probes.choice(HERE) {
-                return (way, messages);
+            if let Some(method) = probes.choice(HERE) {
+                return (method, messages);
             }
-            let way = probes.next(HERE);
-            let time = if way == Method::Read { read.next() } else { cells.next() };
-            probes.record(HERE, way, time.unwrap());
+            let method = probes.next(HERE);
+            let time = if method == Method::Read { read.next() } else { cells.next() };
+            probes.record(HERE, method, time.unwrap());
         }
         unreachable!("some message decides")
     }
@@ -353,12 +355,12 @@ mod tests {
     ) -> Verdict {
         let (mut last, mut place) = (None, 0);
         for bursts in 1.. {
-            let way = judge.way();
-            place = if last.replace(way) == Some(way) { place } else { 0 };
-            let ns = (place..place + burst).map(|place| time(way, place)).sum();
+            let method = judge.method();
+            place = if last.replace(method) == Some(method) { place } else { 0 };
+            let ns = (place..place + burst).map(|place| time(method, place)).sum();
             place += burst;
-            let settled_ns = Some((SETTLING..burst).map(|place| time(way, place)).sum());
-            let fetched = Fetched { way, messages: burst, bytes: burst * 1000, ns, settled_ns };
+            let settled_ns = Some((SETTLING..burst).map(|place| time(method, place)).sum());
+            let fetched = Fetched { method, messages: burst, bytes: burst * 1000, ns, settled_ns };
             if let Some(verdict) = judge.end(fetched, chosen) {
                 assert!((50..=64).contains(&(bursts * burst)), "after {bursts} bursts of {burst}");
                 return verdict;
@@ -371,25 +373,25 @@ mod tests {
     // first messages by the other one does not count, nor does a slow message.
     #[test]
     fn runs_show_the_faster_way() {
-        let settles = |way, place| match (way, place) {
+        let settles = |method, place| match (method, place) {
             (Method::Read, 0..SETTLING) => 900,
             (Method::Read, _) => 80,
             (Method::Cells, _) => 110,
         };
-        let cells = |way, _| if way == Method::Read { 110 } else { 80 };
+        let cells = |method, _| if method == Method::Read { 110 } else { 80 };
         for burst in [1, 2, 4, 16] {
-            let judged = |chosen, time| judged(&mut MethodTrial::default(), burst, chosen, time).way;
+            let judged = |chosen, time| judged(&mut MethodTrial::default(), burst, chosen, time).method;
             assert_eq!(judged(Method::Cells, &settles as &dyn Fn(Method, u64) -> u64), Method::Read);
             assert_eq!(judged(Method::Cells, &|_, _| 100), Method::Cells, "a tie");
             assert_eq!(judged(Method::Read, &|_, _| 100), Method::Read, "a tie");
             assert_eq!(judged(Method::Read, &cells), Method::Cells);
         }
         let slow = std::cell::Cell::new(true);
-        let once = |way, place| match way == Method::Read && place == SETTLING && slow.take() {
+        let once = |method, place| match method == Method::Read && place == SETTLING && slow.take() {
             true => 5000,
-            false => settles(way, place),
+            false => settles(method, place),
         };
-        assert_eq!(judged(&mut MethodTrial::default(), 1, Method::Cells, once).way, Method::Read);
+        assert_eq!(judged(&mut MethodTrial::default(), 1, Method::Cells, once).method, Method::Read);
     }
 
     // Goal: a result is clear only if both samples of one method are by a tenth below both of the other.
@@ -398,7 +400,7 @@ mod tests {
         // Messages of the first run of each method have place 0 to 15; `seen` counts them all.
         let clear = |first: u64, then: u64, cells: u64| {
             let seen = std::cell::Cell::new(0);
-            let time = |way, _| match way {
+            let time = |method, _| match method {
                 Method::Cells => cells,
                 Method::Read => {
                     seen.set(seen.get() + 1);
@@ -407,7 +409,7 @@ mod tests {
             };
             judged(&mut MethodTrial::default(), 1, Method::Cells, time)
         };
-        let verdict = |way, is_clear| Verdict { way, is_clear };
+        let verdict = |method, is_clear| Verdict { method, is_clear };
         assert_eq!(clear(80, 85, 100), verdict(Method::Read, true));
         assert_eq!(clear(80, 95, 100), verdict(Method::Read, false), "the samples disagree");
         assert_eq!(clear(93, 93, 100), verdict(Method::Read, false), "not by a tenth");
@@ -420,9 +422,9 @@ mod tests {
     #[test]
     fn facts_are_tried() {
         for (is_confirmed, messages) in [(false, DECIDED), (true, PAUSE)] {
-            let mut trial = MethodTrial::of(Some(Fact { way: Method::Read, is_confirmed }));
+            let mut trial = MethodTrial::of(Some(Fact { method: Method::Read, is_confirmed }));
             assert_eq!((1..).find(|_| trial.looks_again()), Some(messages));
-            assert_eq!(judged(&mut trial, 1, Method::Read, |_, _| 100).way, Method::Read);
+            assert_eq!(judged(&mut trial, 1, Method::Read, |_, _| 100).method, Method::Read);
             assert_eq!((1..).find(|_| trial.looks_again()), Some(PAUSE));
         }
     }
@@ -440,10 +442,10 @@ mod tests {
     #[test]
     fn what_is_decided_is_chosen() {
         with(|probes| {
-            for (way, is_clear) in [(Method::Read, true), (Method::Cells, false), (Method::Read, false)] {
-                probes.decide(HERE, Verdict { way, is_clear });
-                assert_eq!(probes.choice(HERE), Some(way));
-                assert_eq!(probes.verdict(HERE), Some(Verdict { way, is_clear }));
+            for (method, is_clear) in [(Method::Read, true), (Method::Cells, false), (Method::Read, false)] {
+                probes.decide(HERE, Verdict { method, is_clear });
+                assert_eq!(probes.choice(HERE), Some(method));
+                assert_eq!(probes.verdict(HERE), Some(Verdict { method, is_clear }));
             }
             probes.refuse(HERE, Method::Read);
             assert_eq!((probes.choice(HERE), probes.verdict(HERE)), (Some(Method::Cells), None));
@@ -475,8 +477,8 @@ mod tests {
             for distance in Distance::ALL {
                 for load in Load::ALL {
                     for class in 0..CLASSES {
-                        for way in [Method::Cells, Method::Read] {
-                            let word = probes.word((distance, load, class), way);
+                        for method in [Method::Cells, Method::Read] {
+                            let word = probes.word((distance, load, class), method);
                             assert_eq!(word.swap(1, Ordering::Relaxed), 0);
                         }
                     }

@@ -45,7 +45,7 @@ impl Sizes {
 
     /// Returns the greatest length that lies below the unbroken run of the set's classes that ends with the
     /// class of `bytes_max`. Returns `bytes_max` if that is smaller, or if the set lacks its class.
-    pub fn below(self, bytes_max: u64) -> u64 {
+    pub fn length_below_run(self, bytes_max: u64) -> u64 {
         let mut least = bytes_max;
         for class in (0..=class_of(bytes_max)).rev() {
             if self.0 >> class & 1 == 0 {
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn the_eager_bound_lies_below_what_is_read() {
-        let below = |bits| Sizes::of_bits(bits).below(64 << 10) >> 10;
-        assert_eq!([0b0, 0b111, 0b110, 0b100, 0b011, 0b1000].map(below), [64, 8, 16, 32, 64, 64]);
-        assert_eq!(Sizes::of_bits(0x1ff).below(100), 100, "a user's lower bound stays");
+        let length_below_run = |bits| Sizes::of_bits(bits).length_below_run(64 << 10) >> 10;
+        assert_eq!([0b0, 0b111, 0b110, 0b100, 0b011, 0b1000].map(length_below_run), [64, 8, 16, 32, 64, 64]);
+        assert_eq!(Sizes::of_bits(0x1ff).length_below_run(100), 100, "a user's lower bound stays");
     }
 }

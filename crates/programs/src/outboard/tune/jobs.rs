@@ -41,7 +41,7 @@ pub(super) fn check(ourselves: &dyn Fn() -> Result<Player, String>, jobs: u32) -
         }
     }
     let [auto, cells, read] = found;
-    Ok(told(&auto, [&cells, &read]))
+    Ok(table(&auto, [&cells, &read]))
 }
 
 /// Runs a job of bench/choice.c with the environment variables `forced`, and returns what it prints.
@@ -71,7 +71,7 @@ fn line(text: &str) -> Option<((String, u64), JobLine)> {
 }
 
 /// Returns the table of the jobs' times: a line for each pattern and length, and a last line about all jobs.
-fn told(auto: &[JobLines], forced: [&[JobLines]; 2]) -> String {
+fn table(auto: &[JobLines], forced: [&[JobLines]; 2]) -> String {
     let by_key = |jobs: &[JobLines]| {
         let mut lines: BTreeMap<(String, u64), Vec<JobLine>> = BTreeMap::new();
         let all = jobs.iter().flatten().cloned();
@@ -130,14 +130,14 @@ mod tests {
         };
         let (cells, read) = ([forced([80.0, 400.0])], [forced([55.0, 410.0])]);
         let auto = [job([1.0, 0.0], 55.0), job([0.01, 0.0], 81.0), job([1.0, 1.0], 56.0)];
-        let text = told(&auto, [&cells, &read]);
+        let text = table(&auto, [&cells, &read]);
         let last = text.lines().last().unwrap();
         assert!(
             last.starts_with("after 64 messages 2 of 3 jobs") && last.ends_with("(latency 1048576: 1 wrong)"),
             "{text}"
         );
         assert!(
-            told(&auto[..1], [&cells, &read])
+            table(&auto[..1], [&cells, &read])
                 .ends_with("1 of 1 jobs use the faster way, or one within 5 % of it, in all cases\n")
         );
         assert!(line("{\"pattern\": \"latency\", \"bytes\": 16384, \"read\": 0.5, \"us\": 1.9}").is_some());

@@ -152,7 +152,7 @@ fn messages(
 /// which reading is faster. Returns the default of `row` if reading is never faster.
 fn bound(row: usize, read: Sizes) -> u64 {
     const MOST: u64 = 1 << 20;
-    match read.below(MOST) {
+    match read.length_below_run(MOST) {
         MOST => tuning::ROWS[row].default,
         bytes => bytes,
     }
@@ -179,11 +179,11 @@ fn pairs() -> Result<Vec<(Distance, [usize; 2])>, String> {
 /// Calls `what` and returns its result. Meanwhile this process, and each process that it starts, runs on
 /// these cpus.
 fn on<T>(cpus: &[usize], what: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    let told = |error| format!("cannot run on cpus {cpus:?}: {error}");
-    let before = sys::cpu::allowed().map_err(told)?;
-    sys::cpu::pin(cpus).map_err(told)?;
+    let cannot_run = |error| format!("cannot run on cpus {cpus:?}: {error}");
+    let before = sys::cpu::allowed().map_err(cannot_run)?;
+    sys::cpu::pin(cpus).map_err(cannot_run)?;
     let done = what();
-    sys::cpu::pin(&before).map_err(told)?;
+    sys::cpu::pin(&before).map_err(cannot_run)?;
     done
 }
 
