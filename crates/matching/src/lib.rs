@@ -187,8 +187,8 @@ impl<T> Unexpected<T> {
 
     /// Takes a message for which `wanted` returns true, to recall an offer that its sender withdraws. The
     /// time grows with the queue.
-    pub fn take_named(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
-        if let Some(taken) = self.run.take_named(&wanted) {
+    pub fn take_where(&mut self, wanted: impl Fn(&Envelope, &T) -> bool) -> Option<(Envelope, T)> {
+        if let Some(taken) = self.run.take_where(&wanted) {
             return Some(taken);
         }
         let index = self.filed.position(|(envelope, message)| wanted(envelope, message))?;

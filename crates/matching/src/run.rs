@@ -65,7 +65,7 @@ impl<K: Copy + PartialEq, V> EntryRun<K, V> {
 
     /// Takes the oldest entry for which `wanted` returns true, with its key. None if there is none. The time
     /// grows with the run.
-    pub(crate) fn take_named(&mut self, wanted: impl Fn(&K, &V) -> bool) -> Option<(K, V)> {
+    pub(crate) fn take_where(&mut self, wanted: impl Fn(&K, &V) -> bool) -> Option<(K, V)> {
         let key = self.key?;
         let at = self.values.iter().position(|(_, value)| wanted(&key, value))?;
         self.values.remove(at).map(|(_, value)| (key, value))

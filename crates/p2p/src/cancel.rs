@@ -59,7 +59,7 @@ impl Matcher {
             UnexpectedMessage::Offer(offer) => offer.theirs == theirs,
             _ => false,
         };
-        if self.unexpected.take_named(|envelope, message| envelope.source == peer && is_it(message)).is_some()
+        if self.unexpected.take_where(|envelope, message| envelope.source == peer && is_it(message)).is_some()
         {
             lane.push(OutgoingPacket::Returned { theirs });
         }
@@ -87,7 +87,7 @@ impl Matcher {
             UnexpectedMessage::Loopback { ours: other } => *other == ours,
             _ => false,
         };
-        if self.unexpected.take_named(|_, message| is_it(message)).is_some() {
+        if self.unexpected.take_where(|_, message| is_it(message)).is_some() {
             self.end_cancelled(ours);
         }
     }

@@ -208,8 +208,8 @@ impl Connection {
     /// (`Lane::returned`).
     #[inline]
     pub(crate) fn give_credit_back(&mut self) {
-        if self.lane.returned > 0 {
-            self.route.consume(std::mem::take(&mut self.lane.returned));
+        if self.lane.to_return > 0 {
+            self.route.consume(std::mem::take(&mut self.lane.to_return));
         }
     }
 }

@@ -61,7 +61,7 @@ pub(crate) struct Lane {
     pub(crate) blocked: bool,
     /// The cost of the peer's messages in pieces that receives have taken and for which this process has not
     /// given the credit back.
-    pub(crate) returned: u64,
+    pub(crate) to_return: u64,
     /// Whether a read of the peer's memory, by the kernel or the network, has failed. No other is then tried.
     pub(crate) unreadable: bool,
     /// The message in pieces of which the peer has sent a first part and not the last; None if there is none.
@@ -127,7 +127,7 @@ impl Lane {
             arriving: None,
             streams: VecDeque::new(),
             blocked: false,
-            returned: 0,
+            to_return: 0,
             unreadable: false,
             incoming: None,
             distance: None,

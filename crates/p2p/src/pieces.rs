@@ -131,7 +131,7 @@ impl Matcher {
         let to = match awaiting.claim(self, &envelope) {
             Some(ours) => {
                 self.gather(ours, envelope, bytes);
-                lane.returned += cost(bytes);
+                lane.to_return += cost(bytes);
                 PieceDestination::Receive(ours)
             }
             None if !A::KEEPS_UNEXPECTED => return Ok(Taken::No),

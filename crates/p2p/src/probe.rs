@@ -56,7 +56,7 @@ impl P2p {
         let mut drained = Vec::new();
         while !self.matcher.unexpected.is_empty()
             && let Some((envelope, message)) =
-                self.matcher.unexpected.take_named(|envelope, _| drops(envelope.context))
+                self.matcher.unexpected.take_where(|envelope, _| drops(envelope.context))
         {
             drained.push((envelope.context, self.matcher.describe(&envelope, &message)));
             let ours = self.matcher.requests.insert(Request::receive(Buffer::EMPTY));

@@ -5,16 +5,16 @@
 /// A table that finds values by their tickets. The ticket of a value that was removed finds nothing, even
 /// after another value has its place.
 pub(crate) struct Tickets<T> {
-    slots: Vec<TicketSlot<T>>,
+    entries: Vec<TicketEntry<T>>,
     free: Vec<u32>,
 }
 
-struct TicketSlot<T> {
+struct TicketEntry<T> {
     generation: u32,
     value: Option<T>,
 }
 
-impl<T> TicketSlot<T> {
+impl<T> TicketEntry<T> {
     /// Removes the value from this entry of the table, and counts the entry as emptied once more (its
     /// generation). It skips the last generation, so that u64::MAX is never a ticket.
     #[inline]
@@ -26,7 +26,7 @@ impl<T> TicketSlot<T> {
 
 impl<T> Tickets<T> {
     pub(crate) fn new() -> Tickets<T> {
-        Tickets { slots: Vec::new(), free: Vec::new() }
+        Tickets { entries: Vec::new(), free: Vec::new() }
     }
 
     #[inline]
@@ -40,24 +40,24 @@ impl<T> Tickets<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
-                self.slots.push(TicketSlot { generation: 0, value: None });
-                self.slots.len() as u32 - 1
+                self.entries.push(TicketEntry { generation: 0, value: None });
+                self.entries.len() as u32 - 1
             }
         };
-        let slot = &mut self.slots[index as usize];
-        (u64::from(slot.generation) << 32 | u64::from(index), slot.value.insert(value))
+        let entry = &mut self.entries[index as usize];
+        (u64::from(entry.generation) << 32 | u64::from(index), entry.value.insert(value))
     }
 
     #[inline(always)]
     pub(crate) fn get(&self, ticket: u64) -> Option<&T> {
-        let slot = self.slots.get(ticket as u32 as usize)?;
-        if slot.generation == (ticket >> 32) as u32 { slot.value.as_ref() } else { None }
+        let entry = self.entries.get(ticket as u32 as usize)?;
+        if entry.generation == (ticket >> 32) as u32 { entry.value.as_ref() } else { None }
     }
 
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, ticket: u64) -> Option<&mut T> {
-        let slot = self.slots.get_mut(ticket as u32 as usize)?;
-        if slot.generation == (ticket >> 32) as u32 { slot.value.as_mut() } else { None }
+        let entry = self.entries.get_mut(ticket as u32 as usize)?;
+        if entry.generation == (ticket >> 32) as u32 { entry.value.as_mut() } else { None }
     }
 
     /// Calls `answer` with the value that has this ticket. If `answer` returns Some, removes the value and
@@ -69,36 +69,38 @@ impl<T> Tickets<T> {
         ticket: u64,
         answer: impl FnOnce(&mut T) -> Option<R>,
     ) -> Option<R> {
-        let slot = self.slots.get_mut(ticket as u32 as usize)?;
-        if slot.generation != (ticket >> 32) as u32 {
+        let entry = self.entries.get_mut(ticket as u32 as usize)?;
+        if entry.generation != (ticket >> 32) as u32 {
             return None;
         }
-        let answer = answer(slot.value.as_mut()?)?;
-        std::mem::forget(slot.value.take());
-        slot.vacate();
+        let answer = answer(entry.value.as_mut()?)?;
+        std::mem::forget(entry.value.take());
+        entry.vacate();
         self.free.push(ticket as u32);
         Some(answer)
     }
 
     /// Whether this is the ticket of a value that was removed.
     pub(crate) fn existed(&self, ticket: u64) -> bool {
-        self.slots.get(ticket as u32 as usize).is_some_and(|slot| ((ticket >> 32) as u32) < slot.generation)
+        self.entries
+            .get(ticket as u32 as usize)
+            .is_some_and(|entry| ((ticket >> 32) as u32) < entry.generation)
     }
 
     #[inline]
     pub(crate) fn remove(&mut self, ticket: u64) -> Option<T> {
-        let slot = self.slots.get_mut(ticket as u32 as usize)?;
-        if slot.generation != (ticket >> 32) as u32 {
+        let entry = self.entries.get_mut(ticket as u32 as usize)?;
+        if entry.generation != (ticket >> 32) as u32 {
             return None;
         }
-        let value = slot.value.take()?;
-        slot.vacate();
+        let value = entry.value.take()?;
+        entry.vacate();
         self.free.push(ticket as u32);
         Some(value)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
-        self.slots.iter().filter_map(|slot| slot.value.as_ref())
+        self.entries.iter().filter_map(|entry| entry.value.as_ref())
     }
 }
 
