@@ -37,7 +37,7 @@ impl FactsKeeper {
 
     /// Stores what the job's ranks on this host have found about long messages, for the next job. Called
     /// after all processes of the job have ended well.
-    pub fn keep(&self, segment: &Segment) {
+    pub fn store(&self, segment: &Segment) {
         let probes = Probes(&segment.job().probes);
         let has_found =
             probes.has_verdicts() && Ticks::now().is_some_and(|now| now.is_quiet_since(self.ticks));

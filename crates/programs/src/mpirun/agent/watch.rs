@@ -126,7 +126,7 @@ impl AgentJob {
         }
         self.end_orphans();
         if let Some(facts) = self.facts.take().filter(|_| self.failed.is_none()) {
-            facts.keep(&self.segment);
+            facts.store(&self.segment);
         }
         if let Some(forwarder) = self.forwarder.take() {
             forwarder.finish();

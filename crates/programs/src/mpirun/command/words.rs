@@ -54,8 +54,8 @@ pub(super) fn leading(
                 all.push(Leading::Ours { name: format!("--{option}"), values, at: start..at });
                 continue;
             }
-            let told: Vec<_> = words[start..at].iter().map(|word| word.to_string_lossy()).collect();
-            all.push(Leading::Idle(format!("{} has no effect: {why}", told.join(" "))));
+            let ignored: Vec<_> = words[start..at].iter().map(|word| word.to_string_lossy()).collect();
+            all.push(Leading::Idle(format!("{} has no effect: {why}", ignored.join(" "))));
             continue;
         }
         let Some((name, arg)) = find(command, name, !text.starts_with("--")) else {

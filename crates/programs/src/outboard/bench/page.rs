@@ -8,7 +8,7 @@ use plotters::prelude::*;
 
 use super::super::page::{escaped, head};
 use super::measure::Measure;
-use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, sum, summary, versions};
+use super::report::{LEGEND, conditions, factor, number, of, rounds, spread, summary, tally, versions};
 use super::rounds::{BenchRow, BenchTable};
 
 /// The style sheet of the page. It replaces the placeholder colours of plots by the theme's colours: Outboard
@@ -69,8 +69,8 @@ fn section(number: usize, table: &BenchTable) -> Result<String, String> {
     if let Some(why) = table.no_verdicts() {
         add(format_args!("<p class=miss>No verdicts: {}.</p>", escaped(&why)));
     }
-    if let Some(sum) = sum(table) {
-        add(format_args!("<h3>{sum}</h3>{}", goals(number, table)));
+    if let Some(sentence) = tally(table) {
+        add(format_args!("<h3>{sentence}</h3>{}", goals(number, table)));
     }
     for (at, rows) in table.rows.chunk_by(|a, b| a.measure.name == b.measure.name).enumerate() {
         let measure = &rows[0].measure;

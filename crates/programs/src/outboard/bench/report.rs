@@ -37,18 +37,18 @@ pub fn paired(above: &[Option<f64>], below: &[Option<f64>]) -> Option<Summary> {
 
 impl BenchRow {
     /// Returns the best peer's (other MPI's) index, and Outboard's value / that peer's. None without peers.
-    fn hardest(&self) -> Option<(usize, Summary)> {
+    fn best_peer(&self) -> Option<(usize, Summary)> {
         let ratios =
             (1..self.values.len()).filter_map(|at| Some((at, paired(&self.values[0], &self.values[at])?)));
         let worse = |a: Summary, b: Summary| {
             if self.measure.higher { a.median < b.median } else { a.median > b.median }
         };
-        ratios.reduce(|hardest, next| if worse(next.1, hardest.1) { next } else { hardest })
+        ratios.reduce(|best, next| if worse(next.1, best.1) { next } else { best })
     }
 
     /// Returns Outboard's value divided by the best peer's. None if no peer has values.
     pub fn ratio(&self) -> Option<Summary> {
-        Some(self.hardest()?.1)
+        Some(self.best_peer()?.1)
     }
 
     /// Returns the values of the limits (lower bounds) that count, which have no brackets in the table.
@@ -104,7 +104,7 @@ impl BenchRow {
     /// Returns the ratio of the best limit (a lower bound for any MPI) to the best peer if even that limit
     /// misses the goal, else None. A limit that Outboard or the peer beats by a tenth does not count.
     pub fn limit_in_the_way(&self) -> Option<f64> {
-        let peer = &self.values[self.hardest()?.0];
+        let peer = &self.values[self.best_peer()?.0];
         let ratios = self.binding().filter_map(|limit| Some(paired(limit, peer)?.median));
         let best = ratios.reduce(if self.measure.higher { f64::max } else { f64::min })?;
         let slower_than_peer = if self.measure.higher { best.recip() } else { best };
@@ -233,8 +233,8 @@ pub fn text(table: &BenchTable) -> String {
     if let Some(why) = table.no_verdicts() {
         line(format_args!("\nno verdicts: {why}"));
     }
-    if let Some(sum) = sum(table) {
-        line(format_args!("\n{sum}"));
+    if let Some(goals) = tally(table) {
+        line(format_args!("\n{goals}"));
     }
     for (what, output) in &table.failures {
         line(format_args!("\nfailed: {what}\n{output}"));
@@ -243,7 +243,7 @@ pub fn text(table: &BenchTable) -> String {
 }
 
 /// Returns a sentence that says how many goals are met. None if that is known of no goal.
-pub fn sum(table: &BenchTable) -> Option<String> {
+pub fn tally(table: &BenchTable) -> Option<String> {
     let has_verdict: Vec<&BenchRow> = table.rows.iter().filter(|row| row.is_met().is_some()).collect();
     let met = has_verdict.iter().filter(|row| row.is_met() == Some(true)).count();
     let limited = has_verdict.iter().filter(|row| row.limit_in_the_way().is_some()).count();
@@ -398,8 +398,8 @@ fn machine() -> String {
 fn devices() -> Option<String> {
     let folders = std::fs::read_dir("/proc/driver/nvidia/gpus").ok()?.flatten();
     let model = |folder: std::fs::DirEntry| {
-        let told = std::fs::read_to_string(folder.path().join("information")).ok()?;
-        Some(told.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
+        let text = std::fs::read_to_string(folder.path().join("information")).ok()?;
+        Some(text.lines().find_map(|line| line.strip_prefix("Model:"))?.trim().to_owned())
     };
     let models: Vec<String> = folders.filter_map(model).collect();
     (!models.is_empty()).then(|| models.join(", "))
@@ -463,7 +463,7 @@ mod tests {
         assert_eq!(table.rows[0].limit_in_the_way(), None);
         assert_eq!(table.rows[1].verdict(), "MISS (goal 1.43; the limit itself: 1.38)");
         assert_eq!(table.rows[1].reached(), Some(2.9 / 3.0));
-        assert_eq!(sum(&table).unwrap(), "1 of 2 goals met; of 1 others the limit itself is in the way");
+        assert_eq!(tally(&table).unwrap(), "1 of 2 goals met; of 1 others the limit itself is in the way");
         assert_eq!(table.rows[1].measure.beside, ["one copy"], "the first of its limits");
         table.rows[1].limits[0] = some(&[1.0, 1.0, 1.0]);
         assert!(table.rows[1].limit_in_the_way().is_some(), "a limit that is out of reach is not counted");

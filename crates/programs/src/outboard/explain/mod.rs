@@ -54,12 +54,12 @@ impl Explain {
         let events = chrome::parse(&text).map_err(|error| format!("{}: {error}", self.what))?;
         let rows = rows::of(&events);
         let mut sites = Sites::default();
-        let told: Vec<(Site, &SiteRow)> = rows.iter().map(|row| (sites.find(&row.site), row)).collect();
+        let located: Vec<(Site, &SiteRow)> = rows.iter().map(|row| (sites.find(&row.site), row)).collect();
         Ok(if self.json {
-            let told: Vec<Value> = told.iter().map(|(site, row)| described(site, row)).collect();
-            format!("{:#}\n", Value::Array(told))
+            let values: Vec<Value> = located.iter().map(|(site, row)| described(site, row)).collect();
+            format!("{:#}\n", Value::Array(values))
         } else {
-            text_of(&self.what, &told, &rows)
+            text_of(&self.what, &located, &rows)
         })
     }
 }
@@ -96,12 +96,12 @@ fn part_of(pid: u32) -> Option<TracedProcess> {
     })
 }
 
-fn text_of(what: &str, told: &[(Site, &SiteRow)], rows: &[SiteRow]) -> String {
+fn text_of(what: &str, located: &[(Site, &SiteRow)], rows: &[SiteRow]) -> String {
     let mut text = String::new();
-    if told.is_empty() {
+    if located.is_empty() {
         return format!("{what}: no collective was called and no message sent\n");
     }
-    for (site, row) in told {
+    for (site, row) in located {
         let what = counted(row.calls.len(), if row.is_message { "message" } else { "call" });
         let ranks = counted(row.ranks.len(), "rank");
         writeln!(text, "{site}: {}, {}, {what} of {ranks}", row.call, size(row)).expect("a String takes all");
