@@ -51,7 +51,7 @@ pub(crate) fn create(
     extra_state: Address,
 ) -> Result<()> {
     keyval.check()?;
-    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0, proxies: None };
+    let entry = Keyval { on, copy: copy.0, delete: delete.0, extra_state: extra_state.0, wrappers: None };
     keyval.set(
         guard.objects.keyvals.insert(RegisteredKeyval { keyval: Arc::new(entry), freed: false })?.to_int(),
     )

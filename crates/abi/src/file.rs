@@ -11,7 +11,7 @@ use crate::staging;
 use datatype::{Buffer, Datatype, represented};
 use error::{Class, Error, Result, fail};
 use io::{
-    CollectiveAccess, Direction, OrderedPosition, Promise, Representation, Transfer, UserRepresentation,
+    AccessDirection, CollectiveAccess, OrderedPosition, Promise, Representation, Transfer, UserRepresentation,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) enum At {
 pub(crate) struct AccessArguments {
     pub fh: Handle,
     pub at: At,
-    pub way: Direction,
+    pub way: AccessDirection,
     /// Whether all ranks of the file's comm take part.
     pub all: bool,
     pub buf: Address,
@@ -99,7 +99,7 @@ impl Guard {
         }
         let view = file.view.clone();
         let user = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
-        if arguments.way == Direction::Write {
+        if arguments.way == AccessDirection::Write {
             staging::reads(&user);
         }
         let datatype = self.objects.datatype(arguments.datatype)?.clone();
@@ -180,7 +180,7 @@ impl Guard {
         if arguments.at == At::Ordered {
             position = self.ordered_position(arguments.fh, etypes)?;
         }
-        let function = if arguments.way == Direction::Read { user.read } else { user.write };
+        let function = if arguments.way == AccessDirection::Read { user.read } else { user.write };
         let buffer = self.buffer(arguments.buf, arguments.count, arguments.datatype)?;
         if function != 0 && staging::any() {
             fail!(Class::Buffer, "\"{}\" converts host memory only", user.name);
@@ -206,13 +206,13 @@ impl Guard {
                 }
             }
         };
-        if arguments.way == Direction::Write {
+        if arguments.way == AccessDirection::Write {
             if function == 0 { packed.copy_from(&buffer) } else { apply(self, arguments.count)? }
         }
         let access = self.job().files.get(arguments.fh)?.access(position, packed.clone(), bytes)?;
         let moved = self.unlocked(|| access.run(arguments.way))?;
         let elements = moved.checked_div(element).unwrap_or(0);
-        if arguments.way == Direction::Read {
+        if arguments.way == AccessDirection::Read {
             let native = elements as usize * datatype.size();
             if function == 0 {
                 buffer.slice(0, native).copy_from(&packed.slice(0, native));

@@ -73,9 +73,9 @@ pub fn get_attribute(
 
 /// Makes the library call a keyval's callbacks by way of two functions of a language's binding, one for
 /// copies and one for deletions.
-pub fn set_proxies(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
+pub fn set_wrappers(guard: &mut Guard, keyval: i32, copy: usize, delete: usize) -> Result<()> {
     let RegisteredKeyval { keyval, .. } = guard.objects.keyvals.get_mut(Handle::from_int(keyval))?;
-    Arc::make_mut(keyval).proxies = Some((copy, delete));
+    Arc::make_mut(keyval).wrappers = Some((copy, delete));
     Ok(())
 }
 

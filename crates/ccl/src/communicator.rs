@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! A communicator of a collective library (such as NCCL), and the thread that makes its calls.
 
-use crate::library::{Id, Library, Membership};
+use crate::library::{CommunicatorMembership, Id, Library};
 use crate::step::{ExchangePart, LibraryStep};
 use error::{Class, Error, Result};
 use std::collections::VecDeque;
@@ -176,13 +176,13 @@ impl CommunicatorState {
         }
     }
 
-    fn join(&self, id: &Id) -> Result<Membership> {
+    fn join(&self, id: &Id) -> Result<CommunicatorMembership> {
         let member = self.library.join(id, self.rank, self.size)?;
         self.end(&member).inspect_err(|_| self.library.abort(&member))?;
         Ok(member)
     }
 
-    fn carry_out(&self, step: &LibraryStep, member: &Membership) -> Result<()> {
+    fn carry_out(&self, step: &LibraryStep, member: &CommunicatorMembership) -> Result<()> {
         let mut step = step.clone();
         if let LibraryStep::Exchange { sends, recvs } = &mut step {
             self.copy_own(sends, recvs)?;
@@ -215,7 +215,12 @@ impl CommunicatorState {
 
     /// Carries out an exchange by one call of the library. For that call the bytes for all ranks are copied
     /// together, in the order of the ranks.
-    fn exchange(&self, sends: &[ExchangePart], recvs: &[ExchangePart], member: &Membership) -> Result<()> {
+    fn exchange(
+        &self,
+        sends: &[ExchangePart],
+        recvs: &[ExchangePart],
+        member: &CommunicatorMembership,
+    ) -> Result<()> {
         let counts = |messages: &[ExchangePart]| {
             let mut counts = vec![0; self.size as usize];
             messages.iter().for_each(|message| counts[message.peer as usize] = message.bytes);
@@ -241,7 +246,7 @@ impl CommunicatorState {
     }
 
     /// Waits until all library operations that this rank has started are over.
-    fn end(&self, member: &Membership) -> Result<()> {
+    fn end(&self, member: &CommunicatorMembership) -> Result<()> {
         let mut polls = 0;
         while !self.library.is_over(member)? {
             polls += 1;

@@ -64,17 +64,17 @@ type OpNumber = c_int;
 
 /// This rank's membership in a communicator, and the device's stream (its queue of work) that the rank's
 /// calls use.
-pub(crate) struct Membership {
+pub(crate) struct CommunicatorMembership {
     raw: Raw,
     handle: StreamHandle,
     /// The device's stream whose handle is `handle`. None if the library takes host memory.
     stream: Option<device::Stream>,
 }
 
-impl Membership {
+impl CommunicatorMembership {
     /// Makes a membership that has a stream if `memory` is a device's, and that has not joined a communicator
     /// yet.
-    fn new(memory: MemoryKind) -> Result<Membership> {
+    fn new(memory: MemoryKind) -> Result<CommunicatorMembership> {
         let (handle, stream) = match memory {
             MemoryKind::Host => (0, None),
             MemoryKind::Device => {
@@ -82,11 +82,11 @@ impl Membership {
                 (handle, Some(device::created_stream(handle)?))
             }
         };
-        Ok(Membership { raw: std::ptr::null_mut(), handle, stream })
+        Ok(CommunicatorMembership { raw: std::ptr::null_mut(), handle, stream })
     }
 }
 
-impl Drop for Membership {
+impl Drop for CommunicatorMembership {
     fn drop(&mut self) {
         if self.stream.is_some() {
             // A device that refuses to destroy its stream has failed; its next call reports that.
@@ -273,8 +273,8 @@ impl Library {
 
     /// Starts to join a communicator of `size` ranks as its rank `rank`. The rank has joined once `is_over`
     /// returns true.
-    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<Membership> {
-        let mut member = Membership::new(self.family.memory)?;
+    pub(crate) fn join(&self, id: &Id, rank: u32, size: u32) -> Result<CommunicatorMembership> {
+        let mut member = CommunicatorMembership::new(self.family.memory)?;
         let raw = &mut member.raw;
         let code = match self.init {
             // SAFETY: `raw` outlives the call; the id was made by this library.
@@ -293,9 +293,9 @@ impl Library {
     /// # Safety
     /// The addresses must be of memory that the library takes, long enough, and stay valid until the step is
     /// over.
-    pub(crate) unsafe fn start(&self, step: &LibraryStep, member: &Membership) -> Result<()> {
+    pub(crate) unsafe fn start(&self, step: &LibraryStep, member: &CommunicatorMembership) -> Result<()> {
         const BYTE: KindNumber = step::ElementKind::I8 as KindNumber;
-        let Membership { raw, handle: stream, .. } = *member;
+        let CommunicatorMembership { raw, handle: stream, .. } = *member;
         let (name, code) = match *step {
             LibraryStep::AllReduce { from, to, count, kind, op } => {
                 // SAFETY: contract of this function; so below.
@@ -362,9 +362,9 @@ impl Library {
         &self,
         (from, sent): (usize, &[usize]),
         (to, received): (usize, &[usize]),
-        member: &Membership,
+        member: &CommunicatorMembership,
     ) -> Result<()> {
-        let Membership { raw, handle: stream, .. } = *member;
+        let CommunicatorMembership { raw, handle: stream, .. } = *member;
         let call = self.all_to_all_v.expect("`exchanges_at_once` was asked");
         let (sent, received) = (sent.as_ptr(), received.as_ptr());
         // SAFETY: contract of this function.
@@ -377,7 +377,7 @@ impl Library {
     /// stream.
     ///
     /// Errors: an error of that work.
-    pub(crate) fn is_over(&self, member: &Membership) -> Result<bool> {
+    pub(crate) fn is_over(&self, member: &CommunicatorMembership) -> Result<bool> {
         if let Some(async_error) = self.async_error {
             let mut state = 0;
             // SAFETY: the communicator is alive; it stores one number.
@@ -392,13 +392,13 @@ impl Library {
     }
 
     /// Leaves a communicator in which no operation is in progress.
-    pub(crate) fn leave(&self, member: Membership) {
+    pub(crate) fn leave(&self, member: CommunicatorMembership) {
         // SAFETY: it is alive, and not used again. The result does not matter any more.
         unsafe { (self.destroy)(member.raw) };
     }
 
     /// Ends this rank's communicator after an error, without waiting for other ranks.
-    pub(crate) fn abort(&self, member: &Membership) {
+    pub(crate) fn abort(&self, member: &CommunicatorMembership) {
         if let Some(abort) = self.abort {
             // SAFETY: it is alive, and only dropped after this.
             unsafe { abort(member.raw) };

@@ -13,7 +13,7 @@ use crate::carrier::slots::Moved;
 use crate::pull::Pull;
 use crate::set::{ActiveRound, BESIDE_MAX, FlatSet, FlatSlot, SetMember};
 use crate::short::{BYTES_MAX, CROWDED_FLAT_MAX, FLAT_MAX, MEMBERS_MAX, Short};
-use crate::vector::{Backoff, Vector};
+use crate::with_counts::{Backoff, CallWithCounts};
 use error::{Class, Result, fail};
 use std::sync::atomic::Ordering;
 use transport::shm::{Allocator, Arena, ArenaWords, Segment, cma};
@@ -30,8 +30,8 @@ const WORDS_BYTES: u64 = 4 * WORD_BYTES;
 const SLOTS_BYTES_MAX: u64 = 128 << 20;
 /// The longest contribution, in bytes, that fits the smaller slots, which a rank allocates once it has
 /// allocated `SLOTS_BYTES_MAX` bytes of slots.
-pub(crate) const LESS_BYTES_MAX: u64 = 16 << 10;
-const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= LESS_BYTES_MAX);
+pub(crate) const SMALL_SLOT_BYTES_MAX: u64 = 16 << 10;
+const _: () = assert!(FLAT_MAX <= CROWDED_FLAT_MAX && CROWDED_FLAT_MAX / 2 <= SMALL_SLOT_BYTES_MAX);
 
 /// The location of a member's slots in its arena, with flags in the bits that alignment leaves free. The
 /// lowest five bits are the binary logarithm of the longest contribution, in bytes, that fits a slot.
@@ -142,7 +142,7 @@ impl SlotMemory {
         let location = match self.left.iter().position(unused) {
             Some(at) => Location(self.left.swap_remove(at).0.0 & !(Location::PULLS | Location::CROWDED)),
             None => {
-                let bytes = if self.made_bytes < SLOTS_BYTES_MAX { BYTES_MAX } else { LESS_BYTES_MAX };
+                let bytes = if self.made_bytes < SLOTS_BYTES_MAX { BYTES_MAX } else { SMALL_SLOT_BYTES_MAX };
                 self.made_bytes += 2 * bytes;
                 let served = if self.served { Location::SERVED } else { 0 };
                 match memory.alloc(slots_bytes(bytes)) {
@@ -212,7 +212,7 @@ pub enum FlatForm {
 pub(crate) enum FlatCall {
     Short(Short),
     Pulled(Box<Pull>),
-    Vector(Vector),
+    WithCounts(CallWithCounts),
 }
 
 impl AttachedSet {
@@ -276,7 +276,7 @@ impl AttachedSet {
         let (rank, members) = (self.set.rank(), self.set.size());
         let mut short = Short::new(call.collective);
         if !short.fill(call, rank, members) {
-            return Vector::new(call, self.space.bytes_max).map(FlatCall::Vector);
+            return CallWithCounts::new(call, self.space.bytes_max).map(FlatCall::WithCounts);
         }
         self.flat_short(short)
     }
@@ -303,7 +303,7 @@ fn slots_bytes(bytes: u64) -> u64 {
 /// (MPI_ERR_INTERN), or the arena cannot be mapped.
 pub(crate) fn map_slots(arena: &Arena, location: Location) -> Result<(ArenaWords, (FlatSlot, FlatSlot))> {
     let (offset, bytes) = (location.offset(), location.bytes_max());
-    if !(LESS_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
+    if !(SMALL_SLOT_BYTES_MAX..=BYTES_MAX).contains(&bytes) {
         fail!(Class::Intern, "rank {} says that its slots are at {:#x}", arena.rank(), location.0);
     }
     let whole = arena.span(offset, slots_bytes(bytes))?;

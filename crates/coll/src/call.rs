@@ -52,7 +52,7 @@ pub fn buffers_overlap(a: &Buffer, b: &Buffer) -> bool {
 
 /// A buffer of the program, in the way in which a collective divides it.
 #[derive(Clone, Debug)]
-pub enum CallBuffer {
+pub enum CollBuffer {
     /// The buffer is not used at this rank, or is MPI_IN_PLACE.
     None,
     /// One vector, which an algorithm may divide anywhere between elements of `element_bytes` bytes.
@@ -66,40 +66,40 @@ pub enum CallBuffer {
     Each(Arc<[Buffer]>),
 }
 
-impl CallBuffer {
-    /// Makes a `CallBuffer::One` of plain bytes. The length of its elements, in bytes, is the greatest power
+impl CollBuffer {
+    /// Makes a `CollBuffer::One` of plain bytes. The length of its elements, in bytes, is the greatest power
     /// of two up to 64 that divides the buffer's length.
-    pub fn bytes(buffer: Buffer) -> CallBuffer {
+    pub fn bytes(buffer: Buffer) -> CollBuffer {
         // Elements of the widest power of two that divides the length keep parts aligned for copying.
         let element_bytes = 1 << buffer.bytes().trailing_zeros().min(6);
-        CallBuffer::One { buffer, element_bytes }
+        CollBuffer::One { buffer, element_bytes }
     }
 
-    /// Returns the buffers of `CallBuffer::Each`, one for each rank or neighbour. Other variants return an
+    /// Returns the buffers of `CollBuffer::Each`, one for each rank or neighbour. Other variants return an
     /// empty slice.
     pub fn each(&self) -> &[Buffer] {
-        if let CallBuffer::Each(blocks) = self { blocks } else { &[] }
+        if let CollBuffer::Each(blocks) = self { blocks } else { &[] }
     }
 
     /// Returns how many bytes of data, without gaps, all buffers of this input or output have.
     #[inline(always)]
     pub fn total(&self) -> u64 {
         match self {
-            CallBuffer::None => 0,
-            CallBuffer::One { buffer, .. }
-            | CallBuffer::PerRank(buffer)
-            | CallBuffer::CutAt { buffer, .. } => buffer.bytes() as u64,
-            CallBuffer::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
+            CollBuffer::None => 0,
+            CollBuffer::One { buffer, .. }
+            | CollBuffer::PerRank(buffer)
+            | CollBuffer::CutAt { buffer, .. } => buffer.bytes() as u64,
+            CollBuffer::Each(buffers) => buffers.iter().map(|buffer| buffer.bytes() as u64).sum(),
         }
     }
 
     /// Whether two inputs or outputs have bytes in common, as far as `buffers_overlap` can tell. If both have
     /// a buffer for each rank, only the two buffers for the same rank are compared.
     #[inline]
-    pub fn overlaps(&self, other: &CallBuffer) -> bool {
+    pub fn overlaps(&self, other: &CollBuffer) -> bool {
         match (self, other) {
-            (CallBuffer::None, _) | (_, CallBuffer::None) => false,
-            (CallBuffer::Each(_), _) | (_, CallBuffer::Each(_)) => self.overlaps_in_blocks(other),
+            (CollBuffer::None, _) | (_, CollBuffer::None) => false,
+            (CollBuffer::Each(_), _) | (_, CollBuffer::Each(_)) => self.overlaps_in_blocks(other),
             (a, b) => a.whole().zip(b.whole()).is_some_and(|(a, b)| buffers_overlap(a, b)),
         }
     }
@@ -112,21 +112,21 @@ impl CallBuffer {
     /// Replaces each buffer of this input or output by the buffer that `other` returns for it.
     pub fn map(&mut self, other: impl Fn(&Buffer) -> Buffer) {
         match self {
-            CallBuffer::None => (),
-            CallBuffer::Each(blocks) => *blocks = blocks.iter().map(other).collect(),
-            CallBuffer::One { buffer, .. }
-            | CallBuffer::PerRank(buffer)
-            | CallBuffer::CutAt { buffer, .. } => *buffer = other(buffer),
+            CollBuffer::None => (),
+            CollBuffer::Each(blocks) => *blocks = blocks.iter().map(other).collect(),
+            CollBuffer::One { buffer, .. }
+            | CollBuffer::PerRank(buffer)
+            | CollBuffer::CutAt { buffer, .. } => *buffer = other(buffer),
         }
     }
 
     #[inline(never)]
-    fn overlaps_in_blocks(&self, other: &CallBuffer) -> bool {
+    fn overlaps_in_blocks(&self, other: &CollBuffer) -> bool {
         match (self, other) {
-            (CallBuffer::Each(ours), CallBuffer::Each(theirs)) => {
+            (CollBuffer::Each(ours), CollBuffer::Each(theirs)) => {
                 ours.iter().zip(theirs.iter()).any(|(a, b)| buffers_overlap(a, b))
             }
-            (CallBuffer::Each(blocks), part) | (part, CallBuffer::Each(blocks)) => {
+            (CollBuffer::Each(blocks), part) | (part, CollBuffer::Each(blocks)) => {
                 part.whole().is_some_and(|whole| blocks.iter().any(|block| buffers_overlap(block, whole)))
             }
             _ => false,
@@ -138,10 +138,10 @@ impl CallBuffer {
     #[inline]
     pub(crate) fn whole(&self) -> Option<&Buffer> {
         match self {
-            CallBuffer::None | CallBuffer::Each(_) => None,
-            CallBuffer::One { buffer, .. }
-            | CallBuffer::PerRank(buffer)
-            | CallBuffer::CutAt { buffer, .. } => Some(buffer),
+            CollBuffer::None | CollBuffer::Each(_) => None,
+            CollBuffer::One { buffer, .. }
+            | CollBuffer::PerRank(buffer)
+            | CollBuffer::CutAt { buffer, .. } => Some(buffer),
         }
     }
 
@@ -152,18 +152,18 @@ impl CallBuffer {
             return Binding::None;
         }
         match self {
-            CallBuffer::None => Binding::None,
-            CallBuffer::One { buffer, .. } if blocks == 1 => whole_block(buffer),
-            CallBuffer::One { buffer, element_bytes } => {
+            CollBuffer::None => Binding::None,
+            CollBuffer::One { buffer, .. } if blocks == 1 => whole_block(buffer),
+            CollBuffer::One { buffer, element_bytes } => {
                 let elements = buffer.bytes() as u64 / element_bytes.max(1);
                 Binding::Whole { buffer, cut: Cut::NearEqual { elements, element_bytes } }
             }
-            CallBuffer::PerRank(buffer) => {
+            CollBuffer::PerRank(buffer) => {
                 let block_bytes = buffer.bytes() as u64 / u64::from(blocks);
                 Binding::Whole { buffer, cut: Cut::Even { block_bytes } }
             }
-            CallBuffer::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::Bounds(at) },
-            CallBuffer::Each(buffers) => Binding::Blocks(buffers),
+            CollBuffer::CutAt { buffer, at } => Binding::Whole { buffer, cut: Cut::Bounds(at) },
+            CollBuffer::Each(buffers) => Binding::Blocks(buffers),
         }
     }
 }
@@ -183,12 +183,12 @@ pub struct Call {
     /// the other ranks of the root's group do not know the root, and name any rank of their group but
     /// themselves.
     pub root: u32,
-    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CallBuffer::None`; in a scatter `output` is.
+    /// Whether this rank passed MPI_IN_PLACE. Then `input` is `CollBuffer::None`; in a scatter `output` is.
     pub in_place: bool,
     /// The data that the program sends.
-    pub input: CallBuffer,
+    pub input: CollBuffer,
     /// The memory in which the program receives.
-    pub output: CallBuffer,
+    pub output: CollBuffer,
     /// The operator of a reduction; None for collectives that do not reduce.
     pub reduction: Option<Reduction>,
     /// Whether the operator is commutative. Calls without an operator count as commutative.
@@ -203,7 +203,7 @@ pub struct Call {
 impl Call {
     /// Makes a call with root 0, no operator and no neighbours, neither blocking nor in place.
     #[inline(always)] // So it is made where it is used.
-    pub fn new(collective: Collective, input: CallBuffer, output: CallBuffer) -> Call {
+    pub fn new(collective: Collective, input: CollBuffer, output: CollBuffer) -> Call {
         Call {
             collective,
             root: 0,
@@ -231,16 +231,16 @@ impl Call {
     #[inline(always)] // Mostly it is known which collective it is.
     pub fn bytes(&self, size: u32) -> u64 {
         use Collective::*;
-        let block = |whole: &CallBuffer| whole.total() / u64::from(size.max(1));
+        let block = |whole: &CollBuffer| whole.total() / u64::from(size.max(1));
         match self.collective {
             Barrier | Gatherv | Scatterv | Alltoallv | Alltoallw => 0,
             Bcast => self.output.total(),
             Gather => match &self.output {
-                CallBuffer::None => self.input.total(),
+                CollBuffer::None => self.input.total(),
                 output => block(output),
             },
             Scatter => match &self.input {
-                CallBuffer::None => self.output.total(),
+                CollBuffer::None => self.output.total(),
                 input => block(input),
             },
             Allgather | Allgatherv | Alltoall => block(&self.output),

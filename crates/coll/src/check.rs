@@ -4,7 +4,7 @@
 //! Every member states its arguments in a fixed number of words. All members get all statements, and come to
 //! the same verdict.
 
-use crate::call::{Call, CallBuffer, Members};
+use crate::call::{Call, CollBuffer, Members};
 use error::{Class, Result, fail};
 use executor::Reduction;
 use schedule::algorithm::{Collective, Neighbors};
@@ -44,8 +44,8 @@ pub fn statement(call: &Call, members: &Members) -> Vec<i64> {
                 // The blocks of the input may still differ in length from those of the output.
                 let expected = call.bytes(size) as i64;
                 let sent = match &call.input {
-                    CallBuffer::None => expected,
-                    CallBuffer::PerRank(all) => (all.bytes() / size as usize) as i64,
+                    CollBuffer::None => expected,
+                    CollBuffer::PerRank(all) => (all.bytes() / size as usize) as i64,
                     same => same.total() as i64,
                 };
                 words.extend((0..size).map(|_| sent).chain((0..size).map(|_| expected)));
@@ -85,18 +85,18 @@ fn bytes_across(call: &Call, members: &Members, at: u32, sends: bool) -> i64 {
     }
     let part = if sends && call.collective != Bcast { &call.input } else { &call.output };
     match part {
-        CallBuffer::PerRank(buffer) => (buffer.bytes() / partners.len()) as i64,
-        CallBuffer::Each(_) => block(part, at - partners.start),
+        CollBuffer::PerRank(buffer) => (buffer.bytes() / partners.len()) as i64,
+        CollBuffer::Each(_) => block(part, at - partners.start),
         part => part.total() as i64,
     }
 }
 
 /// Returns how many bytes the blocks to or from rank `at` have in the input or output of a neighborhood
 /// collective.
-fn neighbor_bytes(part: &CallBuffer, neighbors: &[Option<u32>], at: u32) -> i64 {
+fn neighbor_bytes(part: &CollBuffer, neighbors: &[Option<u32>], at: u32) -> i64 {
     let bytes = |block: usize| match part {
-        CallBuffer::Each(buffers) => buffers[block].bytes() as i64,
-        CallBuffer::PerRank(all) => (all.bytes() / neighbors.len()) as i64,
+        CollBuffer::Each(buffers) => buffers[block].bytes() as i64,
+        CollBuffer::PerRank(all) => (all.bytes() / neighbors.len()) as i64,
         same => same.total() as i64,
     };
     (0..neighbors.len()).filter(|block| neighbors[*block] == Some(at)).map(bytes).sum()
@@ -107,9 +107,9 @@ fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.input) {
         (Collective::Scatterv, input) => block(input, at),
         (Collective::Gatherv, _) if at != call.root => 0,
-        (Collective::Gatherv | Collective::Allgatherv, CallBuffer::None) => block(&call.output, rank),
+        (Collective::Gatherv | Collective::Allgatherv, CollBuffer::None) => block(&call.output, rank),
         (Collective::Gatherv | Collective::Allgatherv, input) => input.total() as i64,
-        (_, CallBuffer::None) => block(&call.output, at),
+        (_, CollBuffer::None) => block(&call.output, at),
         (_, input) => block(input, at),
     }
 }
@@ -119,15 +119,15 @@ fn bytes_to(call: &Call, rank: u32, at: u32) -> i64 {
 fn bytes_from(call: &Call, rank: u32, at: u32) -> i64 {
     match (call.collective, &call.output) {
         (Collective::Scatterv, _) if at != call.root => 0,
-        (Collective::Scatterv, CallBuffer::None) => block(&call.input, rank),
+        (Collective::Scatterv, CollBuffer::None) => block(&call.input, rank),
         (Collective::Scatterv, output) => output.total() as i64,
         (_, output) => block(output, at),
     }
 }
 
-fn block(part: &CallBuffer, at: u32) -> i64 {
+fn block(part: &CollBuffer, at: u32) -> i64 {
     match part {
-        CallBuffer::Each(buffers) => buffers[at as usize].bytes() as i64,
+        CollBuffer::Each(buffers) => buffers[at as usize].bytes() as i64,
         _ => 0,
     }
 }
@@ -223,18 +223,18 @@ mod tests {
     // Goal: between groups lengths are compared by pair, and the root's group states none but the root's.
     #[test]
     fn groups_are_compared_across() {
-        let part = |length: usize| CallBuffer::bytes(bytes(&[length]).remove(0));
-        let equal = |length: usize| CallBuffer::PerRank(bytes(&[length]).remove(0));
-        let bcast = |root: u32, output: CallBuffer| Call {
+        let part = |length: usize| CollBuffer::bytes(bytes(&[length]).remove(0));
+        let equal = |length: usize| CollBuffer::PerRank(bytes(&[length]).remove(0));
+        let bcast = |root: u32, output: CollBuffer| Call {
             root,
-            ..Call::new(Collective::Bcast, CallBuffer::None, output)
+            ..Call::new(Collective::Bcast, CollBuffer::None, output)
         };
-        let right = [bcast(1, CallBuffer::None), bcast(1, part(8)), bcast(1, part(8))];
+        let right = [bcast(1, CollBuffer::None), bcast(1, part(8)), bcast(1, part(8))];
         assert_eq!(verdict_of(2, &right), Ok(()));
-        let wrong = [bcast(1, CallBuffer::None), bcast(1, part(8)), bcast(1, part(4))];
+        let wrong = [bcast(1, CollBuffer::None), bcast(1, part(8)), bcast(1, part(4))];
         let message = verdict_of(2, &wrong).unwrap_err().to_string();
         assert_eq!(message, "in nonblocking bcast rank 1 sends 8 bytes to rank 2, which expects 4");
-        let roots = [bcast(1, CallBuffer::None), bcast(1, part(8)), bcast(0, part(8))];
+        let roots = [bcast(1, CollBuffer::None), bcast(1, part(8)), bcast(0, part(8))];
         assert_eq!(verdict_of(2, &roots).unwrap_err().class, Class::Root);
         let allgather = |send: usize, recv: usize| Call::new(Collective::Allgather, part(send), equal(recv));
         assert_eq!(verdict_of(2, &[allgather(3, 5), allgather(3, 5), allgather(5, 6)]), Ok(()));
@@ -244,17 +244,17 @@ mod tests {
     // Goal: equal calls pass, and each kind of difference gets its class and names the rank.
     #[test]
     fn differences_are_named() {
-        let vector = |length: usize| CallBuffer::bytes(bytes(&[length]).remove(0));
+        let vector = |length: usize| CollBuffer::bytes(bytes(&[length]).remove(0));
         let bcast = |length: usize, root: u32| Call {
             root,
-            ..Call::new(Collective::Bcast, CallBuffer::None, vector(length))
+            ..Call::new(Collective::Bcast, CollBuffer::None, vector(length))
         };
         assert_eq!(verdict(&[bcast(8, 1), bcast(8, 1), bcast(8, 1)]), Ok(()));
         let lengths = verdict(&[bcast(8, 1), bcast(8, 1), bcast(12, 1)]).unwrap_err();
         assert_eq!(lengths.class, Class::Count);
         assert_eq!(lengths.message, "in nonblocking bcast rank 0 has 8 bytes, but rank 2 has 12 bytes");
         assert_eq!(verdict(&[bcast(8, 1), bcast(8, 0)]).unwrap_err().class, Class::Root);
-        let barrier = Call::new(Collective::Barrier, CallBuffer::None, CallBuffer::None);
+        let barrier = Call::new(Collective::Barrier, CollBuffer::None, CollBuffer::None);
         assert_eq!(verdict(&[bcast(0, 0), barrier]).unwrap_err().class, Class::Other);
         let sorts = verdict(&[bcast(8, 1), Call { blocking: true, ..bcast(8, 1) }]).unwrap_err();
         assert_eq!(sorts.message, "rank 0 is in nonblocking bcast, but rank 1 is in bcast");
@@ -263,7 +263,7 @@ mod tests {
     // Goal: of an uneven collective every pair is compared, in place too.
     #[test]
     fn pairs_are_compared() {
-        let each = |lengths: &[usize]| CallBuffer::Each(bytes(lengths).into());
+        let each = |lengths: &[usize]| CollBuffer::Each(bytes(lengths).into());
         let alltoallv =
             |send: &[usize], recv: &[usize]| Call::new(Collective::Alltoallv, each(send), each(recv));
         let right = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[3, 4], &[2, 4])];
@@ -271,14 +271,14 @@ mod tests {
         let wrong = [alltoallv(&[1, 2], &[1, 3]), alltoallv(&[5, 4], &[2, 4])];
         let message = verdict(&wrong).unwrap_err().to_string();
         assert_eq!(message, "in nonblocking alltoallv rank 1 sends 5 bytes to rank 0, which expects 3");
-        let gatherv = |input: CallBuffer, output: CallBuffer, in_place: bool| Call {
+        let gatherv = |input: CollBuffer, output: CollBuffer, in_place: bool| Call {
             in_place,
             ..Call::new(Collective::Gatherv, input, output)
         };
-        let part = |length: usize| CallBuffer::bytes(bytes(&[length]).remove(0));
-        let root = || gatherv(CallBuffer::None, each(&[7, 9]), true);
-        assert_eq!(verdict(&[root(), gatherv(part(9), CallBuffer::None, false)]), Ok(()));
-        assert!(verdict(&[root(), gatherv(part(8), CallBuffer::None, false)]).is_err());
+        let part = |length: usize| CollBuffer::bytes(bytes(&[length]).remove(0));
+        let root = || gatherv(CollBuffer::None, each(&[7, 9]), true);
+        assert_eq!(verdict(&[root(), gatherv(part(9), CollBuffer::None, false)]), Ok(()));
+        assert!(verdict(&[root(), gatherv(part(8), CollBuffer::None, false)]).is_err());
     }
 
     // Goal: among neighbours too, each edge's length, and that it has two ends.
@@ -294,7 +294,7 @@ mod tests {
                 paired: false,
             }))
         };
-        let each = |lengths: &[usize]| CallBuffer::Each(bytes(lengths).into());
+        let each = |lengths: &[usize]| CollBuffer::Each(bytes(lengths).into());
         let call = |rank, to: &[u32], send: &[usize], from: &[u32], recv: &[usize]| Call {
             neighbors: neighbors(rank, to, from),
             ..Call::new(Collective::Alltoallv, each(send), each(recv))

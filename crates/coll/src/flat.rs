@@ -14,7 +14,7 @@ use crate::attach::{AttachedSet, Bounds, SlotMemory};
 use crate::call::Call;
 use crate::queue::Queues;
 use crate::set::{ActiveRound, FlatSet, Round};
-use crate::vector::Vector;
+use crate::with_counts::CallWithCounts;
 use crate::word::FACTS_BITS;
 use error::Result;
 use slab::Slab;
@@ -108,9 +108,9 @@ impl FlatSets {
 
     /// Prepares a call with a count for each member (gatherv and the like) for slots. Returns None if slots
     /// do not take the call, or probably would not since an earlier call was too long.
-    pub(crate) fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
+    pub(crate) fn prepare_with_counts(&mut self, set: usize, call: &Call) -> Option<CallWithCounts> {
         let attached = &mut self.blocking[set];
-        if attached.backoff.skips() { None } else { Vector::new(call, attached.space.bytes_max) }
+        if attached.backoff.skips() { None } else { CallWithCounts::new(call, attached.space.bytes_max) }
     }
 
     /// Notes that a blocking call with counts was too long for slots, so that the next such calls go to

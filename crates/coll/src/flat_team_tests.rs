@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::attach::{FlatCall, FlatForm};
-use crate::call::{Call, CallBuffer, Members};
+use crate::call::{Call, CollBuffer, Members};
 use crate::queue::ScheduleCall;
-use crate::vector::{LongBlock, Vector};
+use crate::with_counts::{CallWithCounts, LongBlock};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
@@ -249,19 +249,19 @@ impl VectorCall {
     /// output already.
     fn call(&self, rank: usize, in_place: bool, out: &[TestWords], into: &[TestWords]) -> Call {
         let whole = |words: &TestWords| words.buffer(0, words.len());
-        let each = |all: &[TestWords]| CallBuffer::Each(all.iter().map(whole).collect());
-        let one = |words: &TestWords| CallBuffer::bytes(whole(words));
+        let each = |all: &[TestWords]| CollBuffer::Each(all.iter().map(whole).collect());
+        let one = |words: &TestWords| CollBuffer::bytes(whole(words));
         let root = self.root;
         let takes = match self.collective {
-            Gatherv if rank != root => CallBuffer::None,
+            Gatherv if rank != root => CollBuffer::None,
             Scatterv => one(&into[root]),
             _ => each(into),
         };
         let gives = match self.collective {
-            _ if in_place => CallBuffer::None,
+            _ if in_place => CollBuffer::None,
             Gatherv => one(&out[root]),
             Allgatherv => one(&out[0]),
-            Scatterv if rank != root => CallBuffer::None,
+            Scatterv if rank != root => CollBuffer::None,
             _ => each(out),
         };
         Call { root: root as u32, in_place, ..Call::new(self.collective, gives, takes) }
@@ -270,28 +270,28 @@ impl VectorCall {
 
 /// Makes a collective with a count for each pair of members. Returns the call after its round and, if the
 /// call is nonblocking, the number of this round.
-fn call_vector(
+fn call_with_counts(
     sets: &mut FlatSets,
     (set, queue): (usize, usize),
     (rank, size): (usize, usize),
-    (call, mut vector): (Call, Vector),
+    (call, mut with_counts): (Call, CallWithCounts),
     blocks: bool,
     patience: &mut Patience,
-) -> (Vector, Option<u64>) {
+) -> (CallWithCounts, Option<u64>) {
     if blocks {
-        let mut active = sets.start_round(set, &vector);
+        let mut active = sets.start_round(set, &with_counts);
         let outcome = loop {
-            match sets.advance(set, &mut active, &mut vector) {
+            match sets.advance(set, &mut active, &mut with_counts) {
                 Some(outcome) => break outcome,
                 None => patience.wait(),
             }
         };
         assert_eq!(outcome, Ok(()), "{}", patience.place);
-        return (vector, None);
+        return (with_counts, None);
     }
     let peers = (0..size as u32).collect();
     let members = Members { context: 0, sequence: 0, rank: rank as u32, peers, first_group: 0 };
-    let queued = QueuedCall::flat(FlatCall::Vector(vector), || ScheduleCall { call, members });
+    let queued = QueuedCall::flat(FlatCall::WithCounts(with_counts), || ScheduleCall { call, members });
     let ticket = sets.queues.push(queue, queued, &mut sets.memory, &mut no_schedule);
     while sets.queues.remainders.is_empty() {
         patience.wait();
@@ -299,13 +299,13 @@ fn call_vector(
     }
     assert_eq!(sets.queues.outcome(ticket, &mut no_schedule), Some(Ok(())), "{}", patience.place);
     let remainder = sets.queues.remainders.pop().unwrap();
-    let (vector, number) = remainder.tried.expect("a call that tried");
-    (vector, Some(number))
+    let (with_counts, number) = remainder.tried.expect("a call that tried");
+    (with_counts, Some(number))
 }
 
 /// Runs `size` members through collectives with a length of its own for each member, some blocking, some not.
 /// Some of the lengths are too long for the slots.
-fn run_vectors(size: usize, seed: u64) {
+fn run_with_counts(size: usize, seed: u64) {
     const SPACE: u64 = 600;
     let team = Team::new(size);
     let (long, scheduled) = (Mutex::new(BTreeMap::new()), Mutex::new(BTreeMap::new()));
@@ -325,25 +325,25 @@ fn run_vectors(size: usize, seed: u64) {
             };
             let into: Vec<_> = (0..size).map(into).collect();
             let call = drawn.call(rank, in_place, &out, &into);
-            let Some(vector) = Vector::new(&call, SPACE) else { continue };
+            let Some(with_counts) = CallWithCounts::new(&call, SPACE) else { continue };
             let mut patience =
                 Patience { turns: 0, place: format!("seed {seed}, round {round}, rank {rank}") };
-            let (vector, number) = call_vector(
+            let (with_counts, number) = call_with_counts(
                 &mut sets,
                 (set, queue),
                 (rank, size),
-                (call, vector),
+                (call, with_counts),
                 all.random(),
                 &mut patience,
             );
             if let Some(number) = number {
                 tried.lock().unwrap().entry(round).or_insert_with(Vec::new).push(number);
             }
-            if vector.is_scheduled() {
+            if with_counts.is_scheduled() {
                 scheduled.lock().unwrap().entry(round).or_insert_with(Vec::new).push(rank);
                 continue;
             }
-            let blocks: Vec<_> = vector.long_blocks(rank).collect();
+            let blocks: Vec<_> = with_counts.long_blocks(rank).collect();
             let is_short = |from: &usize| blocks.iter().all(|long| (long.from, long.to) != (*from, rank));
             for from in (0..size).filter(is_short) {
                 let expected = drawn.words(from, rank);
@@ -376,7 +376,7 @@ fn run_vectors(size: usize, seed: u64) {
 #[test]
 fn blocks_of_any_length_arrive_or_are_known_to_be_long() {
     for (size, seed) in [(2, 5), (3, 6), (7, 7)] {
-        run_vectors(size, seed);
+        run_with_counts(size, seed);
     }
 }
 

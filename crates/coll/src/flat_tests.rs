@@ -7,8 +7,8 @@
 mod team;
 
 use super::*;
-use crate::attach::{LESS_BYTES_MAX, Location};
-use crate::call::CallBuffer;
+use crate::attach::{Location, SMALL_SLOT_BYTES_MAX};
+use crate::call::CollBuffer;
 use crate::pull::Pull;
 use crate::queue::{CallQueue, QueueState, QueueTicket, QueuedCall};
 use crate::round::COMBINED_BYTES;
@@ -237,7 +237,7 @@ fn pair() -> [FlatSets; 2] {
 fn a_call_knows_where_those_are_that_it_waits_for() {
     let [mut fast, mut slow] = pair();
     let mut call = short(Barrier, 0, 0);
-    let needed = |sets: &FlatSets| [0, 1].map(|cpu| sets.blocking(0).set.waits_on_cpu(cpu));
+    let needed = |sets: &FlatSets| [0, 1].map(|cpu| sets.blocking(0).set.may_need_cpu(cpu));
     let mut active = fast.start_round(0, &call);
     assert_eq!(fast.advance(0, &mut active, &mut call), None);
     assert_eq!(needed(&fast), [true, true]);
@@ -465,7 +465,7 @@ fn blocks_of_two_lengths_are_told() {
         .enumerate()
         .map(|(rank, given)| {
             let (send, recv) = (words.buffer(0, *given), words.buffer(4, 2));
-            let call = Call::new(Allgather, CallBuffer::bytes(send), CallBuffer::PerRank(recv));
+            let call = Call::new(Allgather, CollBuffer::bytes(send), CollBuffer::PerRank(recv));
             let mut call = Short::of(&call, rank, 2).unwrap();
             let mut active = members[rank].start_round(0, &call);
             assert_eq!(members[rank].advance(0, &mut active, &mut call).is_some(), rank == 1);
@@ -506,7 +506,7 @@ fn the_least_space_counts() {
         }
         let set = few.attach(1, &[0, 1], &locations).unwrap().unwrap();
         let has_space = |bytes| few.blocking(set).space.moves(Bcast, bytes, 2).is_some();
-        assert!(has_space(LESS_BYTES_MAX));
+        assert!(has_space(SMALL_SLOT_BYTES_MAX));
         assert_eq!(has_space(BYTES_MAX), sets == 1);
     }
 }

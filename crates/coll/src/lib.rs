@@ -25,11 +25,11 @@ mod queue;
 mod round;
 mod set;
 mod short;
-mod vector;
+mod with_counts;
 mod word;
 
 pub use attach::FlatForm;
-pub use call::{Call, CallBuffer, Members, buffers_overlap};
+pub use call::{Call, CollBuffer, Members, buffers_overlap};
 pub use choose::{AlgorithmChoice, RULES, Rule, Spans};
 pub use count::{count, count_wait};
 pub use executor::Offload;
@@ -38,7 +38,7 @@ pub use message::{MeasuredMessage, MessageInstance};
 pub use nodes::Placement;
 pub use set::{ActiveRound, Round};
 pub use short::{FlatAllreduce, SHORT_MAX, Short};
-pub use vector::Vector;
+pub use with_counts::CallWithCounts;
 
 use attach::Bounds;
 use cache::{CacheKey, ScheduleCache};
@@ -58,10 +58,10 @@ use sys::Block;
 use telemetry::Counter;
 use transport::shm::Allocator;
 use tuning::{FLAT_BYTES_MAX, NEAR_BYTES_MAX, Tuning, ValueSource};
-use vector::LongBlock;
+use with_counts::LongBlock;
 
 /// The bit that marks the context of schedules that carry blocks of a gatherv, because these are too long for
-/// slots (`vector.rs`). No comm's context has this bit.
+/// slots (`with_counts.rs`). No comm's context has this bit.
 const LONG_BLOCKS: u64 = 1 << 62;
 
 /// Names a collective that has been started, until `Coll::outcome` has returned its outcome.
@@ -140,8 +140,8 @@ impl Coll {
     /// `message_ended` needs.
     pub fn decide_message(&mut self, context: u64, bytes: u64) -> (bool, Option<MeasuredMessage>) {
         let group = message::group(context, bytes);
-        let (pays, begun) = self.executor.start_measured_message(group);
-        (pays, begun.map(|begun| MeasuredMessage { group, begun }))
+        let (pays, start) = self.executor.start_measured_message(group);
+        (pays, start.map(|start| MeasuredMessage { group, start }))
     }
 
     /// Whether measurements so far say that a proxy should carry messages of about this length in the comm of
@@ -151,8 +151,8 @@ impl Coll {
     }
 
     /// Ends the measurement that `decide_message` started, since the message is over.
-    pub fn message_ended(&mut self, MeasuredMessage { group, begun }: MeasuredMessage) {
-        self.executor.end_measured_message(group, begun);
+    pub fn message_ended(&mut self, MeasuredMessage { group, start }: MeasuredMessage) {
+        self.executor.end_measured_message(group, start);
     }
 
     /// Starts this rank's half of a message, its send or its receive, as a schedule of one edge.
@@ -244,14 +244,14 @@ impl Coll {
 
     /// Prepares a blocking call with counts (gatherv and the like) for the slots of this set. Returns None if
     /// a schedule is to carry the call out.
-    pub fn vector(&mut self, set: usize, call: &Call) -> Option<Vector> {
-        self.sets.vector(set, call)
+    pub fn prepare_with_counts(&mut self, set: usize, call: &Call) -> Option<CallWithCounts> {
+        self.sets.prepare_with_counts(set, call)
     }
 
     /// Whether a schedule must carry out a call with counts, because its round has shown that some
     /// contribution is too long for slots. The next such calls then try no round.
-    pub fn leaves_to_schedule(&mut self, set: usize, vector: &Vector) -> bool {
-        let is_scheduled = vector.is_scheduled();
+    pub fn leaves_to_schedule(&mut self, set: usize, with_counts: &CallWithCounts) -> bool {
+        let is_scheduled = with_counts.is_scheduled();
         if is_scheduled {
             self.sets.back_off(set);
         }
@@ -265,11 +265,11 @@ impl Coll {
         set: usize,
         context: u64,
         peers: &[u32],
-        vector: &Vector,
+        with_counts: &CallWithCounts,
     ) -> Vec<Result<CollTicket>> {
         let set = &self.sets.blocking(set).set;
         let (round, rank) = (set.round(), set.rank());
-        let started = self.start_blocks(round, context, peers, rank, vector);
+        let started = self.start_blocks(round, context, peers, rank, with_counts);
         started.into_iter().map(|start| start.map(CollTicket::Schedule)).collect()
     }
 
@@ -279,7 +279,7 @@ impl Coll {
         context: u64,
         peers: &[u32],
         rank: usize,
-        vector: &Vector,
+        with_counts: &CallWithCounts,
     ) -> Vec<Result<InstanceTicket>> {
         let context = context ^ LONG_BLOCKS;
         let mut start = |LongBlock { from, to, block }| {
@@ -288,11 +288,11 @@ impl Coll {
             let (rank, peers) = (u32::from(rank == to), Arc::from([peers[from], peers[to]]));
             let call = Call {
                 blocking: true,
-                ..Call::new(Collective::Bcast, CallBuffer::None, CallBuffer::bytes(block))
+                ..Call::new(Collective::Bcast, CollBuffer::None, CollBuffer::bytes(block))
             };
             self.start_schedule(&Members { context, sequence, rank, peers, first_group: 0 }, call)
         };
-        vector.long_blocks(rank).map(&mut start).collect()
+        with_counts.long_blocks(rank).map(&mut start).collect()
     }
 
     /// Returns how a set carries out a short call that fits: through slots, or by reading the senders'
@@ -321,7 +321,7 @@ impl Coll {
         let input = Block::of(&location.0.to_ne_bytes());
         let output = Block::new(8 * members.peers.len());
         let (send, recv) = (Buffer::from(input.span()), Buffer::from(output.span()));
-        let call = Call::new(Collective::Allgather, CallBuffer::bytes(send), CallBuffer::PerRank(recv));
+        let call = Call::new(Collective::Allgather, CollBuffer::bytes(send), CollBuffer::PerRank(recv));
         let exchange = self.start_schedule(members, call)?;
         let (rank, peers) = (members.rank as usize, members.peers.clone());
         Ok(self.sets.queues.open(Attaching { exchange, location, _input: input, output, rank, peers }))
@@ -379,10 +379,10 @@ impl Coll {
         for Remainder { queued, tried, whole } in std::mem::take(&mut self.sets.queues.remainders) {
             let ScheduleCall { call, members } = whole;
             let started = match tried {
-                Some((vector, round)) if !vector.is_scheduled() => {
+                Some((with_counts, round)) if !with_counts.is_scheduled() => {
                     count(call.collective);
                     let rank = members.rank as usize;
-                    self.start_blocks(round, members.context, &members.peers, rank, &vector)
+                    self.start_blocks(round, members.context, &members.peers, rank, &with_counts)
                 }
                 _ => vec![self.start_schedule(&members, call)],
             };
@@ -427,7 +427,7 @@ impl Coll {
     /// the rank should yield.
     #[inline]
     pub fn waits_for_one_on(&self, set: usize, cpu: usize) -> bool {
-        self.sets.blocking(set).set.waits_on_cpu(cpu)
+        self.sets.blocking(set).set.may_need_cpu(cpu)
     }
 
     /// Notes that a thread begins (`begins`) or ends a long wait in a blocking call over slots.

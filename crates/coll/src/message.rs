@@ -33,7 +33,7 @@ pub struct MessageInstance {
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredMessage {
     pub(crate) group: (u64, u32),
-    pub(crate) begun: MeasuredStart,
+    pub(crate) start: MeasuredStart,
 }
 
 /// Returns the key under which a message is measured. Messages of one comm and of about the same length have

@@ -15,7 +15,7 @@ use crate::count::count;
 use crate::pull::Pull;
 use crate::set::{ActiveRound, FlatSet, Round};
 use crate::short::Short;
-use crate::vector::Vector;
+use crate::with_counts::CallWithCounts;
 use error::{Error, Result};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -83,7 +83,7 @@ pub(crate) struct QueuedCall {
 enum CallForm {
     Short(Short),
     Pulled(Box<Pull>),
-    Vector(Box<(Vector, ScheduleCall)>),
+    WithCounts(Box<(CallWithCounts, ScheduleCall)>),
     /// The call was made before the queue's slots were attached, so its form is not decided.
     Undecided(Box<ScheduleCall>),
     /// The call's rounds over slots are over.
@@ -95,7 +95,7 @@ pub(crate) struct Remainder {
     pub queued: usize,
     /// The call with counts as it is after its round over slots, and the number of that round. None if no
     /// round was tried, so that a schedule carries out the whole call.
-    pub tried: Option<(Vector, u64)>,
+    pub tried: Option<(CallWithCounts, u64)>,
     pub whole: ScheduleCall,
 }
 
@@ -135,7 +135,7 @@ impl QueuedCall {
         let (outcome, moved) = match &mut self.form {
             CallForm::Short(short) => advance(active, set, short),
             CallForm::Pulled(pull) => advance(active, set, &mut **pull),
-            CallForm::Vector(call) => {
+            CallForm::WithCounts(call) => {
                 if active.is_none() && attached.backoff.skips() {
                     call.0.schedule();
                     (Some(Ok(())), true)
@@ -158,7 +158,7 @@ impl QueuedCall {
     fn remainder(&mut self, queued: usize, round: Option<u64>) -> Option<Remainder> {
         match (std::mem::replace(&mut self.form, CallForm::Over), round) {
             (CallForm::Undecided(whole), _) => Some(Remainder { queued, tried: None, whole: *whole }),
-            (CallForm::Vector(parts), Some(round)) => {
+            (CallForm::WithCounts(parts), Some(round)) => {
                 Some(Remainder { queued, tried: Some((parts.0, round)), whole: parts.1 })
             }
             _ => None,
@@ -170,7 +170,7 @@ impl CallForm {
     #[inline(always)]
     fn of(call: FlatCall, whole: impl FnOnce() -> ScheduleCall) -> CallForm {
         match call {
-            FlatCall::Vector(vector) => CallForm::Vector(Box::new((vector, whole()))),
+            FlatCall::WithCounts(with_counts) => CallForm::WithCounts(Box::new((with_counts, whole()))),
             FlatCall::Short(short) => {
                 count(short.collective);
                 CallForm::Short(short)

@@ -9,8 +9,8 @@
 //! read what the slot held two rounds before. A byte has one writer before the word, and after it at most one
 //! writer, the member that reads it.
 //!
-//! Read next: `round.rs`, `vector.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the slots
-//! lie).
+//! Read next: `round.rs`, `with_counts.rs` and `pull.rs` (what calls do in a round), `attach.rs` (where the
+//! slots lie).
 
 use crate::word::{FACTS_BITS, collective_of, is_of};
 use error::{Error, Result};
@@ -81,7 +81,7 @@ pub struct FlatSet {
     slots: [Vec<FlatSlot>; 2],
     round: u64,
     /// The latest round of which this member knows that all members have begun it.
-    started: u64,
+    all_started: u64,
     /// The member for which this member has waited last, and the number of the round that the awaited member
     /// had not begun then.
     awaited: (usize, u64),
@@ -125,7 +125,7 @@ impl FlatSet {
             members,
             slots,
             round: 0,
-            started: 0,
+            all_started: 0,
             awaited: (0, 0),
             near_bytes_max,
             reads_fail: Cell::new(false),
@@ -248,7 +248,7 @@ impl FlatSet {
     /// Whether a member that has not begun the round waits on this cpu, or may run there because it has never
     /// waited. Members that the round does not need count, too, since they also use the cpu.
     #[inline]
-    pub(crate) fn waits_on_cpu(&self, cpu: usize) -> bool {
+    pub(crate) fn may_need_cpu(&self, cpu: usize) -> bool {
         let (first, round) = self.awaited;
         (first..self.members.len())
             .filter(|rank| !self.has_started(*rank, round))
@@ -259,7 +259,7 @@ impl FlatSet {
     #[inline]
     pub(crate) fn start_round(&mut self, call: &impl Round) -> ActiveRound {
         self.round += 1;
-        let unsure = self.started != self.round - 1;
+        let unsure = self.all_started != self.round - 1;
         let word = self.round << FACTS_BITS | call.facts();
         let ahead = 0..if unsure { self.members.len() } else { 0 };
         ActiveRound { word, posted: false, ahead, all: false }
@@ -303,7 +303,7 @@ impl FlatSet {
             active.ahead.start += 1;
         }
         if active.all {
-            self.started = self.round;
+            self.all_started = self.round;
         }
         Some(call.take(self))
     }

@@ -5,7 +5,7 @@
 //!
 //! Read next: `set.rs` (the slots), `round.rs` (what a member does with a short call in a round).
 
-use crate::call::{Call, CallBuffer};
+use crate::call::{Call, CollBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};
 use executor::Reduction;
 use schedule::algorithm::Collective;
@@ -171,8 +171,8 @@ impl Short {
         }
         let bytes = input.bytes();
         self.part = match &call.input {
-            CallBuffer::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
-            CallBuffer::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
+            CollBuffer::CutAt { at, .. } => at[rank] as usize..at[rank + 1] as usize,
+            CollBuffer::PerRank(_) => rank * (bytes / members)..(rank + 1) * (bytes / members),
             _ => 0..output.map_or(0, |_| bytes),
         };
         (self.bytes, self.given) = (bytes as u64, bytes as u64);

@@ -22,7 +22,7 @@ pub struct Dialect {
     pub files: &'static [&'static str],
     prefix: &'static str,
     /// The word for the compiled code in the names of the compiler's functions: `PTX` in `nvrtcGetPTX`.
-    made: &'static str,
+    code_word: &'static str,
     /// The compiler's option that names the architecture. None if the compiler always takes the current
     /// device's architecture.
     target: Option<&'static str>,
@@ -36,7 +36,7 @@ pub const NVRTC: Dialect = Dialect {
     name: "NVRTC",
     files: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
     prefix: "nvrtc",
-    made: "PTX",
+    code_word: "PTX",
     target: Some("--gpu-architecture="),
     options: &[c"--fmad=false", c"--device-int128"],
 };
@@ -46,7 +46,7 @@ pub const HIPRTC: Dialect = Dialect {
     name: "hipRTC",
     files: &["libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so"],
     prefix: "hiprtc",
-    made: "Code",
+    code_word: "Code",
     target: None,
     options: &[c"-ffp-contract=off"],
 };
@@ -101,8 +101,8 @@ impl Compiler {
             compile: symbol!("CompileProgram"),
             log_bytes: symbol!("GetProgramLogSize"),
             log: symbol!("GetProgramLog"),
-            made_bytes: symbol!(format!("Get{}Size", dialect.made)),
-            made: symbol!(format!("Get{}", dialect.made)),
+            made_bytes: symbol!(format!("Get{}Size", dialect.code_word)),
+            made: symbol!(format!("Get{}", dialect.code_word)),
             destroy: symbol!("DestroyProgram"),
             error: symbol!("GetErrorString"),
             _library: library,

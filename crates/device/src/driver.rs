@@ -152,9 +152,9 @@ pub(crate) struct Api {
     needed: &'static str,
     /// The name of the type of streams in programs, such as `cudaStream_t`.
     pub stream_kind: &'static str,
-    /// The first word of a note about exported memory (`export.rs`), which says that this driver exported the
-    /// memory.
-    pub note: u64,
+    /// The first word of a description of exported memory (`export.rs`), which says that this driver exported
+    /// the memory.
+    pub number: u64,
     compiler: &'static Dialect,
     is_hip: bool,
 }
@@ -164,7 +164,7 @@ pub(crate) const CUDA: Api = Api {
     files: &["libcuda.so.1"],
     needed: "NVIDIA's driver",
     stream_kind: "cudaStream_t",
-    note: 2,
+    number: 2,
     compiler: &NVRTC,
     is_hip: false,
 };
@@ -175,7 +175,7 @@ pub(crate) const HIP: Api = Api {
     files: &["libamdhip64.so.7", "libamdhip64.so.6"],
     needed: "AMD's ROCm, version 6 or 7",
     stream_kind: "hipStream_t",
-    note: 3,
+    number: 3,
     compiler: &HIPRTC,
     is_hip: true,
 };
@@ -489,10 +489,10 @@ impl Driver {
 
 // Memory of other processes (`export.rs`), by the driver's IPC handles. A handle names a whole allocation.
 impl Driver {
-    /// Makes the words of a note (a description for another process) about `span`: this process, the offset
+    /// Makes the words of a description (for another process) of `span`: this process, the offset
     /// in the allocation, the allocation's number, handle and address. None if the driver does not export the
     /// memory, as for pools.
-    pub(crate) fn export(&self, span: Span) -> Option<export::NoteWords> {
+    pub(crate) fn export(&self, span: Span) -> Option<export::DescriptionWords> {
         let start = self.attribute_of::<u64>(RANGE_START, span.address())?;
         let number = self.attribute_of::<u64>(BUFFER_NUMBER, span.address())?;
         let _context = self.enter(span.address()).ok()?;
@@ -501,7 +501,7 @@ impl Driver {
         if unsafe { (self.ipc_get)(&mut handle, start) } != 0 {
             return None;
         }
-        let mut words = export::NoteWords::default();
+        let mut words = export::DescriptionWords::default();
         words[..3].copy_from_slice(&[std::process::id() as u64, span.address() as u64 - start, number]);
         words[3..11].copy_from_slice(&handle.0);
         words[11] = start;
@@ -510,7 +510,7 @@ impl Driver {
 
     /// Opens the memory that another process described in `words`. The allocation that holds it stays open
     /// until the other process describes a new allocation at the same address.
-    pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &export::DescriptionWords, bytes: usize) -> Result<Span> {
         let [process, offset, number, ..] = *words;
         let handle = IpcHandle(words[3..11].try_into().expect("eight words"));
         let place = (process, words[11]);

@@ -2,20 +2,20 @@
 //! Device memory that another process of the host copies directly, without host memory in between.
 //!
 //! A send of device memory has a stand-in in host memory (`abi/src/staging.rs`). `crate::export` does not
-//! copy the bytes into it, but writes a note into it that says where the bytes are. The receiver reads the
-//! note, opens the memory (`crate::copy_exported`, by the backend's IPC; opened memory stays open), and
-//! copies the bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device
-//! memory that it stands for.
+//! copy the bytes into it, but writes a description of where they are. The receiver reads the description,
+//! opens the memory (`crate::copy_exported`, by the backend's IPC; opened memory stays open), and copies the
+//! bytes to its buffer. If that buffer is a stand-in, too (`expect`), the bytes go to the device memory that
+//! it stands for.
 //! Invariant: a stand-in's entry is withdrawn before the stand-in is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::Span;
 
-/// The number of words of a note about exported memory. One names the backend, one is the number of bytes,
-/// and the others are what the backend needs to open the memory.
-pub const NOTE_WORDS: usize = 16;
-pub(crate) type NoteWords = [u64; NOTE_WORDS - 2];
+/// The number of words of a description of exported memory. One names the backend, one is the number of
+/// bytes, and the others are what the backend needs to open the memory.
+pub const DESCRIPTION_WORDS: usize = 16;
+pub(crate) type DescriptionWords = [u64; DESCRIPTION_WORDS - 2];
 
 /// A stand-in of host memory, and the device memory of the user (`user`) for which it stands.
 struct StandIn {
@@ -41,10 +41,10 @@ fn enter(stand_in: Span, user: Span, is_exported: bool) {
     entries().insert(stand_in.address(), StandIn { stand_in, user, is_exported, direct_bytes: 0 });
 }
 
-/// Writes a note that says where the device memory `user` is into its stand-in, and adds the stand-in to
-/// `ENTRIES`. Returns false if the stand-in is too short for a note.
-pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) -> bool {
-    if stand_in.bytes() < NOTE_WORDS * 8 {
+/// Writes a description that says where the device memory `user` is into its stand-in, and adds the stand-in
+/// to `ENTRIES`. Returns false if the stand-in is too short for a description.
+pub(crate) fn write_description(stand_in: Span, user: Span, backend: u64, words: &DescriptionWords) -> bool {
+    if stand_in.bytes() < DESCRIPTION_WORDS * 8 {
         return false;
     }
     for (at, word) in [backend, user.bytes() as u64].iter().chain(words).enumerate() {
@@ -54,8 +54,8 @@ pub(crate) fn note(stand_in: Span, user: Span, backend: u64, words: &NoteWords) 
     true
 }
 
-/// Whether the stand-in at `address` (host memory that stands for device memory) holds a note about exported
-/// memory.
+/// Whether the stand-in at `address` (host memory that stands for device memory) holds a description of
+/// exported memory.
 pub fn is_exported(address: usize) -> bool {
     entries().get(&address).is_some_and(|entry| entry.is_exported)
 }

@@ -48,8 +48,8 @@ enum Backend {
     Sentinel(Sentinel),
 }
 
-/// The first word of a note (`export.rs`) that describes exported memory of the backend `sentinel`.
-const NOTE_OF_SENTINEL: u64 = 1;
+/// The first word of a description (`export.rs`) of exported memory of the backend `sentinel`.
+const SENTINEL_NUMBER: u64 = 1;
 
 static ON: AtomicBool = AtomicBool::new(false);
 static BACKEND: OnceLock<Backend> = OnceLock::new();
@@ -123,17 +123,17 @@ pub fn copy(to: Span, from: Span) -> Result<()> {
     Ok(())
 }
 
-/// Exports the device memory `user` to the receiver of a message, until `export::withdraw`, by a note in its
-/// stand-in in host memory. Returns false if the memory cannot be exported.
+/// Exports the device memory `user` to the receiver of a message, until `export::withdraw`, by a description
+/// in its stand-in in host memory. Returns false if the memory cannot be exported.
 ///
 /// Errors (MPI_ERR_BUFFER): the memory was freed, or its allocation has fewer bytes.
 pub fn export(stand_in: Span, user: Span) -> Result<bool> {
     let (backend, words) = match BACKEND.get() {
-        Some(Backend::Driver(driver)) => (driver.api.note, driver.export(user)),
-        Some(Backend::Sentinel(sentinel)) => (NOTE_OF_SENTINEL, sentinel.export(user)?),
+        Some(Backend::Driver(driver)) => (driver.api.number, driver.export(user)),
+        Some(Backend::Sentinel(sentinel)) => (SENTINEL_NUMBER, sentinel.export(user)?),
         None => return Ok(false),
     };
-    Ok(words.is_some_and(|words| export::note(stand_in, user, backend, &words)))
+    Ok(words.is_some_and(|words| export::write_description(stand_in, user, backend, &words)))
 }
 
 /// Revokes the export by the stand-in at `address`, and copies the device memory into the stand-in, since a
@@ -144,12 +144,12 @@ pub fn fill_exported(address: usize) -> Result<()> {
     export::revoke(address).map_or(Ok(()), |(stand_in, user)| copy(stand_in, user))
 }
 
-/// Copies exported bytes to `to`, from byte `at` of the memory that `note` describes. `to` may be a part of a
-/// stand-in; then the bytes go to the device memory for which it stands.
+/// Copies exported bytes to `to`, from byte `at` of the memory that `description` describes. `to` may be a
+/// part of a stand-in; then the bytes go to the device memory for which it stands.
 ///
-/// Errors: the note is invalid; the memory cannot be opened; the copy fails.
-pub fn copy_exported(note: &[u64; export::NOTE_WORDS], at: usize, to: Span) -> Result<()> {
-    let from = open_exported(note, at, to.bytes())?;
+/// Errors: the description is invalid; the memory cannot be opened; the copy fails.
+pub fn copy_exported(description: &[u64; export::DESCRIPTION_WORDS], at: usize, to: Span) -> Result<()> {
+    let from = open_exported(description, at, to.bytes())?;
     let Some((stand_in, user)) = export::direct_target(to) else { return copy(to, from) };
     copy(user, from)?;
     export::note_direct(stand_in, user.bytes());
@@ -157,19 +157,23 @@ pub fn copy_exported(note: &[u64; export::NOTE_WORDS], at: usize, to: Span) -> R
 }
 
 /// Opens exported memory for this process's device. Returns the span of `bytes` bytes from byte `at` of the
-/// memory that `note` describes.
+/// memory that `description` describes.
 ///
-/// Errors: the note is invalid; the memory cannot be opened.
-pub fn open_exported(note: &[u64; export::NOTE_WORDS], at: usize, bytes: usize) -> Result<Span> {
-    let [backend, whole, words @ ..] = note;
+/// Errors: the description is invalid; the memory cannot be opened.
+pub fn open_exported(
+    description: &[u64; export::DESCRIPTION_WORDS],
+    at: usize,
+    bytes: usize,
+) -> Result<Span> {
+    let [backend, whole, words @ ..] = description;
     if at.checked_add(bytes).is_none_or(|end| end as u64 > *whole) {
         fail!(Class::Intern, "{bytes} bytes from {at} on of {whole} lent bytes");
     }
     let all = match (BACKEND.get(), *backend) {
-        (Some(Backend::Driver(driver)), note) if note == driver.api.note => {
+        (Some(Backend::Driver(driver)), number) if number == driver.api.number => {
             driver.import(words, *whole as usize)?
         }
-        (Some(Backend::Sentinel(sentinel)), NOTE_OF_SENTINEL) => sentinel.import(words, *whole as usize)?,
+        (Some(Backend::Sentinel(sentinel)), SENTINEL_NUMBER) => sentinel.import(words, *whole as usize)?,
         _ => fail!(Class::Other, "memory of another kind of device was lent"),
     };
     Ok(all.slice(at, bytes))

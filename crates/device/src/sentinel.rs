@@ -175,14 +175,14 @@ impl Sentinel {
 
 // Memory of other processes (`export.rs`).
 impl Sentinel {
-    /// Makes the words of a note (a description for another process) about `span`: this process, the memfd's
+    /// Makes the words of a description (for another process) of `span`: this process, the memfd's
     /// number and inode, and the offset. None if `span` is not device memory.
-    pub(crate) fn export(&self, span: Span) -> Result<Option<export::NoteWords>> {
+    pub(crate) fn export(&self, span: Span) -> Result<Option<export::DescriptionWords>> {
         if !self.holds(span.address(), span.bytes())? {
             return Ok(None);
         }
         let Ok(inode) = sys::memory::inode(&self.fd) else { return Ok(None) };
-        let mut words = export::NoteWords::default();
+        let mut words = export::DescriptionWords::default();
         let offset = (span.address() - self.base) as u64;
         words[..4].copy_from_slice(&[std::process::id() as u64, self.fd.as_raw_fd() as u64, inode, offset]);
         Ok(Some(words))
@@ -190,7 +190,7 @@ impl Sentinel {
 
     /// Maps the device memory of the process that `words` describes, unless it is mapped already, and returns
     /// the span of `bytes` bytes that `words` names.
-    pub(crate) fn import(&self, words: &export::NoteWords, bytes: usize) -> Result<Span> {
+    pub(crate) fn import(&self, words: &export::DescriptionWords, bytes: usize) -> Result<Span> {
         let [process, number, inode, offset, ..] = *words;
         if offset.checked_add(bytes as u64).is_none_or(|end| end > BYTES as u64) {
             fail!(Class::Intern, "{bytes} bytes at {offset} of another process's device memory");

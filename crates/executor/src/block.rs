@@ -422,10 +422,10 @@ impl InstanceBlock {
         readers: Readers,
         executor: &mut ExecutorParts,
     ) -> Result<()> {
-        let short = if offloaded { 0 } else { executor.config.inline_bytes_max };
-        let attachable = !readers.local || self.private_bytes <= short || self.attachable();
-        let far = if readers.buffered { executor.config.far_copy_bytes_max } else { 0 };
-        let rule = Staging { short, readers, attachable, rank: executor.rank, far };
+        let copy_bytes_max = if offloaded { 0 } else { executor.config.inline_bytes_max };
+        let attachable = !readers.ranks_read || self.private_bytes <= copy_bytes_max || self.attachable();
+        let far_copy_bytes_max = if readers.buffered { executor.config.far_copy_bytes_max } else { 0 };
+        let rule = Staging { copy_bytes_max, readers, attachable, rank: executor.rank, far_copy_bytes_max };
         let plan = self.run.plan.clone();
         let (Some(bound), Some(partitions)) = (&self.bound, &self.partitions) else {
             fail!(Class::Intern, "an instance without parameters was started");

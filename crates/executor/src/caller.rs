@@ -204,8 +204,8 @@ impl Executor {
     /// `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
-        self.reach.refused.set(private);
-        self.reach.unmapped.set(arenas);
+        self.reach.test_refused.set(private);
+        self.reach.test_unmapped.set(arenas);
     }
 
     /// Returns the allocator of the rank's arena. MPI_Alloc_mem takes memory from it, too.
@@ -225,7 +225,7 @@ impl Executor {
         }
         let has_nodes = self.reach.segment.has_nodes();
         // All members decide this alike.
-        if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.has_remote_servers() {
+        if !has_nodes || self.config.offload == Offload::Off || !self.reach.segment.proxies_are_servers() {
             start.fetched_bytes_min = u64::MAX;
         }
         let key = self.program(&start.schedule)?;
@@ -235,7 +235,7 @@ impl Executor {
         let mut choice = match prepared {
             Ok(choice) => choice,
             Err(error) => {
-                self.retire(key, block);
+                self.keep_for_reuse(key, block);
                 return Err(error);
             }
         };
@@ -250,7 +250,7 @@ impl Executor {
             choice = Choice::Full;
         }
         let is_offloaded = choice.is_proxy();
-        let is_owned = block.run.fetches() && !is_offloaded && self.remote_proxy.is_some();
+        let is_owned = block.run.has_fetches() && !is_offloaded && self.remote_proxy.is_some();
         if is_owned {
             self.send_owned(NoteKind::Own, (start.context, start.sequence));
         }
@@ -314,7 +314,7 @@ impl Executor {
                 let WantedMessage { step, peer, is_send, context, tag, span } = wanted;
                 let ticket = InstanceTicket { index, generation: instance.ticket };
                 let is_overlapped =
-                    instance.started.is_some() && self.programs[instance.program].habit.works();
+                    instance.started.is_some() && self.programs[instance.program].habit.computes();
                 self.edges.push(EdgeMessage {
                     ticket,
                     step,
@@ -330,7 +330,7 @@ impl Executor {
             if let Some(remote) = &self.remote_proxy {
                 instance.send_steps(remote.endpoint, &mut self.far.notes_out);
             }
-            watches |= instance.block.run.fetches();
+            watches |= instance.block.run.has_fetches();
             match polled {
                 Ok(Progress::Idle) => at += 1,
                 Ok(Progress::Moved | Progress::Local) => {

@@ -18,9 +18,9 @@ pub struct OffloadTerms {
     pub bytes_min: u64,
     /// Whether the rank has any step in the schedule. A proxy gets no schedule without steps.
     pub has_steps: bool,
-    /// Whether no edge (a send and its receive) to another host is carried as a message. A proxy cannot carry
-    /// messages.
-    pub is_reached: bool,
+    /// Whether some edge (a send and its receive) to another host is carried as a message. A proxy cannot
+    /// carry messages.
+    pub has_messages: bool,
 }
 
 impl OffloadTerms {
@@ -43,7 +43,7 @@ pub fn execute(terms: &OffloadTerms, refuses: impl FnOnce() -> Option<Choice>) -
     match terms.asks() {
         asked if !asked.is_proxy() => asked,
         _ if !terms.has_steps => Choice::Empty,
-        _ if !terms.is_reached => Choice::OtherHosts,
+        _ if terms.has_messages => Choice::OtherHosts,
         asked => refuses().unwrap_or(asked),
     }
 }
@@ -61,7 +61,7 @@ mod tests {
             bytes: 100,
             bytes_min: 100,
             has_steps: true,
-            is_reached: true,
+            has_messages: false,
         };
         let with = |terms: OffloadTerms| execute(&terms, || None);
         for (terms, choice) in [
@@ -72,7 +72,7 @@ mod tests {
             (OffloadTerms { start: Offload::Off, setting: Offload::On, ..terms }, Blocking),
             (OffloadTerms { setting: Offload::Off, start: Offload::On, ..terms }, Off),
             (OffloadTerms { has_steps: false, ..terms }, Empty),
-            (OffloadTerms { is_reached: false, ..terms }, OtherHosts),
+            (OffloadTerms { has_messages: true, ..terms }, OtherHosts),
         ] {
             assert_eq!(with(terms), choice, "{terms:?}");
         }

@@ -23,12 +23,12 @@ impl Default for Habit {
 
 impl Habit {
     /// Whether the rank will probably compute during the next operation.
-    pub fn works(&self) -> bool {
+    pub fn computes(&self) -> bool {
         self.0 > SURE / 2
     }
 
-    fn update(&mut self, works: bool) {
-        self.0 = if works { (self.0 + 1).min(SURE) } else { self.0.saturating_sub(1) };
+    fn update(&mut self, computes: bool) {
+        self.0 = if computes { (self.0 + 1).min(SURE) } else { self.0.saturating_sub(1) };
     }
 }
 
@@ -114,7 +114,7 @@ const LOOK_MAX: u64 = 1 << 15;
 #[derive(Debug)]
 pub struct Trial {
     /// Whether the second way was the faster one in the last trial.
-    other: bool,
+    is_second_faster: bool,
     phase: Phase,
     /// The time at which the last call started, in nanoseconds; 0 before the first call.
     started: u64,
@@ -122,7 +122,7 @@ pub struct Trial {
     look: u64,
     /// Whether the rank computed during these operations when the trial began. If that changes, the trial
     /// begins anew.
-    works: bool,
+    computes: bool,
 }
 
 #[derive(Debug)]
@@ -139,16 +139,16 @@ enum Phase {
 
 impl Default for Trial {
     fn default() -> Trial {
-        Trial { other: false, phase: Phase::Rest(0), started: 0, look: LOOK_MIN, works: true }
+        Trial { is_second_faster: false, phase: Phase::Rest(0), started: 0, look: LOOK_MIN, computes: true }
     }
 }
 
 impl Trial {
-    /// Returns whether the call that starts at the time `now` is to go the second way. `works` says whether
-    /// the rank computes during these operations. When it changes, all measurements are discarded.
-    pub fn next(&mut self, now: u64, works: bool) -> bool {
-        if works != self.works {
-            *self = Trial { works, ..Trial::default() };
+    /// Returns whether the call that starts at the time `now` is to go the second way. `computes` says
+    /// whether the rank computes during these operations. When it changes, all measurements are discarded.
+    pub fn next(&mut self, now: u64, computes: bool) -> bool {
+        if computes != self.computes {
+            *self = Trial { computes, ..Trial::default() };
         }
         let took = now.saturating_sub(std::mem::replace(&mut self.started, now));
         match &mut self.phase {
@@ -167,13 +167,13 @@ impl Trial {
                 let is_worse = *calls >= EARLY && *end > present + present / 4;
                 if is_worse || *calls == WINDOW {
                     // A tie changes nothing.
-                    self.other ^= *end < present - present / 16;
+                    self.is_second_faster ^= *end < present - present / 16;
                     self.phase = Phase::Rest(self.look);
                     self.look = (4 * self.look).min(LOOK_MAX);
                 }
             }
         }
-        self.other ^ matches!(self.phase, Phase::Compared(..))
+        self.is_second_faster ^ matches!(self.phase, Phase::Compared(..))
     }
 }
 
@@ -192,7 +192,7 @@ impl MessageHabit {
     /// are under way together all go one way.
     pub fn start(&mut self, now: u64) -> bool {
         if self.under_way == 0 {
-            self.is_slower = self.trial.next(now, self.habit.works());
+            self.is_slower = self.trial.next(now, self.habit.computes());
         }
         self.under_way += 1;
         self.pays()
@@ -207,7 +207,7 @@ impl MessageHabit {
 
     /// Whether a proxy is to carry the messages that are under way now.
     pub fn pays(&self) -> bool {
-        self.habit.works() && !self.is_slower
+        self.habit.computes() && !self.is_slower
     }
 }
 
@@ -274,11 +274,11 @@ mod tests {
         let mut trial = Trial::default();
         let (mut now, mut others) = (1, 0);
         for call in 0..400 {
-            let works = call >= 40;
-            let other = trial.next(now, works);
-            others += u64::from(other && works);
+            let computes = call >= 40;
+            let other = trial.next(now, computes);
+            others += u64::from(other && computes);
             // Without computation the second way is faster, with it the first way.
-            now += if other == works { 100 } else { 10 };
+            now += if other == computes { 100 } else { 10 };
         }
         assert!(others < 40, "{others} of 360");
     }
@@ -297,16 +297,16 @@ mod tests {
     fn a_rank_that_only_waits_carries_its_operations_out_itself_until_it_works_again() {
         let (mut habit, second) = (Habit::default(), 1_000_000_000);
         measure(&mut habit, 1000 * second, 999 * second);
-        assert!(habit.works(), "one exception");
+        assert!(habit.computes(), "one exception");
         measure(&mut habit, 1000 * second, 999 * second);
-        assert!(!habit.works());
+        assert!(!habit.computes());
         measure(&mut habit, 1000 * second, 0);
-        assert!(habit.works(), "it was not sure yet");
+        assert!(habit.computes(), "it was not sure yet");
         (0..9).for_each(|_| measure(&mut habit, 1000 * second, 900 * second));
         measure(&mut habit, 1000 * second, 500 * second);
-        assert!(!habit.works(), "one exception");
+        assert!(!habit.computes(), "one exception");
         measure(&mut habit, 1000 * second, 500 * second);
-        assert!(habit.works());
+        assert!(habit.computes());
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub(crate) const ARENA: u64 = 1 << 62;
 /// How a proxy reads and writes what ranks have exported. This is a trait because tests simulate it.
 pub trait Import {
     /// Takes up the connection to a rank under the name of its endpoint. `heartbeat` is where `beat` writes.
-    /// Returns false if the name makes no sense (`Importer::meet`).
-    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
+    /// Returns false if the name makes no sense (`Importer::add_rank`).
+    fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool;
     /// Whether the memory of a rank is out of reach for good (`Importer::is_lost`).
     fn is_lost(&self, rank: u32) -> bool;
     /// Reads pieces of what a rank exports, one after the other, to `to`. A piece is an exported range, an
@@ -67,8 +67,8 @@ pub trait Import {
 }
 
 impl Import for Importer {
-    fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
-        Importer::meet(self, rank, name, heartbeat)
+    fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
+        Importer::add_rank(self, rank, name, heartbeat)
     }
 
     fn is_lost(&self, rank: u32) -> bool {
@@ -201,9 +201,9 @@ impl ImportedMemory {
 
     /// Takes up the connection to a rank that joins, by the name of its endpoint. Returns false if the name
     /// makes no sense.
-    pub fn meet(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
+    pub fn add_rank(&self, rank: LocalRank, name: &[u8], heartbeat: ExportedRange) -> bool {
         self.ranks.borrow_mut().insert(rank, RankExports::default());
-        self.importer.borrow_mut().meet(rank.peer(), name, heartbeat)
+        self.importer.borrow_mut().add_rank(rank.peer(), name, heartbeat)
     }
 
     /// Whether a rank's memory is out of reach, because the rank has left or has fenced this proxy.

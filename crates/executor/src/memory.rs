@@ -116,10 +116,10 @@ pub struct Reach {
     /// In tests, a bit for each rank. It is set if the kernel refuses access to the private memory of the
     /// rank.
     #[cfg(test)]
-    pub refused: Cell<u64>,
+    pub test_refused: Cell<u64>,
     /// In tests, a bit for each rank. It is set if the arena of the rank cannot be mapped.
     #[cfg(test)]
-    pub unmapped: Cell<u64>,
+    pub test_unmapped: Cell<u64>,
 }
 
 /// Why a driver stops driving an operation.
@@ -155,9 +155,9 @@ impl Reach {
             #[cfg(test)]
             fuse: Cell::new(0),
             #[cfg(test)]
-            refused: Cell::new(0),
+            test_refused: Cell::new(0),
             #[cfg(test)]
-            unmapped: Cell::new(0),
+            test_unmapped: Cell::new(0),
         }
     }
 
@@ -170,7 +170,7 @@ impl Reach {
         }
         let bytes = FIRST_EXTENT_BYTES.min(self.segment.shape().arena_bytes);
         #[cfg(test)]
-        if self.unmapped.get() >> rank.index() & 1 != 0 {
+        if self.test_unmapped.get() >> rank.index() & 1 != 0 {
             return Err(Fault::Unmapped { by: self.me(), peer, bytes, code: 12 });
         }
         let arena =
@@ -260,10 +260,10 @@ impl Reach {
     /// Tells all ranks that `rank` cannot read `peer`'s private memory. From then on `peer` copies to its
     /// arena what it sends to `rank`.
     pub(crate) fn mark_unread(&self, rank: LocalRank, peer: LocalRank) {
-        let unread = &self.segment.rank(rank).unread;
-        if !unread.has(peer.peer()) {
-            unread.add(peer.peer());
-            self.segment.job().unread.fetch_add(1, Ordering::Release);
+        let unreadable = &self.segment.rank(rank).unreadable;
+        if !unreadable.has(peer.peer()) {
+            unreadable.add(peer.peer());
+            self.segment.job().unreadable.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -503,7 +503,7 @@ impl Reach {
     fn attach(&self, rank: LocalRank, access: impl FnOnce(u32) -> io::Result<()>) -> Result<(), Fault> {
         let refused = Fault::Unreachable { peer: rank.peer(), code: 1 };
         #[cfg(test)]
-        if self.refused.get() >> rank.index() & 1 != 0 {
+        if self.test_refused.get() >> rank.index() & 1 != 0 {
             return Err(refused);
         }
         let pid = self.segment.rank(rank).pid.load(Ordering::Relaxed);

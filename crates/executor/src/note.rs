@@ -164,7 +164,7 @@ const _: () = assert!((NoteKind::Welcome as u8) < transport::route::EDGE + trans
 /// | `context` | context of the header | number | the instance, with `sequence` |
 /// | `sequence` | 0..4 | number | the operation's number in the context |
 /// | `sender`, `receiver` | 4..8, 8..12 | peer of the job | the two ranks of the edge |
-/// | `to` | 12..16 | rank of the schedule | the receiver; with `edge` the sender knows the step |
+/// | `receiver_rank` | 12..16 | rank of the schedule | the receiver; with `edge` the sender knows the step |
 /// | `edge` | 16..20 | number | the edge |
 /// | `step` | 20..24 | step, or rank of the schedule | the receiver's step; unasked: the sender |
 /// | `offset` | 24..32 | bytes | offset in the edge, or of a record in the rank's arena |
@@ -181,7 +181,7 @@ pub(crate) struct Note {
     /// The number in the job of the rank that receives the bytes.
     pub receiver: u32,
     /// The receiver's rank in the schedule. By this and `edge` the sender finds its step.
-    pub to: u32,
+    pub receiver_rank: u32,
     /// The number of the edge, which tells messages between the two ranks apart.
     pub edge: u32,
     /// The receiver's step: an answer repeats the number from the question. In an unasked note, the sender's
@@ -254,7 +254,7 @@ impl Note {
 
     pub fn write(&self, to: Span) {
         let mut bytes = [0; NOTE_BYTES];
-        let short = [self.sequence, self.sender, self.receiver, self.to, self.edge, self.step];
+        let short = [self.sequence, self.sender, self.receiver, self.receiver_rank, self.edge, self.step];
         for (place, word) in bytes.chunks_exact_mut(4).zip(short) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -284,7 +284,7 @@ impl Note {
             sequence: word(0),
             sender: word(1),
             receiver: word(2),
-            to: word(3),
+            receiver_rank: word(3),
             edge: word(4),
             step: word(5),
             attempt: header.tag as u32,
@@ -302,7 +302,7 @@ impl Note {
             sequence,
             sender: rank,
             receiver: rank,
-            to: 0,
+            receiver_rank: 0,
             edge: 0,
             step: 0,
             attempt: 0,
@@ -313,7 +313,7 @@ impl Note {
 
     /// Whether both notes are about the same send and its receive, in the same instance.
     pub fn is_edge_of(&self, other: &Note) -> bool {
-        let key = |note: &Note| (note.context, note.sequence, note.sender, note.to, note.edge);
+        let key = |note: &Note| (note.context, note.sequence, note.sender, note.receiver_rank, note.edge);
         key(self) == key(other)
     }
 }
@@ -364,7 +364,7 @@ mod tests {
             sequence: 2,
             sender: 3,
             receiver: 4,
-            to: 5,
+            receiver_rank: 5,
             edge: 6,
             step: 7,
             attempt: u32::MAX,

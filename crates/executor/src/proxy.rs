@@ -66,7 +66,7 @@ pub fn run(
     memory: Option<Box<dyn Import>>,
     open: impl Fn() -> Result<Port>,
 ) -> Result<()> {
-    let mut network = segment.has_remote_servers().then(&open).transpose()?;
+    let mut network = segment.proxies_are_servers().then(&open).transpose()?;
     let mut proxy = Proxy::new(segment.clone(), index, config);
     memory.into_iter().for_each(|importer| proxy.import(importer));
     let page = segment.proxy(index);
@@ -108,7 +108,7 @@ pub fn run(
                 return Ok(());
             }
             // A job on one host may spawn processes on others.
-            if network.is_none() && segment.has_remote_servers() {
+            if network.is_none() && segment.proxies_are_servers() {
                 network = Some(open()?);
             }
         }
@@ -289,8 +289,8 @@ impl Proxy {
     /// `arenas` cannot be mapped.
     #[cfg(test)]
     pub(crate) fn refuse(&self, private: u64, arenas: u64) {
-        self.reach.refused.set(private);
-        self.reach.unmapped.set(arenas);
+        self.reach.test_refused.set(private);
+        self.reach.test_unmapped.set(arenas);
     }
 
     /// Whether the proxy has an error with which its process would end now. Only tests ask this.

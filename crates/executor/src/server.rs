@@ -172,7 +172,7 @@ impl Server {
         let mut is_message = false;
         let rank = reach.segment.local(note.sender)?;
         if let Ok(Some((record, stamp))) = find(rank, &note, reach)
-            && let Ok(step) = record::find_send(&record, reach.me(), note.to, note.edge)
+            && let Ok(step) = record::find_send(&record, reach.me(), note.receiver_rank, note.edge)
         {
             let total = record.step(step, Field::Total).load(Ordering::Acquire);
             is_message = total & MESSAGE != 0;
@@ -465,7 +465,7 @@ fn find_source(note: &Note, reach: &Reach) -> Result<Option<ServedSend>, Fault> 
     let corrupt = |what| Fault::Corrupt { peer: note.sender, what };
     let Some(rank) = reach.segment.local(note.sender) else { return Err(corrupt(Corruption::Edge)) };
     let Some((record, stamp)) = find(rank, note, reach)? else { return Ok(None) };
-    let step = record::find_send(&record, reach.me(), note.to, note.edge)?;
+    let step = record::find_send(&record, reach.me(), note.receiver_rank, note.edge)?;
     let total = record.step(step, Field::Total).load(Ordering::Acquire);
     let (total, is_message) = (total & !MESSAGE, total & MESSAGE != 0);
     let address = record.step(step, Field::Address).load(Ordering::Acquire);

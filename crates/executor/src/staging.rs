@@ -11,12 +11,12 @@ use transport::shm::{Arena, LocalRank};
 /// Which processes can read a rank's private memory (memory outside the arena), as far as that rank knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readers {
-    /// Whether other ranks of this host can read the rank's private memory. `RankPage::unread` lists the
+    /// Whether other ranks of this host can read the rank's private memory. `RankPage::unreadable` lists the
     /// exceptions: ranks that have found that they cannot.
-    pub local: bool,
+    pub ranks_read: bool,
     /// Whether the process that answers other hosts for this rank (its proxy, or the rank itself) can read
     /// the rank's private memory.
-    pub far: bool,
+    pub server_reads: bool,
     /// The number of times that any rank of the job has found that it cannot read another rank's private
     /// memory.
     pub refusals: u32,
@@ -31,7 +31,7 @@ pub(crate) struct Readers {
 /// The facts that decide whether a send's bytes are copied to the arena.
 pub(crate) struct Staging {
     /// The most bytes of a send from private memory that is copied to the arena in any case.
-    pub short: u64,
+    pub copy_bytes_max: u64,
     /// Which processes can read longer sends in private memory.
     pub readers: Readers,
     /// Whether the kernel lets other processes read the private buffers.
@@ -40,7 +40,7 @@ pub(crate) struct Staging {
     pub rank: LocalRank,
     /// The most bytes of a send to another host that is copied in any case, so that the operation need not
     /// wait for the receiver.
-    pub far: u64,
+    pub far_copy_bytes_max: u64,
 }
 
 impl Staging {
@@ -64,7 +64,7 @@ impl Staging {
             if spot.bytes < self.readers.fetched_bytes_min {
                 return false;
             }
-            if spot.bytes <= self.far {
+            if spot.bytes <= self.far_copy_bytes_max {
                 return true;
             }
         }
@@ -72,7 +72,7 @@ impl Staging {
             Some((Region::Local(span), offset, here)) if here >= spot.bytes => {
                 let address = span.address() + offset as usize;
                 arena.offset_of(address, spot.bytes).is_none()
-                    && (spot.bytes <= self.short || !self.attachable || !self.reads(to, reach))
+                    && (spot.bytes <= self.copy_bytes_max || !self.attachable || !self.reads(to, reach))
             }
             _ => true,
         }
@@ -80,11 +80,11 @@ impl Staging {
 
     /// Whether the process that receives the bytes for rank `to` can read this rank's private memory.
     fn reads(&self, to: Peer, reach: &Reach) -> bool {
-        let Readers { local, far, refusals, .. } = self.readers;
+        let Readers { ranks_read, server_reads, refusals, .. } = self.readers;
         match to {
-            Peer::Remote(_) => far,
-            Peer::Local(_) if refusals == 0 => local,
-            Peer::Local(to) => local && !reach.segment.rank(to).unread.has(self.rank.peer()),
+            Peer::Remote(_) => server_reads,
+            Peer::Local(_) if refusals == 0 => ranks_read,
+            Peer::Local(to) => ranks_read && !reach.segment.rank(to).unreadable.has(self.rank.peer()),
         }
     }
 }

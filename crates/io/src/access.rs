@@ -17,7 +17,7 @@ use sys::file::Lock;
 use sys::{Block, Span};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
+pub enum AccessDirection {
     Read,
     Write,
 }
@@ -40,7 +40,7 @@ pub struct Access {
 /// An access to a file, its direction, and the conversion of its data between the file and memory.
 #[derive(Debug)]
 pub struct Transfer {
-    pub way: Direction,
+    pub way: AccessDirection,
     pub access: Access,
     /// The conversion to or from external32; None if the bytes in the file are the same as in
     /// `access.memory`.
@@ -65,10 +65,15 @@ const HOLE_BYTES_MAX: u64 = 4096;
 impl Conversion {
     /// Allocates memory for `count` elements of `datatype` in external32. In a write, converts the elements
     /// of `user` into this memory at once.
-    pub fn new(way: Direction, datatype: &Arc<Datatype>, count: usize, user: Buffer) -> Result<Conversion> {
+    pub fn new(
+        way: AccessDirection,
+        datatype: &Arc<Datatype>,
+        count: usize,
+        user: Buffer,
+    ) -> Result<Conversion> {
         let external_bytes = crate::representation::external_bytes(datatype)? as usize;
         let external = Block::new(external_bytes.saturating_mul(count));
-        if way == Direction::Write {
+        if way == AccessDirection::Write {
             pack_external32(&user, datatype, count as u64, external.span())?;
         }
         Ok(Conversion { datatype: datatype.clone(), user, external, external_bytes })
@@ -81,10 +86,10 @@ impl Conversion {
 
     /// Converts the data that a read has brought, after `moved` bytes of the file were moved. Returns how
     /// many bytes of the program's memory were moved with them; an incomplete last element does not count.
-    fn finish(self, way: Direction, moved: u64) -> Result<u64> {
+    fn finish(self, way: AccessDirection, moved: u64) -> Result<u64> {
         let elements = (moved as usize).checked_div(self.external_bytes).unwrap_or(0);
         let bytes = elements * self.datatype.size();
-        if way == Direction::Read {
+        if way == AccessDirection::Read {
             let external = self.external.span().slice(0, elements * self.external_bytes);
             unpack_external32(external, &self.user.slice(0, bytes), &self.datatype, elements as u64)?;
         }
@@ -96,7 +101,7 @@ impl Transfer {
     /// Makes a transfer between the program's memory, `access.memory`, and a file with data in
     /// `representation`. The caller has already converted data in a user's representation.
     pub fn new(
-        way: Direction,
+        way: AccessDirection,
         mut access: Access,
         representation: &Representation,
         datatype: &Arc<Datatype>,
@@ -146,14 +151,14 @@ impl Access {
     }
 
     /// Carries out the access. Returns how many bytes were moved.
-    pub fn run(&self, way: Direction) -> Result<u64> {
+    pub fn run(&self, way: AccessDirection) -> Result<u64> {
         if self.bytes() == 0 {
             return Ok(0);
         }
         let _locked = if self.atomic {
             let (first, end) = self.extent();
             Some(self.storage.lock(
-                if way == Direction::Read { Lock::Shared } else { Lock::Exclusive },
+                if way == AccessDirection::Read { Lock::Shared } else { Lock::Exclusive },
                 first,
                 end,
             )?)
@@ -189,7 +194,7 @@ struct FilePiece {
 
 struct ActiveAccess<'a> {
     access: &'a Access,
-    way: Direction,
+    way: AccessDirection,
     /// The pieces collected so far. The next `flush` moves them together, in one block of the file.
     group: Vec<FilePiece>,
     moved: u64,
@@ -213,9 +218,9 @@ impl ActiveAccess<'_> {
         let (Some(first), Some(last)) = (self.group.first(), self.group.last()) else { return false };
         let hints = &self.access.hints;
         let (hole_max, block_max) = match (self.way, hints.ds_read, hints.ds_write) {
-            (Direction::Read, Switch::Automatic, _) => (HOLE_BYTES_MAX, hints.read_buffer_bytes),
-            (Direction::Read, Switch::Enable, _) => (u64::MAX, hints.read_buffer_bytes),
-            (Direction::Write, _, Switch::Enable) if self.access.storage.is_readable() => {
+            (AccessDirection::Read, Switch::Automatic, _) => (HOLE_BYTES_MAX, hints.read_buffer_bytes),
+            (AccessDirection::Read, Switch::Enable, _) => (u64::MAX, hints.read_buffer_bytes),
+            (AccessDirection::Write, _, Switch::Enable) if self.access.storage.is_readable() => {
                 (u64::MAX, hints.write_buffer_bytes)
             }
             _ => return false,
@@ -230,10 +235,10 @@ impl ActiveAccess<'_> {
             return;
         }
         self.failed = match (&group[..], self.way) {
-            ([piece], Direction::Read) => self.read(*piece),
-            ([piece], Direction::Write) => self.write(*piece),
-            (_, Direction::Read) => self.read_group(&group),
-            (_, Direction::Write) => self.write_group(&group),
+            ([piece], AccessDirection::Read) => self.read(*piece),
+            ([piece], AccessDirection::Write) => self.write(*piece),
+            (_, AccessDirection::Read) => self.read_group(&group),
+            (_, AccessDirection::Write) => self.write_group(&group),
         };
         self.group = group;
         self.group.clear();
@@ -403,7 +408,7 @@ mod tests {
                 storage: storage.clone(), hints, tiles, from: from as u64, memory: buffer.clone(), atomic,
             };
             let expected = places[from..].iter().take_while(|at| **at < length).count();
-            prop_assert_eq!(access.run(Direction::Read).unwrap(), expected as u64);
+            prop_assert_eq!(access.run(AccessDirection::Read).unwrap(), expected as u64);
             let read = Block::new(bytes);
             buffer.pack(0, read.span());
             let read = read.to_vec();
@@ -413,7 +418,7 @@ mod tests {
             let new: Vec<u8> = (0..bytes).map(|i| i as u8 ^ 0x3c).collect();
             let block = Block::of(&new);
             buffer.unpack(0, block.span());
-            prop_assert_eq!(access.run(Direction::Write).unwrap(), bytes as u64);
+            prop_assert_eq!(access.run(AccessDirection::Write).unwrap(), bytes as u64);
             for (k, at) in places[from..].iter().enumerate() {
                 if model.len() <= *at {
                     model.resize(*at + 1, 0);
@@ -444,10 +449,10 @@ mod tests {
             };
             Transfer::new(way, access, &Representation::External32, long, 3).unwrap().run().unwrap()
         };
-        assert_eq!(transfer(Direction::Write, &values), 24);
+        assert_eq!(transfer(AccessDirection::Write, &values), 24);
         assert_eq!(storage.size().unwrap(), 12);
         storage.set_size(10).unwrap();
-        assert_eq!(transfer(Direction::Read, &back), 16);
+        assert_eq!(transfer(AccessDirection::Read, &back), 16);
         assert_eq!(back.to_vec()[..16], values.to_vec()[..16]);
         assert_eq!(back.to_vec()[16..], [0; 8]);
     }

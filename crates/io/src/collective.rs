@@ -10,13 +10,13 @@
 //! context, since the steps of several accesses have no common order. Blocking accesses have a common order,
 //! and use the file's queue once it is open.
 
-use crate::access::{Direction, Transfer, rewrite};
+use crate::access::{AccessDirection, Transfer, rewrite};
 use crate::collective_buffer::{CollectiveBuffer, part, slices};
 use crate::hints::Switch;
 use crate::pool::{Promise, ThreadPool};
 use crate::shared_pointer::SharedPointer;
 use crate::view::{KnownViews, Tiles, View};
-use coll::{Call, CallBuffer, Coll, CollTicket, Members};
+use coll::{Call, Coll, CollBuffer, CollTicket, Members};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective as Pattern;
@@ -207,7 +207,7 @@ impl CollectiveAccess {
             },
             Stage::Exchange(_) => Stage::Assemble,
             Stage::Assemble => {
-                if self.transfer().way == Direction::Write && !self.device_is_free() {
+                if self.transfer().way == AccessDirection::Write && !self.device_is_free() {
                     return Ok(None);
                 }
                 self.end_round(pool);
@@ -281,8 +281,8 @@ impl CollectiveAccess {
     fn gather(&mut self, coll: &mut Coll, mine: Block) -> Result<CollTicket> {
         self.all = Block::new(mine.span().bytes() * self.size());
         self.mine = mine;
-        let input = CallBuffer::bytes(Buffer::from(self.mine.span()));
-        let output = CallBuffer::PerRank(Buffer::from(self.all.span()));
+        let input = CollBuffer::bytes(Buffer::from(self.mine.span()));
+        let output = CollBuffer::PerRank(Buffer::from(self.all.span()));
         self.start(coll, Call::new(Pattern::Allgather, input, output))
     }
 
@@ -319,7 +319,7 @@ impl CollectiveAccess {
     fn switch(&self) -> Switch {
         let transfer = self.transfer();
         let hints = &transfer.access.hints;
-        if transfer.way == Direction::Read { hints.cb_read } else { hints.cb_write }
+        if transfer.way == AccessDirection::Read { hints.cb_read } else { hints.cb_write }
     }
 
     fn start_alone(&mut self, pool: &mut ThreadPool) -> Stage {
@@ -341,7 +341,7 @@ impl CollectiveAccess {
     /// Computes `self.plan` from all ranks' `extent_words`. Returns false if each rank moves its own data.
     fn make_plan(&mut self, extents: &[Vec<u64>]) -> bool {
         let hints = self.transfer().access.hints.clone();
-        let reads = self.transfer().way == Direction::Read;
+        let reads = self.transfer().way == AccessDirection::Read;
         let file_bytes = extents[0][6];
         let (mut total, mut start, mut end, mut interleaved) = (0u64, u64::MAX, 0u64, false);
         for words in extents.iter().filter(|words| words[1] > 0) {
@@ -432,7 +432,7 @@ impl CollectiveAccess {
 
     /// Returns the stage of the first round. In a read, cuts accesses at the file's end and starts to read.
     fn first_round(&mut self, pool: &mut ThreadPool) -> Stage {
-        if self.transfer().way == Direction::Read {
+        if self.transfer().way == AccessDirection::Read {
             if let Some(views) = self.known.get().filter(|views| !views.is_empty()) {
                 for (range, tiles) in self.plan.ranges.iter_mut().zip(views) {
                     range.1 = range.0 + tiles.below(self.plan.end, range.0, range.1);
@@ -483,7 +483,7 @@ impl CollectiveAccess {
     /// Starts the exchange of the current round's data. Returns None while the file is still being read.
     fn begin_round(&mut self, coll: &mut Coll, pool: &mut ThreadPool) -> Result<Option<CollTicket>> {
         let round = self.plan.round;
-        let reads = self.transfer().way == Direction::Read;
+        let reads = self.transfer().way == AccessDirection::Read;
         if reads {
             if !self.device_is_free() {
                 return Ok(None);
@@ -515,7 +515,7 @@ impl CollectiveAccess {
         self.plan.round += 1;
         let Some(buffer) = self.buffer.take() else { return };
         let access = &self.transfer().access;
-        if self.transfer().way == Direction::Read || buffer.to == buffer.from || self.failed.is_some() {
+        if self.transfer().way == AccessDirection::Read || buffer.to == buffer.from || self.failed.is_some() {
             return;
         }
         let storage = access.storage.clone();
@@ -569,7 +569,7 @@ impl CollectiveAccess {
 }
 
 fn exchange(send: Vec<Buffer>, recv: Vec<Buffer>) -> Call {
-    Call::new(Pattern::Alltoallv, CallBuffer::Each(Arc::from(send)), CallBuffer::Each(Arc::from(recv)))
+    Call::new(Pattern::Alltoallv, CollBuffer::Each(Arc::from(send)), CollBuffer::Each(Arc::from(recv)))
 }
 
 fn to_bytes(words: &[u64]) -> Vec<u8> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 //! Open files (MPI 5.0, sections 14.2 to 14.4).
 
-use crate::access::{Access, Direction};
+use crate::access::{Access, AccessDirection};
 use crate::failure::failure;
 use crate::hints::Hints;
 use crate::pool::Promise;
@@ -151,13 +151,13 @@ impl OpenFile {
     }
 
     /// Checks that the access mode with which the file was opened permits a read or a write (`way`).
-    pub fn check_way(&self, way: Direction) -> Result<()> {
+    pub fn check_way(&self, way: AccessDirection) -> Result<()> {
         let path = self.storage.path().display();
         match way {
-            Direction::Read if self.amode & c::MODE_WRONLY != 0 => {
+            AccessDirection::Read if self.amode & c::MODE_WRONLY != 0 => {
                 fail!(Class::Access, "{path} was opened with MPI_MODE_WRONLY and cannot be read")
             }
-            Direction::Write if self.amode & c::MODE_RDONLY != 0 => {
+            AccessDirection::Write if self.amode & c::MODE_RDONLY != 0 => {
                 fail!(Class::ReadOnly, "{path} was opened with MPI_MODE_RDONLY and cannot be written")
             }
             _ => Ok(()),

@@ -22,7 +22,7 @@ mod shared_pointer;
 pub mod storage;
 pub mod view;
 
-pub use access::{Access, Conversion, Direction, Transfer};
+pub use access::{Access, AccessDirection, Conversion, Transfer};
 pub use collective::{CollectiveAccess, OrderedPosition, WAITING_BYTES_MAX};
 pub use file::{OpenFile, SplitAccess};
 pub use hints::Hints;

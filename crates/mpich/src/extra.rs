@@ -183,8 +183,8 @@ internal! {
     }
     MPII_Keyval_set_proxy(keyval: c_int, copy: usize, delete: usize) -> () {
         let keyval = translate::keyval_from(keyval);
-        let proxies = |guard: &mut Guard| mpich_bindings::set_proxies(guard, keyval, copy, delete);
-        anytime("MPII_Keyval_set_proxy", On::Nothing, proxies);
+        let wrappers = |guard: &mut Guard| mpich_bindings::set_wrappers(guard, keyval, copy, delete);
+        anytime("MPII_Keyval_set_proxy", On::Nothing, wrappers);
     }
     MPII_Grequest_set_lang_f77(request: c_int) -> () {
         let request = translate::handle_from(request);

@@ -360,18 +360,18 @@ pub static SHIM: Shim = Shim {
 
 /// The keyval of MPI_HOST in the standard ABI. Its value, and those of the four keyvals below, are numbers
 /// that must be translated.
-const HOST: i32 = 503;
-const IO: i32 = 502;
-const LASTUSEDCODE: i32 = 506;
-const WIN_CREATE_FLAVOR: i32 = 604;
-const WIN_MODEL: i32 = 605;
+const KEYVAL_HOST: i32 = 503;
+const KEYVAL_IO: i32 = 502;
+const KEYVAL_LASTUSEDCODE: i32 = 506;
+const KEYVAL_WIN_CREATE_FLAVOR: i32 = 604;
+const KEYVAL_WIN_MODEL: i32 = 605;
 
 fn attribute(keyval: i32, value: i32) -> i32 {
     match keyval {
-        HOST | IO => numbers::rank_to(value),
-        LASTUSEDCODE => code_to(value),
-        WIN_CREATE_FLAVOR => numbers::win_flavor_to(value),
-        WIN_MODEL => numbers::win_model_to(value),
+        KEYVAL_HOST | KEYVAL_IO => numbers::rank_to(value),
+        KEYVAL_LASTUSEDCODE => code_to(value),
+        KEYVAL_WIN_CREATE_FLAVOR => numbers::win_flavor_to(value),
+        KEYVAL_WIN_MODEL => numbers::win_model_to(value),
         _ => value,
     }
 }

@@ -19,7 +19,7 @@ pub struct Keyval {
     pub extra_state: usize,
     /// The addresses of two functions of a language's binding, through which `copy` and `delete` are called.
     /// None if they are called directly.
-    pub proxies: Option<(usize, usize)>,
+    pub wrappers: Option<(usize, usize)>,
 }
 
 /// The value of an attribute, in the language that set the value. The other language converts it (MPI 5.0,

@@ -4,7 +4,7 @@
 
 use crate::attribute::Attributes;
 use crate::constants;
-use crate::context::{Context, ContextClaim, ID, PartialCalls};
+use crate::context::{Context, ContextClaim, ID_MASK, PartialCalls};
 use crate::group::Group;
 use crate::handle::Handle;
 use crate::info::Info;
@@ -227,7 +227,7 @@ impl Comm {
 
     /// Whether the context id `context`, with any marks in its two highest bits, belongs to this comm.
     pub fn has_context(&self, context: u64) -> bool {
-        (context ^ self.context) & ID == 0
+        (context ^ self.context) & ID_MASK == 0
     }
 
     /// Returns the context of the next comm that all members of this comm make together. `color`
@@ -262,7 +262,7 @@ impl Comm {
     /// must stay apart from the comm's own.
     pub fn operation_context(&mut self) -> Result<u64> {
         let id = self.child_context(0).id;
-        self.claim.as_ref().map_or(Ok(()), |claim| claim.pass(id))?;
+        self.claim.as_ref().map_or(Ok(()), |claim| claim.reserve_once(id))?;
         Ok(id)
     }
 

@@ -24,7 +24,7 @@ pub struct Context {
 /// The bits of a context id that come from the hash. The two highest bits are marks: bit 63 marks nonblocking
 /// collectives (`comm`) and leaders' messages, bit 62 marks schedules for long blocks (`coll::LONG_BLOCKS`)
 /// and messages to ports.
-pub(crate) const ID: u64 = (1 << 62) - 1;
+pub(crate) const ID_MASK: u64 = (1 << 62) - 1;
 
 /// The context id of the message by which MPI_Comm_connect asks for a connection. The message has the port's
 /// tag.
@@ -52,7 +52,7 @@ const WORLD: Context = Context { id: 1, fingerprint: 1 };
 impl Context {
     /// Returns the hash of this context and the words `words`, as a new context.
     pub fn derive(self, words: &[u64]) -> Context {
-        Context { id: mixed(self.id, words) & ID, fingerprint: mixed(!self.fingerprint, words) }
+        Context { id: mixed(self.id, words) & ID_MASK, fingerprint: mixed(!self.fingerprint, words) }
     }
 
     /// Returns the context of MPI_COMM_WORLD in the world with the number `id`. Each MPI_Comm_spawn makes a
@@ -165,7 +165,7 @@ impl Contexts {
 impl ContextClaim {
     /// Reserves the context id `id` for one operation on the comm that has this claim. The id stays reserved
     /// until `RETIRED_MAX` others were dropped. Fails if this process already uses the id.
-    pub fn pass(&self, id: u64) -> Result<()> {
+    pub fn reserve_once(&self, id: u64) -> Result<()> {
         self.contexts.claim(id).map(drop)
     }
 }
@@ -194,11 +194,11 @@ mod tests {
             let made = [Context::of_world(id), Context::of_spawn(id), Context::of_connection(id)];
             let selves = (0..20).map(|me| Context::of_self(id, me));
             for context in made.into_iter().chain(selves).chain((0..20).map(split)) {
-                assert!(seen.insert(context.id) && context.id <= ID, "world {id}: {context:?}");
+                assert!(seen.insert(context.id) && context.id <= ID_MASK, "world {id}: {context:?}");
             }
         }
         let others = [PORT_CONTEXT, CONNECT_CONTEXT, WINDOW_CONTEXT, leaders_context(1)];
-        assert!(others.iter().all(|id| *id > ID && seen.insert(*id)));
+        assert!(others.iter().all(|id| *id > ID_MASK && seen.insert(*id)));
     }
 
     #[test]
@@ -219,9 +219,9 @@ mod tests {
         assert!(refused.message.contains("the context 0x5, which this process uses"), "{refused}");
         drop(claim);
         let other = contexts.claim(6).unwrap();
-        (0..RETIRED_MAX as u64 - 1).for_each(|at| other.pass(100 + at).unwrap());
+        (0..RETIRED_MAX as u64 - 1).for_each(|at| other.reserve_once(100 + at).unwrap());
         assert!(contexts.claim(5).is_err());
-        other.pass(7).unwrap();
+        other.reserve_once(7).unwrap();
         assert!(contexts.claim(5).is_ok());
         assert!(contexts.claim(6).is_err(), "its claim lives");
     }

@@ -303,14 +303,14 @@ impl Matcher {
 /// exported the message; the words at `address` in its memory say where it is. Returns false if the copy
 /// fails.
 fn read_device(route: &Route, address: u64, buffer: &Buffer, (at, bytes): (usize, usize)) -> bool {
-    let words = Block::new(device::export::NOTE_WORDS * 8);
+    let words = Block::new(device::export::DESCRIPTION_WORDS * 8);
     if !route.read((address & !packet::ON_DEVICE) as usize, words.span()) {
         return false;
     }
-    let note = packet::read(words.span()).expect("it has as many words");
+    let description = packet::read(words.span()).expect("it has as many words");
     let (mut next, mut done) = (at, true);
     buffer.pieces(at, bytes, |piece| {
-        done = done && device::copy_exported(&note, next, piece).is_ok();
+        done = done && device::copy_exported(&description, next, piece).is_ok();
         next += piece.bytes();
     });
     done

@@ -86,7 +86,7 @@ pub(crate) struct RemoteOperation {
     /// The number of data bytes at the target.
     bytes: usize,
     /// How many of the operation's `bytes` were put into parts so far.
-    asked: usize,
+    asked_bytes: usize,
     ended: Option<Completion>,
 }
 
@@ -150,8 +150,15 @@ impl RemoteMember {
     pub fn send_request(&mut self, outbox: &mut Outbox, key: u64, kind: MessageKind, argument: u64) {
         let what = RemoteRequest::WithoutData(kind, argument);
         let nothing = (Buffer::EMPTY, Buffer::EMPTY);
-        let operation =
-            RemoteOperation { what, data: nothing, base: 0, layout: None, bytes: 0, asked: 0, ended: None };
+        let operation = RemoteOperation {
+            what,
+            data: nothing,
+            base: 0,
+            layout: None,
+            bytes: 0,
+            asked_bytes: 0,
+            ended: None,
+        };
         self.enter(outbox, key, operation);
     }
 
@@ -223,7 +230,7 @@ impl RemoteMember {
 
     /// Returns the completion of the latest unfinished operation at this member; it is set when that
     /// operation ends. None if all operations at this member have ended.
-    pub fn ended(&mut self) -> Option<Completion> {
+    pub fn completion_of_latest(&mut self) -> Option<Completion> {
         let queued = self.queue.back_mut().map(|operation| &mut operation.ended);
         let ended = queued.or(self.unanswered.back_mut().map(|part| &mut part.ended))?;
         Some(ended.get_or_insert_with(Completion::default).clone())
@@ -239,7 +246,7 @@ impl RemoteOperation {
         data: (Buffer, Buffer),
         (base, layout, bytes): (usize, Arc<Layout>, usize),
     ) -> RemoteOperation {
-        RemoteOperation { what, data, base, layout: Some(layout), bytes, asked: 0, ended: None }
+        RemoteOperation { what, data, base, layout: Some(layout), bytes, asked_bytes: 0, ended: None }
     }
 
     /// Makes the message that asks for the operation's next part. Returns the message, and what must be kept
@@ -270,17 +277,17 @@ impl RemoteOperation {
                 swap.compare.copy_to(data.slice(0, bytes));
                 swap.origin.copy_to(data.slice(bytes, bytes));
             }
-            _ if sends > 0 => self.data.0.pack(self.asked, data),
+            _ if sends > 0 => self.data.0.pack(self.asked_bytes, data),
             _ => {}
         }
         let into = match self.what {
             RemoteRequest::Get | RemoteRequest::FetchAndOp(_) | RemoteRequest::Swap(_) => {
-                Some(self.data.1.slice(self.asked, bytes))
+                Some(self.data.1.slice(self.asked_bytes, bytes))
             }
             _ => None,
         };
-        self.asked += bytes;
-        let is_last = self.asked == self.bytes;
+        self.asked_bytes += bytes;
+        let is_last = self.asked_bytes == self.bytes;
         (block, RequestPart { into, is_last, ended: self.ended.take_if(|_| is_last) })
     }
 
@@ -292,10 +299,11 @@ impl RemoteOperation {
             RemoteRequest::Accumulate(update) | RemoteRequest::FetchAndOp(update) => update.basic.size(),
             _ => 1,
         };
-        let mut bytes = (self.bytes - self.asked).min(PART_BYTES / unit * unit);
+        let mut bytes = (self.bytes - self.asked_bytes).min(PART_BYTES / unit * unit);
         loop {
             pieces.clear();
-            layout.pieces_at(self.base, self.asked, bytes, |offset, bytes| pieces.push((offset, bytes)));
+            layout
+                .pieces_at(self.base, self.asked_bytes, bytes, |offset, bytes| pieces.push((offset, bytes)));
             if pieces.len() <= PIECES_MAX || bytes <= unit {
                 return bytes;
             }

@@ -36,12 +36,12 @@ const REGIONS: usize = 50;
 /// The index at which the words for the members begin. First comes a cache line for each member, whose first
 /// word says whether the member is in an atomic update. Then come the peer that waits with ticket t (at t
 /// modulo members), and how often each member has posted.
-const HEAD: usize = 64;
+const MEMBERS: usize = 64;
 
 const LINE: usize = 8;
 
 fn words(members: usize) -> usize {
-    HEAD + (LINE + 2) * members
+    MEMBERS + (LINE + 2) * members
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl MemberRecord {
     }
 
     fn waiter(&self, ticket: u64) -> &AtomicU64 {
-        self.word(HEAD + LINE * self.members + (ticket % self.members as u64) as usize)
+        self.word(MEMBERS + LINE * self.members + (ticket % self.members as u64) as usize)
     }
 
     /// Takes the next ticket in the queue for the lock of the owner's memory.
@@ -151,7 +151,7 @@ impl MemberRecord {
     /// 0 if not.
     #[inline(always)]
     fn busy(&self, member: usize) -> &AtomicU64 {
-        self.word(HEAD + LINE * member)
+        self.word(MEMBERS + LINE * member)
     }
 
     /// Shuts the latch, the lock for updates. Until the returned guard is dropped, no other process updates
@@ -218,12 +218,12 @@ impl MemberRecord {
 
     /// Counts a post (MPI_Win_post): member `poster` has opened its window to the record's owner.
     pub fn post(&self, poster: usize) {
-        self.word(HEAD + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
+        self.word(MEMBERS + (LINE + 1) * self.members + poster).fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns how often member `poster` has opened its window to the record's owner (MPI_Win_post).
     pub fn posts(&self, poster: usize) -> u64 {
-        self.word(HEAD + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
+        self.word(MEMBERS + (LINE + 1) * self.members + poster).load(Ordering::Acquire)
     }
 
     /// Counts in the record an access epoch of this process at the record's owner, which has ended

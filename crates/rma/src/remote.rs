@@ -79,9 +79,9 @@ impl Window {
 
     /// Returns the completion of the latest unfinished operation at the member `rank`; it is set when that
     /// operation ends. None if all operations at this member have ended.
-    pub fn ended(&mut self, rank: i32) -> Option<Completion> {
+    pub fn completion_of_latest(&mut self, rank: i32) -> Option<Completion> {
         match &mut self.members.get_mut(rank as usize)?.host {
-            MemberHost::Other(far) => far.ended(),
+            MemberHost::Other(far) => far.completion_of_latest(),
             MemberHost::Own(_) => None,
         }
     }

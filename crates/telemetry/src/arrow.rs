@@ -117,17 +117,17 @@ fn joined<K: Hash + Eq>(
     (name, last): (&'static str, Moment),
     end: impl Fn(u32, (usize, usize), &TraceRecord, Event) -> Option<ArrowEnd<K>>,
 ) -> Vec<Arrow> {
-    let mut begun: HashMap<K, Point> = HashMap::new();
+    let mut starts: HashMap<K, Point> = HashMap::new();
     let mut ends = Vec::new();
     for (process, record, who, kept, event) in records(processes) {
         let ProcessName::Rank(rank) = who else { continue };
         match end(rank, (process, record), kept, event) {
-            Some((key, true)) => drop(begun.insert(key, Point { process, record, moment: Moment::From })),
+            Some((key, true)) => drop(starts.insert(key, Point { process, record, moment: Moment::From })),
             Some((key, false)) => ends.push((key, Point { process, record, moment: last })),
             None => (),
         }
     }
-    let arrow = |(key, to): (K, Point)| Some(Arrow { name, points: vec![*begun.get(&key)?, to] });
+    let arrow = |(key, to): (K, Point)| Some(Arrow { name, points: vec![*starts.get(&key)?, to] });
     ends.into_iter().filter_map(arrow).collect()
 }
 

@@ -336,8 +336,8 @@ pub struct TimedOperation {
 
 impl TimedOperation {
     /// Starts to time a collective: call `number` (counted from 1) of the function in `name`, on the comm
-    /// with `context`. Its times go into row `row`. If it has an instance, `carry` adds the instance's number
-    /// later.
+    /// with `context`. Its times go into row `row`. If it has an instance, `note_carried` adds the instance's
+    /// number later.
     pub fn start(
         row: usize,
         (name, context, number): (&str, u64, u32),
@@ -373,15 +373,15 @@ impl TimedOperation {
             looked: 0,
             carried,
         };
-        operation.look();
+        operation.note_progress();
         operation
     }
 
     /// Notes that a message has completed, so that its peer, tag and length are known.
     #[cold]
-    pub fn passed(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
+    pub fn end_message(mut self, peer: u32, tag: i32, bytes: u64, carried: Carried) {
         self.carried = carried;
-        self.look();
+        self.note_progress();
         self.count();
         event::change(self.record, |record| {
             record.set_message(peer, tag, bytes, carried.choice);
@@ -402,7 +402,7 @@ impl TimedOperation {
     /// Notes how the operation is carried out, once that is known. `carried` is None while the operation
     /// waits in a queue.
     #[cold]
-    pub fn carry(&mut self, carried: Option<Carried>) {
+    pub fn note_carried(&mut self, carried: Option<Carried>) {
         if let Some(carried) = carried {
             if carried.sequence != 0 {
                 event::identify(self.record, carried.context, carried.sequence);
@@ -413,7 +413,7 @@ impl TimedOperation {
 
     /// Notes that the present MPI call of this thread progresses the operation.
     #[cold]
-    pub fn look(&mut self) {
+    pub fn note_progress(&mut self) {
         let entered = HOST.with(|host| host.entered.get());
         if entered != self.call {
             self.host += self.looked;
@@ -424,8 +424,8 @@ impl TimedOperation {
 
     /// Notes that the operation has completed, which the present MPI call of this thread has found.
     #[cold]
-    pub fn over(mut self) {
-        self.look();
+    pub fn end(mut self) {
+        self.note_progress();
         event::carried(self.record, self.carried.choice, self.carried.algorithm);
         let completed = self.count();
         event::change(self.record, |record| record.end(completed, self.call));
@@ -484,14 +484,14 @@ mod tests {
         let started = now();
         let test = enter("MPI_Test");
         pass(1_000_000);
-        operation.look();
+        operation.note_progress();
         leave(test);
         in_calls += now() - started;
         let wait = enter("MPI_Wait");
         let carried =
             Carried { choice: Choice::ProxyLong, bytes: 7, completed, cpu_ns: 5, ..Carried::default() };
-        operation.carry(Some(carried));
-        operation.over();
+        operation.note_carried(Some(carried));
+        operation.end();
         leave(wait);
         let row = &operations().rows[row];
         let ms = |sum| row.sum(sum) as f64 / 1e6;

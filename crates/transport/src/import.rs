@@ -99,7 +99,7 @@ impl Importer {
 
     /// Adds a rank: `name` is that of its exporter's endpoint, and `heartbeat` the word to which this
     /// importer writes its heartbeat. Returns false if the name is not valid.
-    pub fn meet(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
+    pub fn add_rank(&mut self, rank: u32, name: &[u8], heartbeat: ExportedRange) -> bool {
         let Ok(address) = self.endpoint.insert(name) else { return false };
         self.lost.remove(&rank);
         self.written.remove(&rank);
@@ -288,10 +288,10 @@ impl Importer {
     /// Polls until `done` returns true. Returns false if `rank` is lost. The rank counts as lost if the wait
     /// takes too long.
     fn wait(&mut self, done: impl Fn(&Importer) -> bool, rank: u32) -> bool {
-        let begun = sys::clock::now();
+        let started = sys::clock::now();
         while !done(self) {
             self.idle();
-            if sys::clock::now() - begun > SILENCE_NS {
+            if sys::clock::now() - started > SILENCE_NS {
                 self.lost.insert(rank);
             }
             if self.is_lost(rank) {
@@ -381,8 +381,8 @@ mod tests {
         let exporter = Exporter::open(segment, &ProviderChoice::provider("tcp"), announced).unwrap();
         let mut importer = Importer::open(segment, &ProviderChoice::provider("tcp"), BEAT_NS).unwrap();
         let heartbeat = exporter.export(segment.heartbeat(0)).unwrap();
-        assert!(importer.is_lost(0) && !importer.meet(0, b"no name", heartbeat));
-        assert!(importer.meet(0, exporter.name(), heartbeat));
+        assert!(importer.is_lost(0) && !importer.add_rank(0, b"no name", heartbeat));
+        assert!(importer.add_rank(0, exporter.name(), heartbeat));
         (exporter, importer)
     }
 
@@ -498,7 +498,7 @@ mod tests {
         assert!(read.bytes().is_none(), "it fails later");
         let next = Exporter::open(&segment, &ProviderChoice::provider("tcp"), || ()).unwrap();
         let heartbeat = next.export(segment.heartbeat(0)).unwrap();
-        assert!(importer.meet(0, next.name(), heartbeat));
+        assert!(importer.add_rank(0, next.name(), heartbeat));
         while importer.under_way.iter().flatten().any(|one| one.peer != importer.ranks[&0].0) {
             importer.idle();
         }
@@ -517,7 +517,7 @@ mod tests {
         let (memory, word) = (Block::new(64), Block::new(8));
         let range = silent.export(memory.span()).unwrap();
         let other = silent.export(word.span()).unwrap();
-        assert!(importer.meet(1, silent.name(), other));
+        assert!(importer.add_rank(1, silent.name(), other));
         assert!(importer.read(1, &[(range, 0, 64)], memory.span()));
         let heartbeat = &segment.proxy(0).heartbeat;
         std::thread::scope(|scope| {

@@ -434,7 +434,7 @@ impl Peers {
         let (source, generation, secret) = (self.rank, self.generation, self.secret);
         let peer = self.at(number);
         let (consumed, mut stamp) = (peer.consumed_here, peer.sequence.stamp());
-        stamp.wants_answer |= peer.moves_window(&header, stamp.number);
+        stamp.wants_answer |= peer.must_ask_for_answer(&header, stamp.number);
         Wire { source, generation, header, secret, consumed, stamp }
     }
 

@@ -21,7 +21,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Silence {
     /// When the next test of the address is due, in nanoseconds; 0 before the first call of `check`.
-    ends: u64,
+    next_test: u64,
     /// The test that is under way. Its thread stores the reason here if the peer cannot be reached. None if
     /// no test is under way.
     trying: Option<Arc<OnceLock<Option<String>>>>,
@@ -39,17 +39,17 @@ impl Silence {
     ) -> Option<String> {
         if let Some(trying) = &self.trying {
             let why = trying.get()?.clone();
-            (self.trying, self.ends) = (None, now + NEXT_NS);
+            (self.trying, self.next_test) = (None, now + NEXT_NS);
             return why;
         }
-        if self.ends == 0 {
-            self.ends = now + SILENCE_NS;
+        if self.next_test == 0 {
+            self.next_test = now + SILENCE_NS;
         }
-        if now < self.ends {
+        if now < self.next_test {
             return None;
         }
         let Some(address) = address() else {
-            self.ends = u64::MAX;
+            self.next_test = u64::MAX;
             return None;
         };
         let answer = Arc::new(OnceLock::new());
@@ -60,7 +60,7 @@ impl Silence {
         };
         match std::thread::Builder::new().name("outboard-reach".into()).spawn(connect) {
             Ok(_) => self.trying = Some(answer),
-            Err(_) => self.ends = now + NEXT_NS,
+            Err(_) => self.next_test = now + NEXT_NS,
         }
         None
     }
@@ -104,7 +104,7 @@ mod tests {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert_eq!(silence.ends, later + NEXT_NS);
+        assert_eq!(silence.next_test, later + NEXT_NS);
         None
     }
 

@@ -235,7 +235,7 @@ impl NetworkState {
 
     /// Takes all datagrams that have arrived at a rank. Sends what the rank owes its peers: answers, probes,
     /// and stored copies of packets that must be sent again.
-    fn drive(&mut self, rank: u32) {
+    fn receive_and_send_due(&mut self, rank: u32) {
         for peer in (0..self.ranks).filter(|peer| *peer != rank) {
             if let Some(asked) = self.sequence(rank, peer).answer_due() {
                 let stamp = self.sequence(rank, peer).stamp();
@@ -349,7 +349,7 @@ impl Port {
     /// Whether `arrivals` has a peer to report, or `pulled` has a pull (a read of a peer's memory) to report.
     pub fn has_arrivals(&self) -> bool {
         let mut state = self.network.state();
-        state.drive(self.rank);
+        state.receive_and_send_due(self.rank);
         let has_ended = |access: &PullUnderWay| access.rank == self.rank && access.arrives <= state.now;
         state.pulls.iter().any(has_ended)
             || (0..state.ranks).any(|peer| {
@@ -382,7 +382,7 @@ impl Port {
     /// Calls `each` with each peer that has sent to this rank and was not reported before.
     pub fn arrivals(&mut self, mut each: impl FnMut(u32)) {
         let mut state = self.network.state();
-        state.drive(self.rank);
+        state.receive_and_send_due(self.rank);
         for peer in 0..state.ranks {
             let ring = state.ring(peer, self.rank);
             if ring.used && !std::mem::replace(&mut ring.seen, true) {
@@ -440,7 +440,7 @@ impl Link {
 
     pub(crate) fn ready(&self) -> bool {
         let mut state = self.network.state();
-        state.drive(self.rank);
+        state.receive_and_send_due(self.rank);
         !state.ring(self.peer, self.rank).packets.is_empty()
     }
 
@@ -460,7 +460,7 @@ impl Link {
         loop {
             let mut state = self.network.state();
             state.now += 1;
-            state.drive(self.rank);
+            state.receive_and_send_due(self.rank);
             let packets = &mut state.ring(self.peer, self.rank).packets;
             let Some(mut packet) = packets.pop_front() else { return };
             drop(state);

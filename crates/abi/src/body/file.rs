@@ -227,7 +227,7 @@ fn resize(
     let file = guard.job().files.get_mut(fh)?;
     let mut members = file.members()?;
     let storage = file.storage.clone();
-    let checked = file.check_way(io::Direction::Write).and_then(|()| file.check_random());
+    let checked = file.check_way(io::AccessDirection::Write).and_then(|()| file.check_random());
     let checked = checked.and_then(|()| match size {
         0.. => Ok(()),
         _ => fail!(Class::Arg, "size is {size}, which is negative"),

@@ -11,14 +11,14 @@ use crate::request::{Completion, Work};
 use crate::staging;
 use error::{Class, Result, fail};
 use io::{
-    Direction::{self, Read, Write},
+    AccessDirection::{self, Read, Write},
     SplitAccess,
 };
 
 /// Returns the arguments of an access that this rank makes alone.
 fn individual(
     at: At,
-    way: Direction,
+    way: AccessDirection,
     fh: Handle,
     buf: Address,
     count: i64,
@@ -30,7 +30,7 @@ fn individual(
 /// Returns the arguments of an access in which all ranks of the file take part.
 fn collective(
     at: At,
-    way: Direction,
+    way: AccessDirection,
     fh: Handle,
     buf: Address,
     count: i64,
@@ -61,7 +61,7 @@ fn start_split(
     guard: &mut Guard,
     name: &'static str,
     at: At,
-    way: Direction,
+    way: AccessDirection,
     fh: Handle,
     buf: Address,
     count: i64,

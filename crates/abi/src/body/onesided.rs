@@ -328,7 +328,7 @@ fn predefined(objects: &Objects, datatype: Handle) -> Result<Basic> {
 /// already if the target is on this host.
 fn finish(guard: &mut Guard, win: Handle, rank: i32, request: Out<Handle>) -> Result<()> {
     let Win { window, comm, .. } = guard.job().windows.get_mut(win)?;
-    let (ended, comm) = (window.ended(rank), *comm);
+    let (ended, comm) = (window.completion_of_latest(rank), *comm);
     guard.polled_window();
     match ended {
         Some(ended) => request.set(guard.request(comm, Work::Window(ended))?),

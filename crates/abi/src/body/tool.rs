@@ -13,7 +13,7 @@ use settings::{Setting, SettingKind, TABLE};
 
 /// The number that is added to an index to make a handle, so that no handle of MPI_T equals a null handle or
 /// MPI_T_PVAR_ALL_HANDLES.
-pub(super) const FIRST: usize = 16;
+pub(super) const HANDLE_OFFSET: usize = 16;
 
 pub(super) fn wrong<T>(code: i32, sentence: &str) -> Result<T> {
     Err(Error::new(Class::Other, sentence.to_owned()).with_code(code))
@@ -113,7 +113,7 @@ pub fn t_enum_get_item(
 }
 
 fn choice(enumtype: Address) -> Result<(&'static Setting, &'static [&'static str])> {
-    let setting = enumtype.0.checked_sub(FIRST).and_then(|at| cvars().into_iter().nth(at));
+    let setting = enumtype.0.checked_sub(HANDLE_OFFSET).and_then(|at| cvars().into_iter().nth(at));
     match setting.map(|setting| (setting, setting.kind)) {
         Some((setting, SettingKind::Choice(choices))) => Ok((setting, choices)),
         _ => wrong(c::T_ERR_INVALID_HANDLE, "there is no such enumeration"),
@@ -164,7 +164,7 @@ pub fn t_cvar_get_info(
     let setting = *find(&cvars, cvar_index)?;
     let (kind, number) = match value_of(setting) {
         SettingValue::Number(_) => (c::UNSIGNED_LONG_LONG, c::T_ENUM_NULL),
-        SettingValue::Choice(_) => (c::INT, FIRST + cvar_index as usize),
+        SettingValue::Choice(_) => (c::INT, HANDLE_OFFSET + cvar_index as usize),
         SettingValue::Text(_) => (c::CHAR, c::T_ENUM_NULL),
     };
     store_text(setting.name, name, name_len)?;
@@ -192,13 +192,13 @@ pub fn t_cvar_handle_alloc(
         if let SettingValue::Text(text) = value_of(setting) { text.len() as i32 + 1 } else { 1 };
     store_unless_null(count, elements)?;
     let at = guard.tool.cvars.insert(cvar_index as usize);
-    store_handle(handle, FIRST + at)
+    store_handle(handle, HANDLE_OFFSET + at)
 }
 
 /// MPI_T_cvar_handle_free
 pub fn t_cvar_handle_free(guard: &mut Guard, handle: Address) -> Result<()> {
     cvar(guard, handle_in(handle)?)?;
-    guard.tool.cvars.remove(handle_in(handle)?.0 - FIRST);
+    guard.tool.cvars.remove(handle_in(handle)?.0 - HANDLE_OFFSET);
     store_handle(handle, c::T_CVAR_HANDLE_NULL)
 }
 
@@ -223,7 +223,7 @@ pub(super) fn handle_in(variable: Address) -> Result<Address> {
 }
 
 fn cvar(guard: &Guard, handle: Address) -> Result<&'static Setting> {
-    match handle.0.checked_sub(FIRST).and_then(|at| guard.tool.cvars.get(at)) {
+    match handle.0.checked_sub(HANDLE_OFFSET).and_then(|at| guard.tool.cvars.get(at)) {
         Some(index) => Ok(cvars()[*index]),
         None => wrong(c::T_ERR_INVALID_HANDLE, "this is not a handle of a control variable"),
     }

@@ -3,7 +3,7 @@
 //! handle grows while the handle is started.
 
 use super::tool::{
-    FIRST, find, handle_in, index_by_name, store_handle, store_text, store_unless_null, wrong,
+    HANDLE_OFFSET, find, handle_in, index_by_name, store_handle, store_text, store_unless_null, wrong,
 };
 use crate::args::{Address, Handle, Out, Text, TextOut};
 use crate::process::{Guard, Pvar};
@@ -78,13 +78,13 @@ pub fn t_pvar_get_index(_: &mut Guard, name: Text, var_class: i32, pvar_index: O
 /// MPI_T_pvar_session_create
 pub fn t_pvar_session_create(guard: &mut Guard, session: Address) -> Result<()> {
     let at = guard.tool.sessions.insert(Slab::new());
-    store_handle(session, FIRST + at)
+    store_handle(session, HANDLE_OFFSET + at)
 }
 
 /// MPI_T_pvar_session_free
 pub fn t_pvar_session_free(guard: &mut Guard, session: Address) -> Result<()> {
     pvars(guard, handle_in(session)?)?;
-    guard.tool.sessions.remove(handle_in(session)?.0 - FIRST);
+    guard.tool.sessions.remove(handle_in(session)?.0 - HANDLE_OFFSET);
     store_handle(session, c::T_PVAR_SESSION_NULL)
 }
 
@@ -97,13 +97,13 @@ pub fn t_pvar_handle_alloc(
     let counter = *find(Counter::ALL, pvar_index)?;
     let at = pvars(guard, session)?.insert(Pvar { counter, counted: 0, since: None });
     store_unless_null(count, 1)?;
-    store_handle(handle, FIRST + at)
+    store_handle(handle, HANDLE_OFFSET + at)
 }
 
 /// MPI_T_pvar_handle_free
 pub fn t_pvar_handle_free(guard: &mut Guard, session: Address, handle: Address) -> Result<()> {
     pvar(guard, session, handle_in(handle)?)?;
-    pvars(guard, session)?.remove(handle_in(handle)?.0 - FIRST);
+    pvars(guard, session)?.remove(handle_in(handle)?.0 - HANDLE_OFFSET);
     store_handle(handle, c::T_PVAR_HANDLE_NULL)
 }
 
@@ -154,7 +154,7 @@ pub fn t_pvar_write(guard: &mut Guard, session: Address, handle: Address, buf: A
 }
 
 fn pvars(guard: &mut Guard, session: Address) -> Result<&mut Slab<Pvar>> {
-    match session.0.checked_sub(FIRST).and_then(|at| guard.tool.sessions.get_mut(at)) {
+    match session.0.checked_sub(HANDLE_OFFSET).and_then(|at| guard.tool.sessions.get_mut(at)) {
         Some(pvars) => Ok(pvars),
         None => wrong(c::T_ERR_INVALID_SESSION, "this is not a session of performance variables"),
     }
@@ -162,7 +162,7 @@ fn pvars(guard: &mut Guard, session: Address) -> Result<&mut Slab<Pvar>> {
 
 fn pvar(guard: &mut Guard, session: Address, handle: Address) -> Result<&mut Pvar> {
     let pvars = pvars(guard, session)?;
-    match handle.0.checked_sub(FIRST).and_then(|at| pvars.get_mut(at)) {
+    match handle.0.checked_sub(HANDLE_OFFSET).and_then(|at| pvars.get_mut(at)) {
         Some(pvar) => Ok(pvar),
         None => wrong(c::T_ERR_INVALID_HANDLE, "this is not a handle of a performance variable"),
     }

@@ -11,7 +11,7 @@
 use crate::args::Handle;
 use crate::process::Guard;
 use crate::request::{Planned, to_bytes, to_words};
-use coll::{Call, CallBuffer, Members};
+use coll::{Call, CollBuffer, Members};
 use datatype::Buffer;
 use error::{Class, Error, Result};
 use schedule::algorithm::Collective;
@@ -129,8 +129,8 @@ impl Among<'_> {
         match self {
             Among::Comm(comm) => finish(guard, Planned::gathering_bytes(*comm, &mine, &all))?,
             Among::Members(members) => {
-                let input = CallBuffer::bytes(Buffer::from(mine.span()));
-                let output = CallBuffer::PerRank(Buffer::from(all.span()));
+                let input = CollBuffer::bytes(Buffer::from(mine.span()));
+                let output = CollBuffer::PerRank(Buffer::from(all.span()));
                 carry_out(guard, members, Call::new(Collective::Allgather, input, output))?;
             }
         }
@@ -142,11 +142,11 @@ impl Among<'_> {
         match self {
             Among::Comm(comm) => finish(guard, Planned::spreading_bytes(*comm, root, bytes)),
             Among::Members(members) => {
-                let output = CallBuffer::bytes(Buffer::from(bytes.span()));
+                let output = CollBuffer::bytes(Buffer::from(bytes.span()));
                 carry_out(
                     guard,
                     members,
-                    Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) },
+                    Call { root, ..Call::new(Collective::Bcast, CollBuffer::None, output) },
                 )
             }
         }

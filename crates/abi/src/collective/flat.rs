@@ -72,7 +72,7 @@ impl Guard {
             (FlatState::Attached(set), Slots::Attached(Some(moved))) if !collective.has_counts() => {
                 self.run_short(set, (member.rank, member.size), &planned.call, moved)
             }
-            (FlatState::Attached(set), _) => self.run_vector(set, planned.comm, &planned.call),
+            (FlatState::Attached(set), _) => self.run_with_counts(set, planned.comm, &planned.call),
             _ => self.count_call(planned.comm, member).map(|()| false),
         }
     }
@@ -100,16 +100,16 @@ impl Guard {
     /// Carries out, by the comm's slots (shared memory of the members), a collective that has a count for
     /// each member. A block that is too long for a slot gets a schedule (a plan of steps). Returns false if
     /// the whole call needs a schedule.
-    fn run_vector(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
-        let Some(mut vector) = self.job().coll.vector(set, call) else { return Ok(false) };
-        let outcome = self.flat_round(set, &mut vector);
-        if self.job().coll.leaves_to_schedule(set, &vector) {
+    fn run_with_counts(&mut self, set: usize, comm: Handle, call: &Call) -> Result<bool> {
+        let Some(mut with_counts) = self.job().coll.prepare_with_counts(set, call) else { return Ok(false) };
+        let outcome = self.flat_round(set, &mut with_counts);
+        if self.job().coll.leaves_to_schedule(set, &with_counts) {
             return outcome.map(|()| false);
         }
         coll::count(call.collective);
         let comm = self.objects.comm(comm)?;
         let (context, peers) = (comm.context, comm.all_peers.clone());
-        let started = self.job().coll.start_long_blocks(set, context, &peers, &vector);
+        let started = self.job().coll.start_long_blocks(set, context, &peers, &with_counts);
         let works: Vec<_> =
             started.into_iter().map(|start| start.map(|ticket| Work::Coll(ticket, None, None))).collect();
         let finish = |work: Result<Work>| self.finish(work?).error.map_or(Ok(()), Err);

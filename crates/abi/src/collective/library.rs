@@ -12,7 +12,7 @@ use crate::request::{Planned, Statement, Work};
 use crate::staging::{self, Staged};
 use ccl::{Communicator, ExchangePart, Library, LibraryStep, MemoryKind};
 use coll::carrier::{CallFacts, CallMode};
-use coll::{Call, CallBuffer};
+use coll::{Call, CollBuffer};
 use datatype::{Basic, Buffer, PredefinedOp};
 use error::Result;
 use executor::Reduction;
@@ -214,7 +214,7 @@ impl Stepped<'_> {
 
     /// Returns this rank if the call is in place, because its block is in its final position already.
     /// Otherwise returns None. The result goes to `blocks` as `without`.
-    fn without(&self) -> Option<u32> {
+    fn own_rank_if_in_place(&self) -> Option<u32> {
         self.call.in_place.then_some(self.rank)
     }
 
@@ -239,7 +239,7 @@ impl Stepped<'_> {
 
     fn allgatherv(&mut self) -> Result<Vec<LibraryStep>> {
         let Stepped { call, rank, size, .. } = *self;
-        let recvs = blocks(&call.output, size, self.without(), |data| self.buffers.write(data))?;
+        let recvs = blocks(&call.output, size, self.own_rank_if_in_place(), |data| self.buffers.write(data))?;
         let own = if call.in_place { &call.output.each()[rank as usize] } else { &call.input.buffers()[0] };
         let (at, bytes) = (self.buffers.read(own)?, own.bytes());
         let sends = (0..size).filter(|peer| !call.in_place || *peer != rank);
@@ -254,8 +254,9 @@ impl Stepped<'_> {
             return Ok(vec![LibraryStep::Exchange { sends, recvs: Vec::new() }]);
         }
         // In place, the root's own block is in its position already, also if one stand-in has all blocks.
-        let recvs =
-            blocks(&call.output, size, self.without(), |data| self.buffers.find(data, call.in_place, true))?;
+        let recvs = blocks(&call.output, size, self.own_rank_if_in_place(), |data| {
+            self.buffers.find(data, call.in_place, true)
+        })?;
         let sends = match call.in_place {
             true => Vec::new(),
             false => single(&call.input, rank, |data| self.buffers.read(data))?,
@@ -269,7 +270,7 @@ impl Stepped<'_> {
             let recvs = single(&call.output, call.root, |data| self.buffers.write(data))?;
             return Ok(vec![LibraryStep::Exchange { sends: Vec::new(), recvs }]);
         }
-        let sends = blocks(&call.input, size, self.without(), |data| self.buffers.read(data))?;
+        let sends = blocks(&call.input, size, self.own_rank_if_in_place(), |data| self.buffers.read(data))?;
         let recvs = match call.in_place {
             true => Vec::new(),
             false => single(&call.output, rank, |data| self.buffers.write(data))?,
@@ -323,7 +324,7 @@ impl Stepped<'_> {
             self.buffers.read(input)?
         };
         let to = output.map_or(Ok(0), |output| self.buffers.write(output))?;
-        let CallBuffer::CutAt { at, .. } = &call.input else {
+        let CollBuffer::CutAt { at, .. } = &call.input else {
             let count = output.map_or(0, |output| output.bytes() / element_bytes);
             return Ok(vec![LibraryStep::ReduceScatter { from, to, count, kind, op }]);
         };
@@ -339,7 +340,7 @@ impl Stepped<'_> {
 /// Makes one message, to or from `peer`, of `part`, a buffer of the call that has one block. Makes none if
 /// the block is empty.
 fn single(
-    part: &CallBuffer,
+    part: &CollBuffer,
     peer: u32,
     mut at: impl FnMut(&Buffer) -> Result<usize>,
 ) -> Result<Vec<ExchangePart>> {
@@ -352,13 +353,13 @@ fn single(
 /// Makes a message of each block of `part`, a buffer of the call that has a block for each rank. The message
 /// goes to or comes from this rank. Leaves out empty blocks and the block of the rank `without`.
 fn blocks(
-    part: &CallBuffer,
+    part: &CollBuffer,
     size: u32,
     without: Option<u32>,
     mut at: impl FnMut(&Buffer) -> Result<usize>,
 ) -> Result<Vec<ExchangePart>> {
     let mut messages = Vec::new();
-    if let CallBuffer::PerRank(whole) = part {
+    if let CollBuffer::PerRank(whole) = part {
         let (bytes, at) = (whole.bytes() / size as usize, at(whole)?);
         messages.extend((0..size).map(|peer| ExchangePart { peer, at: at + bytes * peer as usize, bytes }));
     }

@@ -18,7 +18,7 @@ mod start;
 use crate::args::{Address, Counts, Handle, In};
 use crate::process::Process;
 use crate::request::Planned;
-use coll::{Call, CallBuffer};
+use coll::{Call, CollBuffer};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 pub(crate) use flat::detach;
@@ -91,16 +91,16 @@ impl Process {
     #[inline(always)]
     pub(crate) fn plan_barrier(&mut self, comm: Handle) -> Result<Planned> {
         self.position(comm)?;
-        Ok(Planned::new(comm, Call::new(Collective::Barrier, CallBuffer::None, CallBuffer::None)))
+        Ok(Planned::new(comm, Call::new(Collective::Barrier, CollBuffer::None, CollBuffer::None)))
     }
 
     #[inline(always)]
     pub(crate) fn plan_bcast(&mut self, comm: Handle, root: i32, data: Typed) -> Result<Planned> {
         let role = self.role(comm, root)?;
-        let output = if role.is_idle() { CallBuffer::None } else { CallBuffer::bytes(self.typed(data)?) };
+        let output = if role.is_idle() { CollBuffer::None } else { CollBuffer::bytes(self.typed(data)?) };
         Ok(Planned::new(
             comm,
-            Call { root: role.root, ..Call::new(Collective::Bcast, CallBuffer::None, output) },
+            Call { root: role.root, ..Call::new(Collective::Bcast, CollBuffer::None, output) },
         ))
     }
 
@@ -113,7 +113,7 @@ impl Process {
         recv: Typed,
     ) -> Result<Planned> {
         let output =
-            |process: &mut Process, partners| process.per_rank(recv, partners).map(CallBuffer::PerRank);
+            |process: &mut Process, partners| process.per_rank(recv, partners).map(CollBuffer::PerRank);
         self.gathering(Collective::Gather, comm, root, send, output)
     }
 
@@ -138,7 +138,7 @@ impl Process {
         recv: Typed,
     ) -> Result<Planned> {
         let input =
-            |process: &mut Process, partners| process.per_rank(send, partners).map(CallBuffer::PerRank);
+            |process: &mut Process, partners| process.per_rank(send, partners).map(CollBuffer::PerRank);
         self.scattering(Collective::Scatter, comm, root, input, recv)
     }
 
@@ -157,15 +157,15 @@ impl Process {
     pub(crate) fn plan_allgather(&mut self, comm: Handle, send: Typed, recv: Typed) -> Result<Planned> {
         let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { CallBuffer::None } else { CallBuffer::bytes(self.typed(send)?) };
-        let output = CallBuffer::PerRank(self.per_rank(recv, position.partners)?);
+        let input = if in_place { CollBuffer::None } else { CollBuffer::bytes(self.typed(send)?) };
+        let output = CollBuffer::PerRank(self.per_rank(recv, position.partners)?);
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgather, input, output) }))
     }
 
     pub(crate) fn plan_allgatherv(&mut self, comm: Handle, send: Typed, recv: Weighted) -> Result<Planned> {
         let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { CallBuffer::None } else { CallBuffer::bytes(self.typed(send)?) };
+        let input = if in_place { CollBuffer::None } else { CollBuffer::bytes(self.typed(send)?) };
         let output = self.weighted(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Allgatherv, input, output) }))
     }
@@ -175,18 +175,18 @@ impl Process {
         let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
         let input = if in_place {
-            CallBuffer::None
+            CollBuffer::None
         } else {
-            CallBuffer::PerRank(self.per_rank(send, position.partners)?)
+            CollBuffer::PerRank(self.per_rank(send, position.partners)?)
         };
-        let output = CallBuffer::PerRank(self.per_rank(recv, position.partners)?);
+        let output = CollBuffer::PerRank(self.per_rank(recv, position.partners)?);
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoall, input, output) }))
     }
 
     pub(crate) fn plan_alltoallv(&mut self, comm: Handle, send: Weighted, recv: Weighted) -> Result<Planned> {
         let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { CallBuffer::None } else { self.weighted(send, position.partners)? };
+        let input = if in_place { CollBuffer::None } else { self.weighted(send, position.partners)? };
         let output = self.weighted(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallv, input, output) }))
     }
@@ -199,7 +199,7 @@ impl Process {
     ) -> Result<Planned> {
         let position = self.position(comm)?;
         let in_place = self.in_place(comm, send.0)?;
-        let input = if in_place { CallBuffer::None } else { self.typed_each(send, position.partners)? };
+        let input = if in_place { CollBuffer::None } else { self.typed_each(send, position.partners)? };
         let output = self.typed_each(recv, position.partners)?;
         Ok(Planned::new(comm, Call { in_place, ..Call::new(Collective::Alltoallw, input, output) }))
     }
@@ -215,7 +215,7 @@ impl Process {
         comm: Handle,
         root: i32,
         send: Typed,
-        output: impl FnOnce(&mut Process, usize) -> Result<CallBuffer>,
+        output: impl FnOnce(&mut Process, usize) -> Result<CollBuffer>,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         let in_place = role.serves && self.in_place(comm, send.0)?;
@@ -223,8 +223,8 @@ impl Process {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as sendbuf, but only the root, rank {root}, may");
         }
         let input =
-            if role.serves && !in_place { CallBuffer::bytes(self.typed(send)?) } else { CallBuffer::None };
-        let output = if role.is_root { output(self, role.at.partners)? } else { CallBuffer::None };
+            if role.serves && !in_place { CollBuffer::bytes(self.typed(send)?) } else { CollBuffer::None };
+        let output = if role.is_root { output(self, role.at.partners)? } else { CollBuffer::None };
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
@@ -236,7 +236,7 @@ impl Process {
         collective: Collective,
         comm: Handle,
         root: i32,
-        input: impl FnOnce(&mut Process, usize) -> Result<CallBuffer>,
+        input: impl FnOnce(&mut Process, usize) -> Result<CollBuffer>,
         recv: Typed,
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
@@ -245,8 +245,8 @@ impl Process {
             fail!(Class::Buffer, "MPI_IN_PLACE is given as recvbuf, but only the root, rank {root}, may");
         }
         let output =
-            if role.serves && !in_place { CallBuffer::bytes(self.typed(recv)?) } else { CallBuffer::None };
-        let input = if role.is_root { input(self, role.at.partners)? } else { CallBuffer::None };
+            if role.serves && !in_place { CollBuffer::bytes(self.typed(recv)?) } else { CollBuffer::None };
+        let input = if role.is_root { input(self, role.at.partners)? } else { CollBuffer::None };
         Ok(Planned::new(comm, Call { root: role.root, in_place, ..Call::new(collective, input, output) }))
     }
 
@@ -301,7 +301,7 @@ impl Process {
         &mut self,
         Weighted(address, counts, displs, datatype): Weighted,
         blocks: usize,
-    ) -> Result<CallBuffer> {
+    ) -> Result<CollBuffer> {
         let (counts, displs) = (counts.read(blocks)?, displs.read(blocks)?);
         let extent = self.objects.datatype(datatype)?.extent();
         let block = |process: &mut Process, at: usize| {
@@ -309,21 +309,21 @@ impl Process {
             process.collective_buffer(address, counts[at], datatype)
         };
         let buffers: Result<Vec<_>> = (0..blocks).map(|at| block(self, at)).collect();
-        Ok(CallBuffer::Each(Arc::from(buffers?)))
+        Ok(CollBuffer::Each(Arc::from(buffers?)))
     }
 
     pub(crate) fn typed_each(
         &mut self,
         TypedEach(address, counts, displs, types): TypedEach,
         blocks: usize,
-    ) -> Result<CallBuffer> {
+    ) -> Result<CollBuffer> {
         let (counts, displs, types) = (counts.read(blocks)?, displs.read(blocks)?, types.read(blocks)?);
         let buffers: Result<Vec<_>> = (0..blocks)
             .map(|at| {
                 self.collective_buffer(address.displaced(displs[at], counts[at])?, counts[at], types[at])
             })
             .collect();
-        Ok(CallBuffer::Each(Arc::from(buffers?)))
+        Ok(CollBuffer::Each(Arc::from(buffers?)))
     }
 }
 

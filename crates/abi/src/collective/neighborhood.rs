@@ -6,7 +6,7 @@ use super::{Typed, TypedEach, Weighted};
 use crate::args::Handle;
 use crate::process::Process;
 use crate::request::Planned;
-use coll::{Call, CallBuffer};
+use coll::{Call, CollBuffer};
 use error::{Class, Result, fail};
 use objects::Topology;
 use schedule::algorithm::{Collective, Neighbors};
@@ -20,8 +20,8 @@ impl Process {
         recv: Typed,
     ) -> Result<Planned> {
         let neighbors = self.neighbors(comm)?;
-        let input = CallBuffer::bytes(self.typed(send)?);
-        let output = CallBuffer::PerRank(self.per_rank(recv, neighbors.from.len())?);
+        let input = CollBuffer::bytes(self.typed(send)?);
+        let output = CollBuffer::PerRank(self.per_rank(recv, neighbors.from.len())?);
         Ok(among(comm, neighbors, Collective::Allgather, input, output))
     }
 
@@ -32,7 +32,7 @@ impl Process {
         recv: Weighted,
     ) -> Result<Planned> {
         let neighbors = self.neighbors(comm)?;
-        let input = CallBuffer::bytes(self.typed(send)?);
+        let input = CollBuffer::bytes(self.typed(send)?);
         let output = self.weighted(recv, neighbors.from.len())?;
         Ok(among(comm, neighbors, Collective::Allgatherv, input, output))
     }
@@ -44,8 +44,8 @@ impl Process {
         recv: Typed,
     ) -> Result<Planned> {
         let neighbors = self.neighbors(comm)?;
-        let input = CallBuffer::PerRank(self.per_rank(send, neighbors.to.len())?);
-        let output = CallBuffer::PerRank(self.per_rank(recv, neighbors.from.len())?);
+        let input = CollBuffer::PerRank(self.per_rank(send, neighbors.to.len())?);
+        let output = CollBuffer::PerRank(self.per_rank(recv, neighbors.from.len())?);
         Ok(among(comm, neighbors, Collective::Alltoall, input, output))
     }
 
@@ -96,8 +96,8 @@ fn among(
     comm: Handle,
     neighbors: Arc<Neighbors>,
     collective: Collective,
-    input: CallBuffer,
-    output: CallBuffer,
+    input: CollBuffer,
+    output: CollBuffer,
 ) -> Planned {
     Planned::new(comm, Call { neighbors: Some(neighbors), ..Call::new(collective, input, output) })
 }

@@ -9,7 +9,7 @@ use super::start::next_members;
 use crate::process::Guard;
 use crate::request::{DeviceShare, OnDevice, Planned, Work};
 use crate::staging::{self, StandInMemory};
-use coll::{Call, CallBuffer};
+use coll::{Call, CollBuffer};
 use datatype::Buffer;
 use device::kernel::KernelReduction;
 use error::Result;
@@ -62,8 +62,8 @@ fn reduction(call: &Call) -> Option<KernelReduction> {
 /// its result would overwrite bytes that other ranks read.
 fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> Option<DeviceShare> {
     use Collective::*;
-    let output = call.output.buffers().first().map(user).unwrap_or(Some(Span::EMPTY))?;
-    let input = call.input.buffers().first().map(user).unwrap_or(Some(output))?;
+    let output = call.output.buffers().first().map(program_memory).unwrap_or(Some(Span::EMPTY))?;
+    let input = call.input.buffers().first().map(program_memory).unwrap_or(Some(output))?;
     let cut =
         |at: &dyn Fn(usize) -> usize| (0..size).map(|rank| (at(rank), at(rank + 1) - at(rank))).collect();
     let elements = input.bytes() / reduction.stride;
@@ -72,7 +72,7 @@ fn share(call: &Call, reduction: KernelReduction, rank: usize, size: usize) -> O
         _ if call.collective == Reduce => {
             cut(&|rank| if rank > call.root as usize { input.bytes() } else { 0 })
         }
-        CallBuffer::CutAt { at, .. } => cut(&|rank| at[rank] as usize),
+        CollBuffer::CutAt { at, .. } => cut(&|rank| at[rank] as usize),
         _ => cut(&|rank| rank * elements / size * reduction.stride),
     };
     let (offset, bytes) = pieces[rank];
@@ -98,7 +98,7 @@ fn with_aside(share: DeviceShare) -> Option<DeviceShare> {
 }
 
 /// Returns the program's memory of a buffer, on a device or not, or None if that memory has gaps.
-fn user(buffer: &Buffer) -> Option<Span> {
+fn program_memory(buffer: &Buffer) -> Option<Span> {
     staging::user_of(buffer).contiguous()
 }
 

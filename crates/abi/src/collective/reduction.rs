@@ -17,7 +17,7 @@ use crate::args::{Address, Counts, Handle};
 use crate::lenient::{self, Accepted};
 use crate::process::Process;
 use crate::request::{ImageShape, Imaged, Planned, UserOp, one};
-use coll::{Call, CallBuffer};
+use coll::{Call, CollBuffer};
 use datatype::{Basic, Buffer, Datatype, PredefinedOp, check_op};
 use error::{Class, Result, fail};
 use objects::Op;
@@ -34,7 +34,7 @@ impl Process {
     ) -> Result<Planned> {
         let role = self.role(comm, root)?;
         if role.is_idle() {
-            let call = Call::new(Collective::Reduce, CallBuffer::None, CallBuffer::None);
+            let call = Call::new(Collective::Reduce, CollBuffer::None, CollBuffer::None);
             return Ok(Planned::new(comm, Call { root: role.root, ..call }));
         }
         if role.serves && !role.is_root && data.sendbuf.is_in_place() {
@@ -242,21 +242,21 @@ impl Process {
         let output = match received {
             Some(count) => {
                 let buffer = self.elements(data.recvbuf, count, data.datatype, basic.size())?;
-                CallBuffer::One { buffer, element_bytes }
+                CollBuffer::One { buffer, element_bytes }
             }
-            None => CallBuffer::None,
+            None => CollBuffer::None,
         };
         let part = match elements {
             // The schedule of a call in place names only the output.
-            Elements::Whole(_) if in_place || sent.is_none() => CallBuffer::None,
-            Elements::Whole(_) => CallBuffer::One { buffer: input, element_bytes },
-            Elements::Equal(..) if !is_inter => CallBuffer::PerRank(input),
+            Elements::Whole(_) if in_place || sent.is_none() => CollBuffer::None,
+            Elements::Whole(_) => CollBuffer::One { buffer: input, element_bytes },
+            Elements::Equal(..) if !is_inter => CollBuffer::PerRank(input),
             _ => {
                 let ends = elements.counts().into_iter().scan(0, |end, count| {
                     *end += count as u64 * element_bytes;
                     Some(*end)
                 });
-                CallBuffer::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
+                CollBuffer::CutAt { buffer: input, at: std::iter::once(0).chain(ends).collect() }
             }
         };
         let reduction = Some(executor::Reduction::Predefined { op, basic, element_bytes });
@@ -308,12 +308,12 @@ impl Process {
         let output = received.map(|count| claim(data.recvbuf, count)).transpose()?;
         let counts = elements.counts();
         let part = match elements {
-            Elements::Whole(_) if in_place || sent.is_none() => CallBuffer::None,
+            Elements::Whole(_) if in_place || sent.is_none() => CollBuffer::None,
             Elements::Whole(_) => one(&shape, input.clone()),
-            _ => CallBuffer::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
+            _ => CollBuffer::CutAt { buffer: input.clone(), at: shape.cuts(&counts) },
         };
         let counts = if sent.is_some() { counts } else { Vec::new() };
-        let whole = output.clone().map_or(CallBuffer::None, |output| one(&shape, output));
+        let whole = output.clone().map_or(CollBuffer::None, |output| one(&shape, output));
         let (reduction, commutative) = (Some(operation), op.is_commutative());
         let call = Call::new(collective, part, whole);
         let mut planned = Planned::new(comm, Call { root, in_place, reduction, commutative, ..call });

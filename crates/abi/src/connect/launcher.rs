@@ -15,7 +15,7 @@ use transport::shm::launcher::{self, Request};
 
 /// The room for the launcher's answer, in bytes. The answer overwrites the request, in memory that is longer
 /// than the request by this much.
-const ANSWER_BYTES: u64 = 8 << 10;
+const ANSWER_ROOM_BYTES: u64 = 8 << 10;
 /// The longest time, in nanoseconds, for which this program waits for a launcher that it has started.
 const PATIENCE_NS: u64 = 20_000_000_000;
 
@@ -32,7 +32,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
         }
         start(guard)?;
     }
-    let ask = &segment.rank(membership.rank).ask;
+    let ask = &segment.rank(membership.rank).launcher_request;
     // Only one thread at a time may send a request.
     let free = || {
         ask.state
@@ -46,7 +46,7 @@ pub(crate) fn ask(guard: &mut Guard, request: &Request) -> Result<Vec<u8>> {
     };
     guard.wait(|_| free().then_some(()));
     let bytes = request.to_bytes();
-    let capacity = bytes.len() as u64 + ANSWER_BYTES;
+    let capacity = bytes.len() as u64 + ANSWER_ROOM_BYTES;
     let memory = guard.job().coll.memory();
     let at = memory.alloc(capacity).and_then(|at| Ok((at, memory.arena().span(at, capacity)?)));
     let (at, span) = at.inspect_err(|_| ask.state.store(LauncherRequest::NOTHING, Ordering::Release))?;

@@ -27,7 +27,7 @@ type CopyAttribute =
 type DeleteAttribute = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
 /// A function of a language's binding through which the library calls a keyval's copy callback. Gets the
 /// address of the callback as an argument.
-type CopyProxy = unsafe extern "C" fn(
+type CopyWrapper = unsafe extern "C" fn(
     usize,
     c_int,
     c_int,
@@ -37,7 +37,7 @@ type CopyProxy = unsafe extern "C" fn(
     *mut *mut c_void,
     *mut c_int,
 ) -> c_int;
-type DeleteProxy = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
+type DeleteWrapper = unsafe extern "C" fn(usize, c_int, c_int, c_int, *mut c_void, *mut c_void) -> c_int;
 type QueryRequest = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
 /// The Fortran form of `QueryRequest`. It stores its error code at the address that is its last argument.
 type QueryFortran = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int);
@@ -138,10 +138,10 @@ pub fn copy_attribute(
         1 => return Ok(Some(value.clone())),
         _ => {}
     }
-    if let Some((proxy, _)) = keyval.proxies {
+    if let Some((wrapper, _)) = keyval.wrappers {
         return guard.unlocked(|| {
-            // SAFETY: the binding registered it as its proxy for copies (contract of this file).
-            let function = unsafe { std::mem::transmute::<usize, CopyProxy>(proxy) };
+            // SAFETY: the binding registered it as its wrapper for copies (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, CopyWrapper>(wrapper) };
             let (mut out, mut flag) = (std::ptr::null_mut(), 0);
             let shim = shim::get();
             let (object, number) = ((shim.handle)(object) as c_int, (shim.keyval)(number));
@@ -194,10 +194,10 @@ pub fn delete_attribute(guard: &mut Guard, object: Handle, attribute: &Attribute
     if keyval.delete <= 1 {
         return 0;
     }
-    if let Some((_, proxy)) = keyval.proxies {
+    if let Some((_, wrapper)) = keyval.wrappers {
         return guard.unlocked(|| {
-            // SAFETY: the binding registered it as its proxy for deletions (contract of this file).
-            let function = unsafe { std::mem::transmute::<usize, DeleteProxy>(proxy) };
+            // SAFETY: the binding registered it as its wrapper for deletions (contract of this file).
+            let function = unsafe { std::mem::transmute::<usize, DeleteWrapper>(wrapper) };
             let shim = shim::get();
             let (object, number) = ((shim.handle)(object) as c_int, (shim.keyval)(attribute.number));
             let (kind, bits) = (language(&attribute.value), attribute.value.integer() as *mut c_void);

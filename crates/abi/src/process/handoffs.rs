@@ -32,7 +32,7 @@ struct UnderWay {
 impl Handoffs {
     /// Makes the `Handoffs` of a process that joins its job: no messages, and the length from which a message
     /// may be offloaded. A message that fits in one packet is never offloaded.
-    pub(super) fn of(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
+    pub(super) fn new(coll: &coll::Coll, p2p: &P2p) -> Handoffs {
         let bytes_min = coll.message_bytes_min().map_or(u64::MAX, |least| least.max(p2p.long_bytes_min()));
         Handoffs { bytes_min, under_way: Vec::new(), later: Vec::new() }
     }

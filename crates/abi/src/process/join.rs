@@ -56,7 +56,7 @@ impl Process {
         let config = executor::Config::of(settings, membership.tuning);
         let executor = Executor::new(segment.clone(), membership.rank, allocator, config);
         let coll = Coll::new(executor, settings, membership.tuning)?;
-        let handoffs = Handoffs::of(&coll, &p2p);
+        let handoffs = Handoffs::new(&coll, &p2p);
         let world = membership.world().id.load(Ordering::Relaxed);
         self.objects.join(membership.rank.peer(), membership.members(), world);
         self.objects.infos.predefine(objects::constants::INFO_ENV, environment(membership.size));

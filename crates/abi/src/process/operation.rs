@@ -113,7 +113,7 @@ impl Guard {
 #[inline]
 pub(crate) fn end(operation: Option<Box<TimedOperation>>, choice: Choice) {
     if let Some(mut operation) = operation {
-        operation.carry(Some(Carried { choice, ..Carried::default() }));
-        operation.over();
+        operation.note_carried(Some(Carried { choice, ..Carried::default() }));
+        operation.end();
     }
 }

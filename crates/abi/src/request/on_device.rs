@@ -14,7 +14,7 @@ use super::{Planned, Work, to_bytes, to_words};
 use crate::args::Handle;
 use crate::staging::{Staged, StandInMemory, StandIns};
 use coll::{Call, Coll, CollTicket, Members};
-use device::export::{self, NOTE_WORDS};
+use device::export::{self, DESCRIPTION_WORDS};
 use device::kernel::KernelReduction;
 use error::{Class, Error, Result, fail};
 use schedule::algorithm::Collective;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use sys::{Block, Span};
 use telemetry::{Carried, Choice, Counter, TimedOperation};
 
-type MemoryNote = [u64; NOTE_WORDS];
+type MemoryDescription = [u64; DESCRIPTION_WORDS];
 
 /// What this rank contributes to a reduction on devices, and what it reduces. All memory here is device
 /// memory.
@@ -53,7 +53,7 @@ impl DeviceShare {
     /// Reduces this rank's piece of the vector in the order of ranks (`schedule::order`). `inputs` describe
     /// the device memory of each rank's input. A kernel takes the next operand as its left one, which is
     /// right because all its operators commute.
-    fn reduce(&self, inputs: &[MemoryNote]) -> Result<()> {
+    fn reduce(&self, inputs: &[MemoryDescription]) -> Result<()> {
         let (offset, bytes) = self.pieces[self.rank];
         if bytes == 0 {
             return Ok(());
@@ -82,7 +82,7 @@ impl DeviceShare {
 
     /// Copies the pieces that other ranks have reduced, if this is an allreduce. `sums` describe the device
     /// memory in which each rank has reduced its piece.
-    fn collect(&self, sums: &[MemoryNote]) -> Result<()> {
+    fn collect(&self, sums: &[MemoryDescription]) -> Result<()> {
         let Some(whole) = self.whole else { return Ok(()) };
         for other in self.others().filter(|other| self.pieces[*other].1 > 0) {
             let (offset, bytes) = self.pieces[other];
@@ -109,7 +109,7 @@ pub struct OnDevice {
     members: [Members; 4],
     /// The call that goes through `coll` if some rank cannot reduce on a device, and the stand-ins (host
     /// memory) of its buffers. None once this call has started.
-    usual: Option<(Call, Vec<Staged>)>,
+    fallback: Option<(Call, Vec<Staged>)>,
     /// The ticket (the number in `coll`) of the allgather by which the ranks now exchange words.
     ticket: CollTicket,
     /// The words that this rank sends in the allgather `ticket`.
@@ -118,8 +118,8 @@ pub struct OnDevice {
     all: Block,
     /// The words that this rank sent in the reduction's first exchange. They contain descriptions of the
     /// device memory that this rank exports. None while the first exchange is under way.
-    noted: Option<Block>,
-    sums: Vec<MemoryNote>,
+    first_words: Option<Block>,
+    sums: Vec<MemoryDescription>,
     /// How many of the three exchanges of words among the ranks are over.
     over: usize,
     error: Option<Error>,
@@ -130,7 +130,7 @@ pub struct OnDevice {
 /// How many words each rank sends in the first exchange: whether it can take part, a description of its input
 /// (device memory that it lets others read), and a description of the memory into which it reduces its piece
 /// of the vector.
-const WORDS: usize = 1 + 2 * NOTE_WORDS;
+const WORDS: usize = 1 + 2 * DESCRIPTION_WORDS;
 
 impl OnDevice {
     /// Starts the first exchange of a reduction. `share` is None if this rank cannot take part.
@@ -140,20 +140,33 @@ impl OnDevice {
         comm: Handle,
         share: Option<DeviceShare>,
         members: [Members; 4],
-        usual: (Call, Vec<Staged>),
+        fallback: (Call, Vec<Staged>),
         coll: &mut Coll,
     ) -> Result<OnDevice> {
         let mine = Block::of(&[0; 8 * WORDS]);
         let exports = share.as_ref().is_some_and(|share| {
-            let notes = notes(&mine).into_iter().zip([share.input, share.sum]);
-            let mut exported = notes.filter(|(_, span)| span.bytes() > 0);
-            exported.all(|(note, span)| device::export(note, span).unwrap_or(false))
+            let descriptions = descriptions(&mine).into_iter().zip([share.input, share.sum]);
+            let mut exported = descriptions.filter(|(_, span)| span.bytes() > 0);
+            exported.all(|(description, span)| device::export(description, span).unwrap_or(false))
         });
         mine.span().slice(0, 8).write(&u64::from(exports).to_ne_bytes());
         let (ticket, all) = exchange(coll, comm, &members[0], &mine)?;
-        let (usual, noted, sums) = (Some(usual), None, Vec::new());
+        let (fallback, first_words, sums) = (Some(fallback), None, Vec::new());
         let (over, error, operation) = (0, None, None);
-        Ok(OnDevice { comm, share, members, usual, ticket, mine, all, noted, sums, over, error, operation })
+        Ok(OnDevice {
+            comm,
+            share,
+            members,
+            fallback,
+            ticket,
+            mine,
+            all,
+            first_words,
+            sums,
+            over,
+            error,
+            operation,
+        })
     }
 
     /// Does the next step when an exchange is over. Returns None while the reduction goes on, and
@@ -170,16 +183,17 @@ impl OnDevice {
         let Some(share) =
             self.share.as_ref().filter(|_| self.over > 1 || words.chunks(WORDS).all(|word| word[0] == 1))
         else {
-            return self.start_usual_way(coll).map(|work| Some(Some(work)));
+            return self.start_fallback(coll).map(|work| Some(Some(work)));
         };
         if self.over == 1 {
-            let notes = |at: usize| {
-                let note = move |words: &[u64]| words[at..at + NOTE_WORDS].try_into().expect("a note");
-                words.chunks(WORDS).map(note).collect::<Vec<MemoryNote>>()
+            let descriptions = |at: usize| {
+                let description =
+                    move |words: &[u64]| words[at..at + DESCRIPTION_WORDS].try_into().expect("a note");
+                words.chunks(WORDS).map(description).collect::<Vec<MemoryDescription>>()
             };
-            self.sums = notes(1 + NOTE_WORDS);
-            let reduced = share.reduce(&notes(1));
-            return self.report(coll, reduced);
+            self.sums = descriptions(1 + DESCRIPTION_WORDS);
+            let reduced = share.reduce(&descriptions(1));
+            return self.start_next_exchange(coll, reduced);
         }
         if let Some(error) = self.error.take() {
             return Err(error);
@@ -192,22 +206,22 @@ impl OnDevice {
             return Ok(Some(None));
         }
         let collected = share.collect(&self.sums);
-        self.report(coll, collected)
+        self.start_next_exchange(coll, collected)
     }
 
     /// Whether this is an allreduce, in which each rank copies the other ranks' pieces once they are reduced.
     fn is_collected(&self) -> bool {
-        self.usual.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
+        self.fallback.as_ref().is_some_and(|(call, _)| call.collective == Collective::Allreduce)
     }
 
     /// Starts the next exchange, in which each rank reports whether its latest step succeeded; `outcome` is
     /// this rank's. Returns `Ok(None)`: the reduction goes on.
-    fn report(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
+    fn start_next_exchange(&mut self, coll: &mut Coll, outcome: Result<()>) -> Result<Option<Option<Work>>> {
         let mine = Block::of(&to_bytes(&[i64::from(outcome.is_err())]));
         self.error = outcome.err();
         (self.ticket, self.all) = exchange(coll, self.comm, &self.members[self.over], &mine)?;
         let before = std::mem::replace(&mut self.mine, mine);
-        self.noted.get_or_insert(before);
+        self.first_words.get_or_insert(before);
         Ok(None)
     }
 
@@ -215,13 +229,13 @@ impl OnDevice {
     /// out.
     fn record(&mut self) {
         if let Some(mut operation) = self.operation.take() {
-            operation.carry(Some(Carried { choice: Choice::Device, ..Carried::default() }));
-            operation.over();
+            operation.note_carried(Some(Carried { choice: Choice::Device, ..Carried::default() }));
+            operation.end();
         }
     }
 
-    fn start_usual_way(&mut self, coll: &mut Coll) -> Result<Work> {
-        let (call, mut staged) = self.usual.take().expect("it begins once");
+    fn start_fallback(&mut self, coll: &mut Coll) -> Result<Work> {
+        let (call, mut staged) = self.fallback.take().expect("it begins once");
         staged.iter_mut().try_for_each(Staged::fill)?;
         let mut work = Work::Coll(coll.start(&self.members[3], call)?, None, None);
         work.follow(self.operation.take(), coll);
@@ -231,15 +245,15 @@ impl OnDevice {
 
 impl Drop for OnDevice {
     fn drop(&mut self) {
-        let noted = self.noted.as_ref().unwrap_or(&self.mine);
-        notes(noted).iter().for_each(|note| export::withdraw(note.address()));
+        let first_words = self.first_words.as_ref().unwrap_or(&self.mine);
+        descriptions(first_words).iter().for_each(|description| export::withdraw(description.address()));
     }
 }
 
 /// Returns where, in a rank's words of the first exchange, the descriptions of two blocks of device memory
 /// lie: of its input, and of the memory into which it reduces its piece of the vector.
-fn notes(words: &Block) -> [Span; 2] {
-    [1, 1 + NOTE_WORDS].map(|at| words.span().slice(8 * at, 8 * NOTE_WORDS))
+fn descriptions(words: &Block) -> [Span; 2] {
+    [1, 1 + DESCRIPTION_WORDS].map(|at| words.span().slice(8 * at, 8 * DESCRIPTION_WORDS))
 }
 
 /// Starts an exchange, an allgather of the words `mine`. Returns its ticket, and the memory for all ranks'

@@ -74,7 +74,7 @@ pub struct PartitionedStart {
     heading: Option<Block>,
     /// The ticket (the number in `p2p`) of the send or receive of the heading, the sender's first message.
     /// None once it is over, and if this start has none.
-    head: Option<Ticket>,
+    heading_ticket: Option<Ticket>,
     /// The partitions that are under way, in order: the partition's number, and what moves it.
     open: Vec<(u32, Transfer)>,
     /// The number of this start of the partitioned request. The first start has the number 0.
@@ -152,7 +152,7 @@ impl Partitioned {
         let mut parts = Box::new(PartitionedStart {
             made: self.clone(),
             heading: None,
-            head: None,
+            heading_ticket: None,
             open: Vec::new(),
             start: self.starts.fetch_add(1, Ordering::Relaxed),
             done: if self.sends { vec![false; partitions] } else { Vec::new() },
@@ -171,13 +171,14 @@ impl Partitioned {
                 let heading = Heading { partitions: self.partitions, bytes, by_proxy };
                 let block = parts.heading.insert(Block::of(&heading.to_bytes()));
                 let buffer = Buffer::from(block.span());
-                parts.head = Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, buffer)?);
+                parts.heading_ticket =
+                    Some(p2p.isend(Mode::Standard, self.context, peer, HEADING, buffer)?);
                 self.heading.get_or_init(|| heading);
             }
             (Some(peer), false, None) => {
                 let block = parts.heading.insert(Block::new(Heading::BYTES));
                 let buffer = Buffer::from(block.span());
-                parts.head = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), buffer));
+                parts.heading_ticket = Some(p2p.irecv(self.context, Some(peer), Some(HEADING), buffer));
             }
             (Some(peer), false, Some(known)) => parts.expect(p2p, coll, peer, *known),
         }
@@ -215,10 +216,10 @@ impl PartitionedStart {
     /// Takes the next steps of the partitioned message. Returns how it ended once all partitions are over,
     /// and None before.
     pub(crate) fn poll(&mut self, p2p: &mut P2p, coll: &mut Coll) -> Option<Completion> {
-        if let Some(head) = self.head
-            && let Some(outcome) = p2p.take(head)
+        if let Some(ticket) = self.heading_ticket
+            && let Some(outcome) = p2p.take(ticket)
         {
-            self.head = None;
+            self.heading_ticket = None;
             self.error = self.error.take().or(outcome.error);
             if let (false, Some(block), Some(peer)) = (self.made.sends, &self.heading, self.made.peer) {
                 let heading = *self.made.heading.get_or_init(|| Heading::from_block(block));
@@ -248,7 +249,7 @@ impl PartitionedStart {
             self.error = self.error.take().or(error);
             self.open.pop();
         }
-        if self.head.is_some() || self.left > 0 || !self.open.is_empty() {
+        if self.heading_ticket.is_some() || self.left > 0 || !self.open.is_empty() {
             return None;
         }
         let error = self.error.take();
@@ -366,7 +367,7 @@ impl PartitionedStart {
 
     /// Whether this is a receive to which the heading (the sender's first message) has not arrived yet.
     pub(crate) fn awaits_heading(&self) -> bool {
-        self.head.is_some() && !self.made.sends
+        self.heading_ticket.is_some() && !self.made.sends
     }
 
     /// Whether partition `at` of the sender has arrived. In `open` the partitions are in the order of their
@@ -377,7 +378,9 @@ impl PartitionedStart {
 
     /// Whether all partitions of the sender that overlap the receiver's partition `partition` have arrived.
     pub(crate) fn has_arrived(&self, p2p: &P2p, coll: &Coll, partition: u32) -> bool {
-        let Some(heading) = self.made.heading.get().filter(|_| self.head.is_none()) else { return false };
+        let Some(heading) = self.made.heading.get().filter(|_| self.heading_ticket.is_none()) else {
+            return false;
+        };
         // Partitions without bytes overlap as if both sides had divided the message evenly.
         let (ours, theirs) = match heading.bytes {
             0 => (self.done.len() as u64, u64::from(self.made.partitions)),

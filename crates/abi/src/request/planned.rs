@@ -5,7 +5,7 @@
 use super::{Image, ImageShape, Operator, UserOp, Work};
 use crate::args::Handle;
 use crate::staging;
-use coll::{Call, CallBuffer, Coll, CollTicket, Members, check};
+use coll::{Call, Coll, CollBuffer, CollTicket, Members, check};
 use datatype::Buffer;
 use error::{Class, Result, fail};
 use executor::Reduction;
@@ -147,8 +147,8 @@ impl Planned {
     /// Plans an allgather of bytes of the library's own. Each member sends `mine`, and gets the bytes of all
     /// members in `all`. Both blocks must live until the collective is over.
     pub(crate) fn gathering_bytes(comm: Handle, mine: &Block, all: &Block) -> Planned {
-        let input = CallBuffer::bytes(Buffer::from(mine.span()));
-        let output = CallBuffer::PerRank(Buffer::from(all.span()));
+        let input = CollBuffer::bytes(Buffer::from(mine.span()));
+        let output = CollBuffer::PerRank(Buffer::from(all.span()));
         Planned::new(comm, Call::new(Collective::Allgather, input, output)).in_one_group()
     }
 
@@ -156,15 +156,15 @@ impl Planned {
     /// it. The blocks must live until the collective is over.
     pub(crate) fn exchanging_bytes(comm: Handle, send: &[Block], recv: &[Block]) -> Planned {
         let each =
-            |parts: &[Block]| CallBuffer::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
+            |parts: &[Block]| CollBuffer::Each(parts.iter().map(|part| Buffer::from(part.span())).collect());
         Planned::new(comm, Call::new(Collective::Alltoallv, each(send), each(recv)))
     }
 
     /// Plans a broadcast of bytes of the library's own from `root`. The block must live until the collective
     /// is over.
     pub(crate) fn spreading_bytes(comm: Handle, root: u32, bytes: &Block) -> Planned {
-        let output = CallBuffer::bytes(Buffer::from(bytes.span()));
-        let call = Call { root, ..Call::new(Collective::Bcast, CallBuffer::None, output) };
+        let output = CollBuffer::bytes(Buffer::from(bytes.span()));
+        let call = Call { root, ..Call::new(Collective::Bcast, CollBuffer::None, output) };
         Planned::new(comm, call).in_one_group()
     }
 }
@@ -185,13 +185,13 @@ impl Imaged {
             }
             // For a reduction in place the output's image holds the vector.
             match &mut call.input {
-                CallBuffer::CutAt { buffer, .. } => *buffer = image.input(),
-                CallBuffer::One { .. } => call.input = one(&shape, image.input()),
+                CollBuffer::CutAt { buffer, .. } => *buffer = image.input(),
+                CollBuffer::One { .. } => call.input = one(&shape, image.input()),
                 _ => (),
             }
         }
         if let Some(op) = operator {
-            let counts = if matches!(call.input, CallBuffer::CutAt { .. }) { counts } else { Vec::new() };
+            let counts = if matches!(call.input, CollBuffer::CutAt { .. }) { counts } else { Vec::new() };
             let token = operators.insert(Operator { op, shape: shape.clone(), counts });
             image.operator = Some(token);
             let element_bytes = if shape.is_contiguous() { shape.unit(0) } else { 1 };
@@ -202,8 +202,8 @@ impl Imaged {
 }
 /// Makes a call's buffer from a vector whose elements lie as `shape` says. Algorithms divide the buffer only
 /// between elements.
-pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CallBuffer {
-    CallBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
+pub(crate) fn one(shape: &ImageShape, buffer: Buffer) -> CollBuffer {
+    CollBuffer::One { element_bytes: shape.unit(buffer.bytes()), buffer }
 }
 
 /// A collective whose members first compare their arguments, with OUTBOARD_CHECK=1.

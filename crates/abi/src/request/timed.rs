@@ -52,7 +52,7 @@ impl Timed {
         operators: &mut Slab<Operator>,
     ) -> Option<Completion> {
         if let Some(operation) = &mut self.operation {
-            operation.look();
+            operation.note_progress();
         }
         let completion = self.work.poll(p2p, coll, operators)?;
         self.over(p2p, &completion);
@@ -82,7 +82,7 @@ impl Timed {
         };
         let piece = if let Work::Partitioned(parts) = &self.work { parts.piece_bytes() } else { bytes };
         let by_rank = Carried { choice: choice(p2p, peer, piece), ..Carried::default() };
-        operation.passed(peer, tag, bytes, by_proxy.unwrap_or(by_rank));
+        operation.end_message(peer, tag, bytes, by_proxy.unwrap_or(by_rank));
     }
 }
 

@@ -159,13 +159,13 @@ impl Work {
             }
             Work::Coll(ticket, image, operation) => {
                 if let Some(operation) = operation {
-                    operation.look();
+                    operation.note_progress();
                     // A collective that waited in a queue gets its number only when it starts.
-                    operation.carry(coll.carried(*ticket));
+                    operation.note_carried(coll.carried(*ticket));
                 }
                 let outcome = coll.outcome(*ticket)?;
                 if let Some(operation) = operation.take() {
-                    operation.over();
+                    operation.end();
                 }
                 if let Some(mut image) = image.take() {
                     if outcome.is_ok() {
@@ -263,12 +263,12 @@ impl Work {
         let Some(mut operation) = operation else { return };
         match self {
             Work::Coll(ticket, _, followed) => {
-                operation.carry(coll.carried(*ticket));
+                operation.note_carried(coll.carried(*ticket));
                 *followed = Some(operation);
             }
             Work::Checked(checked) => checked.operation = Some(operation),
             Work::Staged(work, _) => work.follow(Some(operation), coll),
-            _ => operation.over(),
+            _ => operation.end(),
         }
     }
 }

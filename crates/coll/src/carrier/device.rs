@@ -10,7 +10,7 @@ use schedule::order;
 pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
     let policy = facts.policy;
     let is_on = facts.on_devices && policy.has_devices && !policy.is_checked;
-    if !is_on || call.mode == CallMode::Persistent || !call.everybody || call.imaged {
+    if !is_on || call.mode == CallMode::Persistent || !call.all_of_one_group || call.on_images {
         return None;
     }
     let reduces = matches!(call.collective, Allreduce | Reduce | ReduceScatter | ReduceScatterBlock);

@@ -22,7 +22,12 @@ pub struct LibraryFacts {
 
 pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
     let library = facts.library?;
-    if !call.everybody || call.imaged || call.members < 2 || facts.policy.is_checked || !library.may_join {
+    if !call.all_of_one_group
+        || call.on_images
+        || call.members < 2
+        || facts.policy.is_checked
+        || !library.may_join
+    {
         return None;
     }
     match call.collective {

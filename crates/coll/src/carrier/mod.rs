@@ -50,25 +50,25 @@ pub struct CallFacts {
     pub mode: CallMode,
     /// Whether every rank exchanges with every other rank of one group. This is false in neighborhood
     /// collectives and on intercommunicators.
-    pub everybody: bool,
+    pub all_of_one_group: bool,
     /// Whether the call is a reduction on packed copies of elements with gaps, or by an operator of the
     /// program.
-    pub imaged: bool,
+    pub on_images: bool,
 }
 
 impl CallFacts {
     /// Collects the facts of a call on `members` ranks. `one_group` says whether the comm is an
     /// intracommunicator.
     #[inline(always)]
-    pub fn of(call: &Call, members: u32, one_group: bool, mode: CallMode, imaged: bool) -> CallFacts {
-        let everybody = one_group && call.neighbors.is_none();
+    pub fn of(call: &Call, members: u32, one_group: bool, mode: CallMode, on_images: bool) -> CallFacts {
+        let all_of_one_group = one_group && call.neighbors.is_none();
         CallFacts {
             collective: call.collective,
             bytes: call.bytes(members),
             members,
             mode,
-            everybody,
-            imaged,
+            all_of_one_group,
+            on_images,
         }
     }
 

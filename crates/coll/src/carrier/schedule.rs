@@ -59,7 +59,7 @@ pub fn offload(policy: &Policy, mode: CallMode) -> Offload {
 /// alike: in v- and w-collectives, among neighbours, and on an intercommunicator.
 fn common_bytes(call: &CallFacts) -> Option<u64> {
     let blocks = match call.collective {
-        collective if !call.everybody || collective.has_counts() => return None,
+        collective if !call.all_of_one_group || collective.has_counts() => return None,
         Gather | Scatter | Allgather | Alltoall => u64::from(call.members),
         _ => 1,
     };

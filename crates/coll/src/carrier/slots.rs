@@ -63,8 +63,8 @@ pub(super) fn takes(call: &CallFacts, facts: &CarrierFacts) -> Option<Why> {
 #[inline(always)]
 pub(super) fn may(call: &CallFacts, facts: &CarrierFacts) -> bool {
     facts.policy.may_use_slots(call.collective)
-        && call.everybody
-        && !call.imaged
+        && call.all_of_one_group
+        && !call.on_images
         && !matches!(facts.slots, Slots::Refused)
 }
 

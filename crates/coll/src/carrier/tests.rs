@@ -2,7 +2,7 @@
 //! Tests of which carrier takes a call, as tables from facts to carriers.
 
 use super::*;
-use crate::call::{CallBuffer, Members};
+use crate::call::{CollBuffer, Members};
 use ::schedule::algorithm::Neighbors;
 use Collective::*;
 use datatype::Buffer;
@@ -16,7 +16,14 @@ fn policy(settings: &Settings) -> Policy {
 }
 
 fn call(collective: Collective, bytes: u64, members: u32) -> CallFacts {
-    CallFacts { collective, bytes, members, mode: CallMode::Blocking, everybody: true, imaged: false }
+    CallFacts {
+        collective,
+        bytes,
+        members,
+        mode: CallMode::Blocking,
+        all_of_one_group: true,
+        on_images: false,
+    }
 }
 
 /// Returns the carrier that `choose` picks for `call`, and why. The other facts have default values, which
@@ -48,8 +55,8 @@ fn slots_take_blocking_calls_that_fit() {
         (call(Alltoall, u64::MAX / 2, 2), SCHEDULE),
         (call(Alltoall, MIB, 2), SCHEDULE),
         (call(Alltoallv, 0, 16), SLOTS),
-        (CallFacts { imaged: true, ..call(Allreduce, 8, 2) }, SCHEDULE),
-        (CallFacts { everybody: false, ..call(Allgather, 8, 2) }, SCHEDULE),
+        (CallFacts { on_images: true, ..call(Allreduce, 8, 2) }, SCHEDULE),
+        (CallFacts { all_of_one_group: false, ..call(Allgather, 8, 2) }, SCHEDULE),
     ] {
         assert_eq!(chosen(call, |_| ()), carrier, "{call:?}");
     }
@@ -99,8 +106,8 @@ fn a_queue_takes_what_does_not_block() {
             (call(Alltoallv, 0, 2), FULL, QUEUE),
             (call(Barrier, 0, 1), UNATTACHED, SCHEDULE),
             (call(Barrier, 0, 17), UNATTACHED, SCHEDULE),
-            (CallFacts { imaged: true, ..call(Allreduce, 8, 2) }, UNATTACHED, SCHEDULE),
-            (CallFacts { everybody: false, ..call(Allreduce, 8, 2) }, UNATTACHED, SCHEDULE),
+            (CallFacts { on_images: true, ..call(Allreduce, 8, 2) }, UNATTACHED, SCHEDULE),
+            (CallFacts { all_of_one_group: false, ..call(Allreduce, 8, 2) }, UNATTACHED, SCHEDULE),
         ] {
             assert_eq!(chosen(call, |facts| facts.slots = state(&call)), carrier, "{call:?}");
         }
@@ -140,7 +147,7 @@ fn a_library_gets_what_it_can_and_what_is_long() {
     assert_eq!(of(call(Alltoallv, 0, 4), 8, None, false), by(Why::LibraryUnequal));
     assert_eq!(of(call(Scan, 64 << 10, 4), 8, None, true), SLOTS);
     assert_eq!(of(call(Bcast, MIB, 1), 0, None, true), SCHEDULE, "alone");
-    let others = CallFacts { everybody: false, ..call(Bcast, MIB, 4) };
+    let others = CallFacts { all_of_one_group: false, ..call(Bcast, MIB, 4) };
     assert_eq!(of(others, 0, None, true), SCHEDULE);
     let policy = policy(&Settings::default());
     let apart = LibraryFacts { measured: None, has_operator: true, may_join: false };
@@ -174,7 +181,7 @@ fn devices_reduce_long_vectors_among_few() {
 #[test]
 fn all_ranks_decide_alike_which_edges_are_fetched() {
     let block = sys::Block::new(400);
-    let part = |bytes: usize| CallBuffer::bytes(Buffer::from(block.span().slice(0, bytes)));
+    let part = |bytes: usize| CollBuffer::bytes(Buffer::from(block.span().slice(0, bytes)));
     let members = Members { context: 1, sequence: 1, rank: 0, peers: [0, 1, 2, 3].into(), first_group: 0 };
     let least = |first_group, neighbors: bool, collective, input, output, bytes_min| {
         let none = || Neighbors { rank: 0, size: 4, to: Vec::new(), from: Vec::new(), paired: false };
@@ -187,15 +194,15 @@ fn all_ranks_decide_alike_which_edges_are_fetched() {
     };
     // The least bytes with which no edge is fetched are one more than the bytes that a rank sends and
     // receives.
-    let common = |first_group, neighbors, collective, input: CallBuffer, output: CallBuffer, bytes: u64| {
+    let common = |first_group, neighbors, collective, input: CollBuffer, output: CollBuffer, bytes: u64| {
         let of = |bytes| least(first_group, neighbors, collective, input.clone(), output.clone(), bytes);
         assert_eq!([of(bytes), of(bytes + 1)], [0, u64::MAX], "{collective:?} {input:?} {output:?}");
     };
     common(0, false, Allreduce, part(100), part(100), 200);
-    common(0, false, Allreduce, CallBuffer::None, part(100), 200);
-    common(0, false, Barrier, CallBuffer::None, CallBuffer::None, 0);
+    common(0, false, Allreduce, CollBuffer::None, part(100), 200);
+    common(0, false, Barrier, CollBuffer::None, CollBuffer::None, 0);
     common(0, false, Alltoall, part(400), part(400), 800);
-    common(0, false, Gather, part(100), CallBuffer::None, 800);
+    common(0, false, Gather, part(100), CollBuffer::None, 800);
     common(0, false, Gather, part(100), part(400), 800);
     assert_eq!(least(0, false, Alltoallv, part(400), part(400), u64::MAX), 0, "lengths are not known");
     assert_eq!(least(0, true, Alltoall, part(400), part(400), u64::MAX), 0, "neighbours");
@@ -220,7 +227,7 @@ fn short_edges_of_exchanges_are_messages_where_the_kernel_carries_these() {
     for collective in [Alltoall, Alltoallv, Alltoallw] {
         assert_eq!(least(call(collective, MIB, 4)), schedule::EXCHANGED_BYTES_MIN, "{collective:?}");
     }
-    let neighbors = CallFacts { everybody: false, ..call(Alltoallw, MIB, 4) };
+    let neighbors = CallFacts { all_of_one_group: false, ..call(Alltoallw, MIB, 4) };
     assert_eq!(least(neighbors), schedule::EXCHANGED_BYTES_MIN);
     assert_eq!([Bcast, Allreduce, Allgatherv].map(|it| least(call(it, MIB, 4))), [0; 3], "some edges wait");
 }

@@ -115,7 +115,7 @@ impl Executor {
         }
         self.revoke(&instance.exported);
         let run = &instance.block.run;
-        if run.fetches() {
+        if run.has_fetches() {
             self.far.unasked.forget(self.rank.peer(), Some((run.context, run.sequence)));
         }
         if instance.is_owned {
@@ -139,7 +139,7 @@ impl Executor {
     pub(super) fn release(&mut self, program: usize, block: Box<InstanceBlock>) {
         block.run.record.unlink(&self.reach.segment.rank(self.rank).directory[..]);
         self.programs[program].running -= 1;
-        self.retire(program, block);
+        self.keep_for_reuse(program, block);
     }
 
     /// Whether no peer needs any instance (a started schedule) of an operation that has ended for the MPI
@@ -150,7 +150,7 @@ impl Executor {
 
     /// Keeps a block (an operation's memory) for the next start of its program. Its scratch memory is freed
     /// if idle blocks would hold too much.
-    pub(super) fn retire(&mut self, program: usize, mut block: Box<InstanceBlock>) {
+    pub(super) fn keep_for_reuse(&mut self, program: usize, mut block: Box<InstanceBlock>) {
         block.free_copies(&mut self.allocator);
         if self.idle_bytes + block.data_bytes() > self.config.idle_bytes_max {
             block.free_data(&mut self.allocator);

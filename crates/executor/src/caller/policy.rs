@@ -30,7 +30,7 @@ impl Executor {
         let segment = &self.reach.segment;
         let possible = match segment.local(peer) {
             Some(_) => !segment.has_dpu(),
-            None => segment.has_remote_servers(),
+            None => segment.proxies_are_servers(),
         };
         let asked = self.message_bytes_min().is_some_and(|least| bytes >= least);
         asked && possible && peer != self.rank.peer()
@@ -69,11 +69,11 @@ impl Executor {
             bytes: block.moved_bytes,
             bytes_min: self.config.offload_bytes_min,
             has_steps: block.run.steps() > 0,
-            is_reached: !block.run.has_messages(),
+            has_messages: block.run.has_messages(),
         };
         let choice = crate::execute(&terms, || self.refuses(key, block, start));
         // The proxy also answers other hosts, and is then watched.
-        if block.run.fetches()
+        if block.run.has_fetches()
             && !choice.is_proxy()
             && let Some(watch) = &mut self.watch
         {
@@ -87,12 +87,12 @@ impl Executor {
     fn refuses(&mut self, key: usize, block: &mut InstanceBlock, start: &Start) -> Option<Choice> {
         if self.is_measured(block, start) {
             let (is_here, program) = (self.is_on_one_host(block), &mut self.programs[key]);
-            let works = program.habit.works();
+            let computes = program.habit.computes();
             let spared = match is_here {
-                true => (!works).then_some(Choice::Waits),
+                true => (!computes).then_some(Choice::Waits),
                 // The proxy is as fast as the rank even if the rank only waits, since the proxy serves the
                 // other hosts anyway.
-                false => program.trial.next(sys::clock::now(), works).then_some(Choice::Slower),
+                false => program.trial.next(sys::clock::now(), computes).then_some(Choice::Slower),
             };
             if spared.is_some() {
                 self.count(Counter::OffloadSpared, 1);
@@ -120,7 +120,7 @@ impl Executor {
         if block.runs > self.config.layout_runs_max {
             return Some(Choice::Layout);
         }
-        if has_dpu && !block.run.fetches() {
+        if has_dpu && !block.run.has_fetches() {
             return Some(Choice::Within);
         }
         // A proxy on another computer takes part in the edges that are fetched.
@@ -164,17 +164,17 @@ impl Executor {
     /// which sends are copied to the arena.
     pub(super) fn readers(&self, block: &InstanceBlock, start: &Start) -> Readers {
         let job = self.reach.segment.job();
-        let local = job.cma_forbidden.load(Ordering::Relaxed) == 0;
+        let ranks_read = job.cma_forbidden.load(Ordering::Relaxed) == 0;
         let verdict = &self.reach.segment.rank(self.rank).scalars[crate::proxy::VERDICT];
         // A proxy on another computer reads by keys, and if it does not, the rank itself does.
-        let fetches = block.run.fetches();
-        let far = match self.reach.segment.has_dpu() || !fetches {
-            true => local,
-            false => local && verdict.load(Ordering::Relaxed) == crate::proxy::REACHED,
+        let has_fetches = block.run.has_fetches();
+        let server_reads = match self.reach.segment.has_dpu() || !has_fetches {
+            true => ranks_read,
+            false => ranks_read && verdict.load(Ordering::Relaxed) == crate::proxy::REACHED,
         };
-        let buffered = fetches && !start.message && !self.reach.segment.has_dpu();
-        let (refusals, fetched_bytes_min) = (job.unread.load(Ordering::Acquire), start.fetched_bytes_min);
-        Readers { local, far, refusals, fetched_bytes_min, buffered }
+        let buffered = has_fetches && !start.message && !self.reach.segment.has_dpu();
+        let (refusals, fetched_bytes_min) = (job.unreadable.load(Ordering::Acquire), start.fetched_bytes_min);
+        Readers { ranks_read, server_reads, refusals, fetched_bytes_min, buffered }
     }
 
     /// Whether the proxy cannot read this rank's private memory, or cross-memory attach is forbidden in the

@@ -54,7 +54,7 @@ struct Fetch {
     /// does not wait for this receive.
     is_copied: bool,
     /// Whether the server (the sending process) has confirmed that it knows that this step has all bytes.
-    is_known: bool,
+    is_end_confirmed: bool,
     /// Whether the sending rank itself answers questions, because its proxy does not drive its operation.
     rank_answers: bool,
     fault: Option<Fault>,
@@ -108,13 +108,13 @@ impl Fetches {
     /// Whether a server (a sending process) has answered, and `step` has not been driven since.
     pub(super) fn has_answer(&self, step: u32) -> bool {
         let fetch = &self.fetches[step as usize];
-        fetch.is_known || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
+        fetch.is_end_confirmed || fetch.fault.is_some() || fetch.rank_answers && fetch.asked.is_none()
     }
 }
 
 impl Execution {
     /// Whether the operation receives from other hosts by fetches: its driver asks for the bytes.
-    pub fn fetches(&self) -> bool {
+    pub fn has_fetches(&self) -> bool {
         self.fetches.is_some()
     }
 
@@ -136,7 +136,7 @@ impl Execution {
             sequence: self.sequence,
             sender: self.rank.peer(),
             receiver: self.peers[to as usize].number(),
-            to,
+            receiver_rank: to,
             edge,
             step: self.plan.schedule.rank,
             attempt: 0,
@@ -225,7 +225,7 @@ impl Execution {
             return Ok(NoteOutcome::Accepted);
         }
         match (note.kind, state.settling) {
-            (NoteKind::Known, true) => fetch.is_known = true,
+            (NoteKind::Known, true) => fetch.is_end_confirmed = true,
             (NoteKind::Elsewhere, _) => (fetch.rank_answers, fetch.asked) = (true, None),
             (NoteKind::Failed, false) => fetch.fault = Some(server::fault_of(note.sender, data)),
             (NoteKind::Exposed, false) => {
@@ -325,7 +325,7 @@ impl Execution {
                 sequence: self.sequence,
                 sender: self.peers[sender as usize].number(),
                 receiver: self.rank.peer(),
-                to: self.plan.schedule.rank,
+                receiver_rank: self.plan.schedule.rank,
                 edge: 0,
                 step,
                 attempt,
@@ -412,7 +412,7 @@ impl Execution {
             fetch.asked = None;
             return Ok(StepProgress::Finished);
         }
-        if fetch.is_known {
+        if fetch.is_end_confirmed {
             return Ok(StepProgress::Finished);
         }
         let is_withdrawn = self.record.is_withdrawn();
@@ -443,7 +443,7 @@ impl Execution {
             sequence: self.sequence,
             sender: peer,
             receiver: self.rank.peer(),
-            to: self.plan.schedule.rank,
+            receiver_rank: self.plan.schedule.rank,
             edge,
             step,
             attempt: fetches.attempts,

@@ -65,19 +65,19 @@ impl Execution {
     /// Prepares the operation for sends to and receives from other hosts. With at least `fetched_bytes_min`
     /// bytes they are fetched; shorter ones are messages.
     pub fn expect_remote(&mut self, fetched_bytes_min: u64) {
-        let (mut fetches, mut messages) = (false, false);
+        let (mut has_fetches, mut has_messages) = (false, false);
         for (step, spot) in self.plan.schedule.steps.iter().zip(&self.buffers.spots) {
             let (Action::Send { to: peer, .. } | Action::Recv { from: peer, .. }) = step.action else {
                 continue;
             };
             if matches!(self.peers[peer as usize], Peer::Remote(_)) {
                 let is_message = spot.bytes < fetched_bytes_min;
-                (fetches, messages) = (fetches || !is_message, messages || is_message);
+                (has_fetches, has_messages) = (has_fetches || !is_message, has_messages || is_message);
             }
         }
         let steps = self.states.len();
-        self.fetches = fetches.then(|| Box::new(super::fetch::Fetches::new(steps)));
-        self.remote = messages.then(|| {
+        self.fetches = has_fetches.then(|| Box::new(super::fetch::Fetches::new(steps)));
+        self.remote = has_messages.then(|| {
             let messages = (0..steps).map(|_| StepMessage::None).collect();
             Box::new(Remote { fetched_bytes_min, messages, wanted: Vec::new() })
         });

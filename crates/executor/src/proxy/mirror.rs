@@ -27,7 +27,7 @@ impl Proxy {
         match note.kind {
             NoteKind::Join => {
                 let (name, heartbeat) = imported::read_join(words)?;
-                if !imported.meet(rank, &name, heartbeat) {
+                if !imported.add_rank(rank, &name, heartbeat) {
                     return None;
                 }
                 self.forget(rank);

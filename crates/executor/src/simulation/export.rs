@@ -141,7 +141,7 @@ impl ProxyMemory {
 }
 
 impl Import for ProxyMemory {
-    fn meet(&mut self, rank: u32, name: &[u8], _: ExportedRange) -> bool {
+    fn add_rank(&mut self, rank: u32, name: &[u8], _: ExportedRange) -> bool {
         self.met.insert(rank);
         name == b"memory"
     }

@@ -536,7 +536,7 @@ fn a_copy_for_a_refused_reader_needs_room() {
     let (job, ended) = refused(Plan::Bcast, Offload::Off, |job| job.ranks[1].executor.refuse(0b1, 0));
     assert!(ended.iter().all(|ended| ended.is_ok()), "{ended:?}");
     let rank = |peer| job.segment.local(peer).unwrap();
-    assert!(job.segment.rank(rank(1)).unread.has(0) && !job.segment.rank(rank(0)).unread.has(1));
+    assert!(job.segment.rank(rank(1)).unreadable.has(0) && !job.segment.rank(rank(0)).unreadable.has(1));
     let mut job = Job::new(2, 0, &Config { inline_bytes_max: 0, ..Config::default() });
     job.ranks[1].executor.refuse(0b1, 0);
     let mut tickets = vec![];

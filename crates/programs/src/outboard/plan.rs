@@ -192,7 +192,7 @@ impl Plan {
         let network = if has_nodes { self.network(settings) } else { None };
         policy.is_carried_by_kernel = network.as_deref().is_some_and(fabric::is_carried_by_kernel);
         let mode = if nonblocking { CallMode::Nonblocking } else { CallMode::Blocking };
-        let call = CallFacts { collective, bytes, members, mode, everybody: true, imaged: false };
+        let call = CallFacts { collective, bytes, members, mode, all_of_one_group: true, on_images: false };
         let library = self.library(collective, settings)?;
         let by = self.by(algorithm, choice.is_overruled(collective));
         // The mean bytes that a rank sends. The executor compares these, plus reductions and copies.
@@ -205,10 +205,10 @@ impl Plan {
             bytes: moved.unwrap_or(u64::MAX),
             bytes_min: policy.offload_bytes_min,
             has_steps: true,
-            is_reached: !has_nodes
-                || carrier::schedule::fetched_bytes_min(&policy, mode, has_nodes, || call) <= bytes,
+            has_messages: has_nodes
+                && carrier::schedule::fetched_bytes_min(&policy, mode, has_nodes, || call) > bytes,
         };
-        let told = |has_proxies: bool| {
+        let describe = |has_proxies: bool| {
             // Members on several nodes share no slots; nonblocking calls that a proxy takes use no queue.
             let is_served = has_proxies && policy.offload != coll::Offload::Off;
             let is_refused = has_nodes || nonblocking && is_served;
@@ -238,7 +238,7 @@ impl Plan {
         let name = format!("{}{}", if nonblocking { "i" } else { "" }, collective.name());
         let nodes = if has_nodes { self.nodes_over(network) } else { String::new() };
         let head = format!("{name} of {} on {} ranks{nodes}\n", short(bytes, Unit::Bytes), self.ranks);
-        let (served, alone) = (told(true), told(false));
+        let (served, alone) = (describe(true), describe(false));
         if served == alone {
             return Ok(head + &format!("  with proxies and without: {alone}\n"));
         }

@@ -9,8 +9,8 @@
 //! | lost: no packet reaches the peer | `Peers::lose` | `PeerRecord::renew`, a new process |
 //! | broken: lost for `BROKEN_NS`, yet its process lives | time (`broken`) | as lost |
 //!
-//! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. Before that, `moves_window` asks the
-//! peer for answers.
+//! While the window is shut, only notes (up to `NOTE_BYTES_MAX`) leave. Before that, `must_ask_for_answer`
+//! makes packets ask the peer for answers.
 
 use super::{HeldPacket, PeerRecord, Peers};
 use crate::packet::Header;
@@ -82,7 +82,7 @@ impl PeerRecord {
     /// Whether packet `number`, about an edge, must ask the peer for an answer: one packet in `WINDOW / 4`
     /// does, while `WINDOW / 2` packets or more lack an answer. Mostly fewer lack one, since packets from the
     /// peer carry answers.
-    pub(super) fn moves_window(&self, header: &Header, number: u32) -> bool {
+    pub(super) fn must_ask_for_answer(&self, header: &Header, number: u32) -> bool {
         header.is_edge() && number.is_multiple_of(WINDOW / 4) && self.sequence.in_flight() >= WINDOW / 2
     }
 

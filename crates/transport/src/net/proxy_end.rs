@@ -28,7 +28,7 @@ impl ProxyEndReports {
     /// of a rank on this host.
     pub fn of(segment: &Segment, number: u32) -> Option<ProxyEndReports> {
         let is_needed =
-            segment.has_remote_servers() && !segment.has_launcher() && segment.local(number).is_some();
+            segment.proxies_are_servers() && !segment.has_launcher() && segment.local(number).is_some();
         let proxy = segment.proxy_endpoint_of(number);
         is_needed.then(|| ProxyEndReports { proxy, reported: Vec::new(), is_unfinished: false, looks_at: 0 })
     }

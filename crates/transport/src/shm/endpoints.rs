@@ -46,7 +46,7 @@ impl Segment {
 
     /// Whether proxies are servers in this job: another host that needs the bytes that a rank sends asks that
     /// rank's proxy. All hosts have the same answer.
-    pub fn has_remote_servers(&self) -> bool {
+    pub fn proxies_are_servers(&self) -> bool {
         let all = || u64::from(self.shape().proxies) * u64::from(self.job().nodes.load(Ordering::Relaxed));
         self.has_nodes() && (1..=u64::from(PROXY_ENDPOINTS)).contains(&all())
     }
@@ -134,9 +134,9 @@ mod tests {
     fn a_proxy_answers_for_its_ranks_until_it_is_gone() {
         let (segment, _fd) = Segment::create(Shape { ranks: 4, proxies: 2, arena_bytes: 1 }).unwrap();
         segment.set_nodes(0, 1, &[0; 4], 1);
-        assert!(!segment.has_remote_servers(), "there is one host");
+        assert!(!segment.proxies_are_servers(), "there is one host");
         segment.set_nodes(1, 2, &[0, 1, 0, 1], 1);
-        assert!(segment.has_remote_servers());
+        assert!(segment.proxies_are_servers());
         let [own, other] = [segment.proxy_endpoint(0), segment.server_of(0)];
         assert_eq!((own & !PROXY, other & !PROXY, segment.server_of(2)), (2, 0, other));
         segment.set_endpoint(other, b"there");

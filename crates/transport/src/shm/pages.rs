@@ -76,8 +76,9 @@ pub struct JobPage {
     pub cma_forbidden: AtomicU32,
     /// 1 once any rank could not map another rank's arena (`RankPage::unmapped`).
     pub unmapped: AtomicU32,
-    /// How often any rank has found that it cannot read another rank's private memory (`RankPage::unread`).
-    pub unread: AtomicU32,
+    /// How often any rank has found that it cannot read another rank's private memory
+    /// (`RankPage::unreadable`).
+    pub unreadable: AtomicU32,
     /// The number of the latest world that was spawned (MPI 5.0, section 11.8).
     pub worlds: AtomicU64,
     /// How many connections MPI_Comm_accept and MPI_Comm_join have made so far.
@@ -405,7 +406,7 @@ pub struct RankPage {
     /// The worlds to which comms of this rank lead, each by its first rank (MPI 5.0, section 11.10.4).
     pub connected: CacheLine<RankSet>,
     /// The rank's request to its launcher (`mpirun`), and the launcher's answer.
-    pub ask: CacheLine<LauncherRequest>,
+    pub launcher_request: CacheLine<LauncherRequest>,
     /// The doorbell that others ring when there is news for the rank.
     pub bell: CacheLine<Doorbell>,
     /// The offset in the rank's arena to which processes write RMA requests if they cannot reach the rank's
@@ -423,7 +424,7 @@ pub struct RankPage {
     pub unmapped: CacheLine<RankSet>,
     /// The ranks whose private memory this rank or its proxy cannot read. Those ranks copy what they send to
     /// this rank into their arenas.
-    pub unread: CacheLine<RankSet>,
+    pub unreadable: CacheLine<RankSet>,
     /// The queue by which the rank gives instances (started collectives) to its proxy.
     pub submissions: SubmissionRing,
     /// The rank's counters, which `outboard top` and OUTBOARD_STATS show.
@@ -481,11 +482,11 @@ impl RankPage {
         self.exit_code.store(0, Ordering::Relaxed);
         self.probe.store(0, Ordering::Relaxed);
         self.inbox.store(0, Ordering::Relaxed);
-        self.ask.state.store(LauncherRequest::NOTHING, Ordering::Relaxed);
+        self.launcher_request.state.store(LauncherRequest::NOTHING, Ordering::Relaxed);
         self.submissions.clear();
         self.wait.clear();
         self.report.clear();
-        [&self.connected, &self.unmapped, &self.unread].iter().for_each(|set| set.clear());
+        [&self.connected, &self.unmapped, &self.unreadable].iter().for_each(|set| set.clear());
         self.directory.iter().chain(&self.scalars[..]).for_each(|word| word.store(0, Ordering::Relaxed));
         telemetry::Counter::ALL.iter().for_each(|counter| self.counters.set(*counter, 0));
         self.operations.clear();

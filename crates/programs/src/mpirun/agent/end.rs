@@ -140,7 +140,7 @@ impl AgentJob {
     /// the proxy was carrying out for it.
     fn proxy_ended(&mut self, proxy: u32, pid: i32, status: WaitStatus) {
         let page = self.segment.proxy(proxy);
-        if self.segment.has_remote_servers() {
+        if self.segment.proxies_are_servers() {
             let endpoint = self.segment.proxy_endpoint(proxy);
             self.segment.set_endpoint(endpoint, &[]);
             self.send(ToRoot::Names(vec![(endpoint, Vec::new())]));

@@ -32,7 +32,7 @@ impl AgentJob {
     /// Also reports spawned worlds that have started.
     pub(super) fn serve(&mut self) {
         for (rank, _) in self.living_ranks() {
-            let state = &self.page(rank).ask.state;
+            let state = &self.page(rank).launcher_request.state;
             if state.load(Ordering::Acquire) != LauncherRequest::ASKED {
                 continue;
             }
@@ -49,15 +49,16 @@ impl AgentJob {
     /// an address range in the arena.
     fn request_memory(&self, rank: u32) -> Result<(Arena, Span)> {
         let place = self.local(rank);
-        let ask = &self.segment.rank(place).ask;
+        let request = &self.segment.rank(place).launcher_request;
         let arena = self.segment.arena(place)?;
-        let span = arena.span(ask.at.load(Ordering::Relaxed), ask.capacity.load(Ordering::Relaxed))?;
+        let span =
+            arena.span(request.at.load(Ordering::Relaxed), request.capacity.load(Ordering::Relaxed))?;
         Ok((arena, span))
     }
 
     fn request(&self, rank: u32) -> Result<Vec<u8>> {
         let (_arena, span) = self.request_memory(rank)?;
-        let length = self.page(rank).ask.bytes.load(Ordering::Relaxed);
+        let length = self.page(rank).launcher_request.bytes.load(Ordering::Relaxed);
         if length > span.bytes() as u64 {
             fail!(Class::Intern, "a request of {length} bytes in {} bytes", span.bytes());
         }
@@ -71,7 +72,7 @@ impl AgentJob {
     pub(super) fn reply(&self, rank: u32, answer: &[u8]) {
         let Some(place) = self.segment.local(rank) else { return };
         let page = self.segment.rank(place);
-        if page.ask.state.load(Ordering::Acquire) != LauncherRequest::TAKEN {
+        if page.launcher_request.state.load(Ordering::Acquire) != LauncherRequest::TAKEN {
             return;
         }
         let Ok((_arena, span)) = self.request_memory(rank) else { return };
@@ -82,8 +83,8 @@ impl AgentJob {
             return;
         }
         span.slice(0, answer.len()).write(answer);
-        page.ask.bytes.store(answer.len() as u64, Ordering::Relaxed);
-        page.ask.state.store(LauncherRequest::ANSWERED, Ordering::Release);
+        page.launcher_request.bytes.store(answer.len() as u64, Ordering::Relaxed);
+        page.launcher_request.state.store(LauncherRequest::ANSWERED, Ordering::Release);
         page.bell.ring();
     }
 

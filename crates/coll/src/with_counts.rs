@@ -9,7 +9,7 @@
 //!
 //! Invariants: whether a call goes over slots depends on what all members know alike, not on its counts.
 
-use crate::call::{Call, CallBuffer};
+use crate::call::{Call, CollBuffer};
 use crate::set::{FlatSet, Round};
 use crate::short::SHORT_MAX;
 use crate::word::{LENGTH_MAX, differ, facts, with_length};
@@ -32,14 +32,14 @@ pub(crate) struct Backoff(u32);
 
 /// A collective with a count for each member (gatherv and the like), as one member makes it over slots.
 #[derive(Debug)]
-pub struct Vector {
+pub struct CallWithCounts {
     collective: Collective,
     root: usize,
     /// The data that this member gives: a buffer for each receiver, or one for all.
-    gives: CallBuffer,
+    gives: CollBuffer,
     /// The memory into which this member receives: a buffer for each sender, or one buffer for the root's
     /// data.
-    takes: CallBuffer,
+    takes: CollBuffer,
     in_place: bool,
     bytes_max: u64,
     /// Whether a schedule must carry out the whole call, because some contribution is too long for the slots.
@@ -73,21 +73,21 @@ impl Backoff {
     }
 }
 
-impl Vector {
+impl CallWithCounts {
     /// Prepares a call with counts (gatherv and the like) for slots with space for contributions of
     /// `bytes_max` bytes. Returns None if slots do not take the call. All members come to the same answer.
-    pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<Vector> {
+    pub(crate) fn new(call: &Call, bytes_max: u64) -> Option<CallWithCounts> {
         use Collective::*;
         let bytes_max = bytes_max.min(BYTES_MAX);
         let fits = match (call.collective, &call.output) {
             (Gatherv | Scatterv | Alltoallv | Alltoallw, _) => true,
-            (Allgatherv, CallBuffer::Each(blocks)) => {
+            (Allgatherv, CollBuffer::Each(blocks)) => {
                 let fits = |block: &Buffer| block.bytes() as u64 <= bytes_max;
                 blocks.iter().all(fits) && call.output.total() <= SHORT_MAX as u64
             }
             _ => false,
         };
-        fits.then(|| Vector {
+        fits.then(|| CallWithCounts {
             collective: call.collective,
             root: call.root as usize,
             gives: call.input.clone(),
@@ -128,17 +128,17 @@ impl Vector {
     /// Returns the blocks that this member contributes: one for each member, or one for all.
     fn given(&self, rank: usize) -> &[Buffer] {
         match &self.gives {
-            CallBuffer::Each(blocks) => blocks,
-            CallBuffer::None
+            CollBuffer::Each(blocks) => blocks,
+            CollBuffer::None
                 if self.collective == Collective::Alltoallv || self.collective == Collective::Alltoallw =>
             {
                 self.takes.each()
             }
             // This member's own block lies among those that it takes.
-            CallBuffer::None if self.collective == Collective::Allgatherv => {
+            CollBuffer::None if self.collective == Collective::Allgatherv => {
                 std::slice::from_ref(self.take_of(rank))
             }
-            CallBuffer::One { buffer, .. }
+            CollBuffer::One { buffer, .. }
                 if self.collective == Collective::Allgatherv || rank != self.root =>
             {
                 std::slice::from_ref(buffer)
@@ -150,8 +150,8 @@ impl Vector {
     /// Returns the memory for the block that member `from` gives to this member.
     fn take_of(&self, from: usize) -> &Buffer {
         match &self.takes {
-            CallBuffer::Each(blocks) => &blocks[from],
-            CallBuffer::One { buffer, .. } => buffer,
+            CollBuffer::Each(blocks) => &blocks[from],
+            CollBuffer::One { buffer, .. } => buffer,
             _ => &Buffer::EMPTY,
         }
     }
@@ -160,8 +160,8 @@ impl Vector {
     /// None if there is no such block, or if it lies there already.
     fn for_itself(&self, rank: usize) -> Option<(&Buffer, &Buffer)> {
         let mine = match &self.gives {
-            CallBuffer::Each(blocks) => &blocks[rank],
-            CallBuffer::One { buffer, .. } => buffer,
+            CollBuffer::Each(blocks) => &blocks[rank],
+            CollBuffer::One { buffer, .. } => buffer,
             _ => return None,
         };
         let rooted = matches!(self.collective, Collective::Gatherv | Collective::Scatterv);
@@ -212,7 +212,7 @@ fn length_of(set: &FlatSet, rank: usize) -> u64 {
     set.facts_of(rank) & LENGTH_MAX
 }
 
-impl Round for Vector {
+impl Round for CallWithCounts {
     const MINE: u64 = LENGTH_MAX;
 
     fn facts(&self) -> u64 {
